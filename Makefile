@@ -1,0 +1,48 @@
+# Everything runs as an ordinary user. Needed: python3 (3.11 or later, with venv), make, a C compiler.
+# PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench venv clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.playground compiler  ## watch a real mpirun start ranks in stand-in pods
+	@$(BIN)/python -m agents.playground demo $(ARGS)
+
+test: $(VENV)/.dev compiler  ## all tests that need no cluster
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev  ## ruff, mypy, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## put the code in ruff's form
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.bench compiler  ## what it costs beside kubectl
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+venv: $(VENV)/.dev  ## the virtual environment with all tools, in .venv
+
+clean:  ## remove what the other targets made in this folder
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One environment; a stamp for each set of packages, older than pyproject.toml when that has changed.
+$(VENV)/.%: pyproject.toml
+	@.ci/python-venv $(VENV)
+	@echo "installing the packages for '$*' into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+.PHONY: compiler
+compiler:
+	@command -v $(CC) >/dev/null || { echo "a C compiler is missing: install gcc or clang, or set CC" >&2; exit 1; }

@@ -1,0 +1,1 @@
+"""Small agents in and around the pods of an MPI job."""
