@@ -1,0 +1,1 @@
+"""The rsh agent: what MPI launchers call to start their daemons in worker pods."""

@@ -1,0 +1,176 @@
+"""Which API server, and who we are to it: from the pod's service account, or from a kubeconfig in JSON form.
+
+YAML is not read: the standard library has no reader for it, and kubectl takes JSON as well
+(`kubectl config view --raw --flatten -o json`).
+"""
+
+from __future__ import annotations
+
+import binascii
+import time
+
+from rshagent import proxy
+from rshagent.tls import Context
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+# A projected token is replaced at 80 % of its life, an hour by default; client-go reads it again every minute as well.
+_TOKEN_AGE_S = 60.0
+
+
+class ConfigError(Exception):
+    """The cluster can't be reached because of how this process is set up; the text is one line for people."""
+
+
+class Token:
+    """A bearer token in a file that somebody else renews."""
+
+    __slots__ = ("_clock", "_path", "_read_at", "_value")
+
+    def __init__(self, path: str, clock: Callable[[], float]) -> None:
+        self._path, self._clock = path, clock
+        self._value = ""
+        self._read_at: float | None = None
+
+    def value(self) -> str:
+        """Return the token, read again once a minute. Raises ConfigError."""
+        if self._read_at is None or self._clock() - self._read_at >= _TOKEN_AGE_S:
+            value = _read(self._path, "the token").decode("latin-1").strip()
+            if not value or not value.isprintable():
+                raise ConfigError(f"the token file {self._path} holds no token")
+            self._value, self._read_at = value, self._clock()
+        return self._value
+
+    def forget(self) -> None:
+        """Read the file again at the next use (after a 401)."""
+        self._read_at = None
+
+
+class Cluster:
+    """An API server and our credentials for it."""
+
+    __slots__ = ("_reload_tls", "_token", "host", "namespace", "path", "port", "proxy", "tls", "token")
+
+    def __init__(
+        self,
+        *,
+        server: str,
+        load_tls: Callable[[], Context],
+        namespace: str,
+        token: str | Token | None,
+        environ: Mapping[str, str],
+        proxy_url: str | None = None,
+    ) -> None:
+        self.host, self.port, self.path = _split_server(server)
+        self._reload_tls = load_tls
+        self.tls = load_tls()
+        self.namespace = namespace
+        self._token = token
+        try:
+            self.proxy = proxy.choose(environ, self.host, self.port, proxy_url)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> Cluster:
+        """Read KUBECONFIG if it is set, else the pod's service account. Raises ConfigError."""
+        if environ.get("KUBECONFIG"):
+            from rshagent.kubeconfig import load  # noqa: PLC0415 (json costs 5 ms, and no pod needs it)
+
+            return load(environ["KUBECONFIG"], environ, clock)
+        return _in_cluster(environ, clock)
+
+    @property
+    def authority(self) -> str:
+        """The server as a Host header names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def authorization(self) -> str | None:
+        """Return the Authorization header's value, None where a certificate speaks for us. Raises ConfigError."""
+        if self._token is None:
+            return None
+        return "Bearer " + (self._token.value() if isinstance(self._token, Token) else self._token)
+
+    def renew(self) -> None:
+        """Read token and CA again: the server refused one, or we the other, and both are files that get renewed."""
+        if isinstance(self._token, Token):
+            self._token.forget()
+        self.tls = self._reload_tls()
+
+
+def own_namespace(environ: Mapping[str, str]) -> str | None:
+    """Return the pod's namespace as its service account names it, None outside a pod."""
+    try:
+        with open(f"{_account(environ)}/namespace", encoding="utf-8") as file:
+            return file.read().strip() or None
+    except OSError:
+        return None
+
+
+def _in_cluster(environ: Mapping[str, str], clock: Callable[[], float]) -> Cluster:
+    host, account = environ.get("KUBERNETES_SERVICE_HOST"), _account(environ)
+    if not host:
+        raise ConfigError(
+            "no API server is known: this is no pod (KUBERNETES_SERVICE_HOST is not set) and KUBECONFIG is not set"
+        )
+    port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    token = Token(f"{account}/token", clock)
+    token.value()
+    authority = f"[{host}]" if ":" in host else host
+    return Cluster(
+        server=f"https://{authority}:{port}",
+        load_tls=lambda: tls_context(ca_file=f"{account}/ca.crt"),
+        namespace=environ.get("MPI_AGENT_NAMESPACE") or own_namespace(environ) or "default",
+        token=token,
+        environ=environ,
+    )
+
+
+def tls_context(*, ca_file: str | None = None, ca_data: str | None = None) -> Context:
+    """Return a context that trusts the given CAs, or the system's where none is given. Raises ConfigError."""
+    try:
+        return Context(ca_file=ca_file, ca_data=ca_data)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else "no certificate in it"
+        raise ConfigError(f"the cluster's CA can't be read from {ca_file or 'the kubeconfig'}: {reason}") from None
+
+
+def _account(environ: Mapping[str, str]) -> str:
+    return environ.get("MPI_AGENT_SERVICE_ACCOUNT") or SERVICE_ACCOUNT
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(1024 * 1024)
+    except OSError as error:
+        raise ConfigError(f"{what} can't be read from {path}: {error.strerror}") from None
+
+
+def _split_server(server: str) -> tuple[str, int, str]:
+    scheme, separator, rest = server.partition("://")
+    if not separator:
+        scheme, rest = "https", server
+    if scheme != "https":
+        raise ConfigError(f"the API server {server} is not an https address: a token would be readable on the way")
+    authority, _, path = rest.partition("/")
+    try:
+        host, port = proxy.split_host(authority, 443)
+    except ValueError:
+        raise ConfigError(f"the API server {server} has no valid port") from None
+    if not host:
+        raise ConfigError(f"the API server {server} has no host")
+    return host, port, "/" + path.strip("/") if path.strip("/") else ""
+
+
+def decode(data: str, what: str) -> bytes:
+    """Decode a kubeconfig's inline base64. Raises ConfigError."""
+    try:
+        return binascii.a2b_base64(data.encode("ascii"), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise ConfigError(f"the kubeconfig's {what} is not base64") from None

@@ -1,0 +1,118 @@
+"""Whether the API server is reached through an HTTP proxy, by the environment's usual variables.
+
+The rules are those of Go's golang.org/x/net/http/httpproxy, which kubectl follows. Pure.
+"""
+
+from __future__ import annotations
+
+import binascii
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Proxy:
+    """An HTTP proxy that is asked to CONNECT; `authorization` is its header's value or None."""
+
+    __slots__ = ("authorization", "host", "port")
+
+    def __init__(self, host: str, port: int, authorization: str | None) -> None:
+        self.host, self.port, self.authorization = host, port, authorization
+
+
+def choose(environ: Mapping[str, str], host: str, port: int, url: str | None = None) -> Proxy | None:
+    """Return the proxy for an https server, None for a direct connection. Raises ValueError with a line for people.
+
+    `url` is the kubeconfig's own proxy-url, which no variable overrides.
+    """
+    if url is None:
+        url = environ.get("HTTPS_PROXY") or environ.get("https_proxy")
+        if not url or is_exempt(host, port, environ.get("NO_PROXY") or environ.get("no_proxy") or ""):
+            return None
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "http", url
+    if scheme != "http":
+        raise ValueError(f"a proxy of the kind {scheme}:// is not supported; http:// is")
+    credentials, _, authority = rest.rstrip("/").rpartition("@")
+    proxy_host, proxy_port = split_host(authority, 80)
+    if not proxy_host:
+        raise ValueError("the proxy's address has no host")
+    return Proxy(proxy_host, proxy_port, _basic(credentials) if credentials else None)
+
+
+def is_exempt(host: str, port: int, no_proxy: str) -> bool:
+    """Say whether NO_PROXY, or being this machine, makes `host` be reached directly."""
+    host = host.lower().rstrip(".")
+    if host in {"localhost", "::1"} or (host.startswith("127.") and _address(host) is not None):
+        return True
+    return any(_matches(entry.strip().lower(), host, port) for entry in no_proxy.split(",") if entry.strip())
+
+
+def split_host(authority: str, default_port: int) -> tuple[str, int]:
+    """Split `host`, `host:port`, `[address]:port` or a bare IPv6 address. Raises ValueError for a port that is none."""
+    if authority.startswith("["):
+        host, _, rest = authority[1:].partition("]")
+        port = rest[1:] if rest.startswith(":") else ""
+    elif authority.count(":") == 1:
+        host, _, port = authority.partition(":")
+    else:
+        host, port = authority, ""
+    if not port:
+        return host, default_port
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError("the port is not a number from 1 to 65535")
+    return host, int(port)
+
+
+def _matches(entry: str, host: str, port: int) -> bool:
+    if entry == "*":
+        return True
+    if "/" in entry:
+        return _in_network(host, entry)
+    try:
+        entry, entry_port = split_host(entry, port)
+    except ValueError:
+        return False
+    if entry_port != port:
+        return False
+    if entry.startswith("*."):
+        entry = entry[1:]
+    if entry.startswith("."):
+        return host.endswith(entry)
+    return host == entry or host.endswith("." + entry)
+
+
+def _in_network(host: str, network: str) -> bool:
+    address, (base, _, bits) = _address(host), network.partition("/")
+    start = _address(base)
+    if address is None or start is None or len(address) != len(start) or not bits.isdecimal():
+        return False
+    shift = len(address) * 8 - int(bits)
+    return shift >= 0 and int.from_bytes(address, "big") >> shift == int.from_bytes(start, "big") >> shift
+
+
+def _address(text: str) -> bytes | None:
+    import _socket  # noqa: PLC0415
+
+    for family in (_socket.AF_INET, _socket.AF_INET6):
+        try:
+            return _socket.inet_pton(family, text)
+        except OSError:
+            continue
+    return None
+
+
+def _basic(credentials: str) -> str:
+    """Return the header of RFC 7617 for `user:password` as it stands in a URL."""
+    plain, at = bytearray(), 0
+    raw = credentials.encode()
+    while at < len(raw):
+        if raw[at : at + 1] == b"%" and len(raw) >= at + 3:
+            plain += binascii.unhexlify(raw[at + 1 : at + 3])
+            at += 3
+        else:
+            plain.append(raw[at])
+            at += 1
+    return "Basic " + binascii.b2a_base64(bytes(plain), newline=False).decode()

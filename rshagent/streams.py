@@ -1,0 +1,274 @@
+"""One exec stream of the Kubernetes API as a client sees it: bytes in, events out; no I/O, no clock.
+
+    asked ──101──► open ──acknowledgement on stderr──► acknowledged ──status, close──► ended
+      └──any other answer──► Refused
+
+The server multiplexes channels over WebSocket messages whose first byte is the channel: 0 stdin, 1 stdout, 2 stderr,
+3 the command's end as a Status, 4 terminal size; v5 adds 255, "this channel is closed", which is the only way to end
+the command's stdin (Kubernetes KEP-4006). With v5 the 101 is answered before the kubelet is dialled, so only the
+acknowledgement, a line that the bootstrap writes to stderr, says that the command started. What comes on stderr before
+that line (a shell's warnings) is the command's output as well; the line itself is not.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+from _sha1 import sha1  # type: ignore[import-not-found]
+
+from rshagent import websocket
+from rshagent.http import BodyReader, Head, HeadReader, HttpError
+from rshagent.websocket import FrameReader, Piece, ProtocolError
+
+STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
+CLOSE_CHANNEL = 255
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+
+_WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
+_REFUSAL_BODY_MAX = 64 * 1024
+_STATUS_MAX = 1024 * 1024
+_ACK_LINE_MAX = 64  # what may follow the acknowledgement's prefix: a blank, a pid, a line feed
+
+
+class Opened:
+    """The server switched to WebSocket; the command may or may not have started."""
+
+    __slots__ = ()
+
+
+class Refused:
+    """The server answered the request with an ordinary HTTP answer."""
+
+    __slots__ = ("body", "head")
+
+    def __init__(self, head: Head, body: bytes) -> None:
+        self.head = head
+        self.body = body
+
+
+class Output:
+    """Bytes of the command's stdout or stderr; `data` is valid until the next feed."""
+
+    __slots__ = ("channel", "data")
+
+    def __init__(self, channel: int, data: memoryview) -> None:
+        self.channel = channel
+        self.data = data
+
+
+class Acknowledged:
+    """The bootstrap runs, with this process id in its container's namespace."""
+
+    __slots__ = ("pid",)
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+
+class Pinged:
+    """The server wants these bytes sent back."""
+
+    __slots__ = ("reply",)
+
+    def __init__(self, reply: bytes) -> None:
+        self.reply = reply
+
+
+class Ponged:
+    """The server answered a ping."""
+
+    __slots__ = ()
+
+
+class Ended:
+    """The stream is over; `status` is all that came on the error channel, None where nothing did."""
+
+    __slots__ = ("code", "status")
+
+    def __init__(self, status: bytes | None, code: int) -> None:
+        self.status = status
+        self.code = code
+
+
+Event = Opened | Refused | Output | Acknowledged | Pinged | Ponged | Ended
+
+
+class StreamError(Exception):
+    """The server's bytes make no sense; this stream, and no other, is lost."""
+
+
+class ExecStream:
+    """The protocol of one exec. `feed` what comes in; send what the other methods return."""
+
+    __slots__ = ("_ack", "_body", "_channel", "_frames", "_head", "_held", "_key", "_refused", "_status", "protocol")
+
+    def __init__(self, acknowledgement: bytes | None) -> None:
+        """`acknowledgement` is the prefix of the line to wait for, None where the command writes none."""
+        self._ack = acknowledgement
+        self._key = binascii.b2a_base64(os.urandom(16), newline=False)
+        self._head: HeadReader | None = HeadReader()
+        self._refused: Head | None = None
+        self._body: tuple[BodyReader, bytearray] | None = None
+        self._frames = FrameReader()
+        self._channel: int | None = None  # of the message whose pieces are coming in
+        self._held = b""  # stderr before the acknowledgement
+        self._status: bytearray | None = None
+        self.protocol = ""
+
+    def request(self, target: str, host: str, authorization: str | None, offer: tuple[str, ...] = PROTOCOLS) -> bytes:
+        """Return the upgrade request for `target` (path and query)."""
+        lines = [
+            f"GET {target} HTTP/1.1",
+            f"Host: {host}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {self._key.decode()}",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Protocol: {', '.join(offer)}",
+            "User-Agent: mpi-agents-rshagent",
+        ]
+        if authorization is not None:
+            lines.append(f"Authorization: {authorization}")
+        return "\r\n".join((*lines, "", "")).encode("latin-1")
+
+    def feed(self, data: memoryview) -> list[Event]:
+        """Return what `data` means. Raises StreamError; the stream is of no use after that."""
+        events: list[Event] = []
+        try:
+            if self._head is not None:
+                data = self._feed_head(data, events)
+            if self._refused is not None:
+                self._feed_refusal(data, events)
+            elif self._head is None:
+                for piece in self._frames.feed(data):
+                    self._take(piece, events)
+        except (HttpError, ProtocolError) as error:
+            raise StreamError(str(error)) from None
+        return events
+
+    def lost(self) -> list[Event]:
+        """Return what is still to say when the connection ended without a close frame."""
+        events: list[Event] = []
+        if self._refused is not None and self._body is not None:
+            events.append(Refused(self._refused, bytes(self._body[1])))
+        else:
+            self._end(1006, events)
+        return events
+
+    def stdin(self, data: bytes) -> bytes:
+        """Return the frame that carries `data` to the command's stdin."""
+        return websocket.frame(websocket.BINARY, b"\x00" + data)
+
+    def close_stdin(self) -> bytes | None:
+        """Return the frame that ends the command's stdin; None with v4, which has no such thing."""
+        if self.protocol != PROTOCOLS[0]:
+            return None
+        return websocket.frame(websocket.BINARY, bytes((CLOSE_CHANNEL, STDIN)))
+
+    def _feed_head(self, data: memoryview, events: list[Event]) -> memoryview:
+        """Read the answer's head; return the bytes after it."""
+        assert self._head is not None
+        head = self._head.feed(data)
+        if head is None:
+            return data[:0]
+        rest, self._head = memoryview(self._head.rest), None
+        if head.status != 101:
+            self._refused, self._body = head, (BodyReader(head), bytearray())
+            return rest
+        accept = binascii.b2a_base64(sha1(self._key + _WEBSOCKET_GUID).digest(), newline=False).decode()
+        if head.fields.get("sec-websocket-accept") != accept:
+            raise StreamError("the answer to the upgrade is not for our request")
+        self.protocol = head.fields.get("sec-websocket-protocol", "")
+        if self.protocol not in PROTOCOLS:
+            raise StreamError(f"the server chose the stream protocol {self.protocol!r}, which was not offered")
+        events.append(Opened())
+        return rest
+
+    def _feed_refusal(self, data: memoryview, events: list[Event]) -> None:
+        if self._body is None:
+            return
+        assert self._refused is not None
+        reader, body = self._body
+        body += reader.feed(data)
+        if reader.done or len(body) > _REFUSAL_BODY_MAX:
+            events.append(Refused(self._refused, bytes(body)))
+            self._body = None
+
+    def _take(self, piece: Piece, events: list[Event]) -> None:
+        opcode, payload = piece.opcode, piece.payload
+        if opcode == websocket.PING:
+            events.append(Pinged(websocket.frame(websocket.PONG, bytes(payload))))
+        elif opcode == websocket.PONG:
+            events.append(Ponged())
+        elif opcode == websocket.CLOSE:
+            self._end(websocket.close_reason(payload)[0], events)
+        else:
+            if piece.begins:
+                self._channel = None
+            if self._channel is None and payload:
+                self._channel, payload = payload[0], payload[1:]
+            if payload:
+                self._take_channel(payload, events)
+
+    def _take_channel(self, payload: memoryview, events: list[Event]) -> None:
+        if self._channel == STDERR and self._ack is not None:
+            self._seek_acknowledgement(payload, events)
+        elif self._channel in (STDOUT, STDERR):
+            events.append(Output(self._channel, payload))
+        elif self._channel == ERROR:
+            if self._status is None:
+                self._status = bytearray()
+            self._status += payload
+            if len(self._status) > _STATUS_MAX:
+                raise StreamError("the command's status is larger than 1 MiB")
+        elif self._channel != CLOSE_CHANNEL:
+            raise StreamError(f"the server used channel {self._channel}, which only a client may")
+
+    def _seek_acknowledgement(self, payload: memoryview, events: list[Event]) -> None:
+        """Look for the acknowledgement in stderr and hand on all else.
+
+        It may follow a shell's warning that has no line feed, and it can't occur by chance: it holds the session's id.
+        """
+        assert self._ack is not None
+        held = self._held + bytes(payload)
+        at = held.find(self._ack)
+        end = held.find(b"\n", at) if at >= 0 else -1
+        if end < 0:
+            keep = at if at >= 0 else max(0, len(held) - len(self._ack) + 1)
+            if len(held) - keep > len(self._ack) + _ACK_LINE_MAX:
+                raise StreamError("the acknowledgement of the start is malformed")
+            self._pass_on(held[:keep], events)
+            self._held = held[keep:]
+            return
+        pid = held[at + len(self._ack) : end].strip()
+        self._pass_on(held[:at], events)
+        self._ack, self._held = None, b""
+        events.append(Acknowledged(int(pid) if pid.isdigit() else 0))
+        self._pass_on(held[end + 1 :], events)
+
+    def _pass_on(self, data: bytes, events: list[Event]) -> None:
+        if data:
+            events.append(Output(STDERR, memoryview(data)))
+
+    def _end(self, code: int, events: list[Event]) -> None:
+        if self._held:
+            events.append(Output(STDERR, memoryview(self._held)))
+            self._held = b""
+        events.append(Ended(None if self._status is None else bytes(self._status), code))
+
+
+def target(namespace: str, pod: str, container: str | None, command: list[bytes], *, stdin: bool) -> str:
+    """Return path and query of the exec request; every byte that could mean something else is escaped."""
+    query = "".join(f"command={quote(argument)}&" for argument in command)
+    where = f"container={quote(container.encode())}&" if container else ""
+    asked = "stdin=true&" if stdin else ""
+    return f"/api/v1/namespaces/{namespace}/pods/{pod}/exec?{query}{where}{asked}stdout=true&stderr=true"
+
+
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
+_QUOTED = [chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256)]
+
+
+def quote(data: bytes) -> str:
+    """Percent-encode for a query (RFC 3986 §3.4)."""
+    return "".join([_QUOTED[byte] for byte in data])

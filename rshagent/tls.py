@@ -1,0 +1,72 @@
+"""TLS for a client, on non-blocking sockets.
+
+This goes to `_ssl`, the C module beneath `ssl`: importing `ssl` costs 16 ms of CPU in every direct launch (it builds
+its enums), and its socket class a kilobyte and several calls per read in every session of a hub. The four names used
+here (`_SSLContext`, `_wrap_socket`, `read`, `write`) are the same from Python 3.8 to 3.14, and `tests/unit/test_tls.py`
+runs against whichever Python runs it.
+"""
+
+from __future__ import annotations
+
+import _ssl
+import os
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    import _socket
+
+WantRead = _ssl.SSLWantReadError
+WantWrite = _ssl.SSLWantWriteError
+EndOfStream = (_ssl.SSLZeroReturnError, _ssl.SSLEOFError)
+UntrustedCertificate = _ssl.SSLCertVerificationError
+TlsError = _ssl.SSLError
+
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Tls(Protocol):
+        """What `_ssl` makes of a socket; each call raises WantRead or WantWrite rather than wait."""
+
+        def do_handshake(self) -> None:
+            """Go on with the handshake."""
+
+        def read(self, size: int, into: memoryview, /) -> int:
+            """Read at most `size` bytes, at most one record, into a buffer."""
+
+        def write(self, data: memoryview, /) -> int:
+            """Write some of `data`."""
+
+
+class Context:
+    """What all connections to one server share: its trusted CAs and our certificate.
+
+    Server certificates and host names are always verified. VERIFY_X509_STRICT, which Python 3.13 turned on in
+    `ssl.create_default_context`, is left off: cluster CAs without an authority key identifier are common
+    (kubernetes-client/python#2394).
+    """
+
+    def __init__(self, *, ca_file: str | None = None, ca_data: str | None = None) -> None:
+        self._context = _ssl._SSLContext(_ssl.PROTOCOL_TLS_CLIENT)  # noqa: SLF001
+        self._context.minimum_version = _ssl.PROTO_TLSv1_2
+        if ca_file is None and ca_data is None:
+            self._context.set_default_verify_paths()
+        else:
+            self._context.load_verify_locations(ca_file, None, ca_data)
+
+    def use_certificate(self, certificate: str, key: str) -> None:
+        """Authenticate with a client certificate; both are file names. Raises OSError."""
+        self._context.load_cert_chain(certificate, key)
+
+    def use_certificate_data(self, certificate: bytes, key: bytes) -> None:
+        """Authenticate with a client certificate in PEM, which never touches a disk. Raises OSError."""
+        fd = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
+        try:
+            os.write(fd, certificate + b"\n" + key)
+            self._context.load_cert_chain(f"/proc/self/fd/{fd}")
+        finally:
+            os.close(fd)
+
+    def wrap(self, sock: _socket.socket, host: str) -> Tls:
+        """Return the TLS side of a connected, non-blocking socket; the handshake is still to be done."""
+        return self._context._wrap_socket(sock, False, host, owner=None)  # type: ignore[attr-defined,no-any-return]  # noqa: FBT003, SLF001

@@ -1,0 +1,151 @@
+"""WebSocket frames as a client sends and reads them (RFC 6455), without any I/O.
+
+Payloads are handed on in pieces as they arrive, not as whole frames: an exec stream's frames may be of any size, and
+its output needs no boundaries.
+"""
+
+from __future__ import annotations
+
+import os
+
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
+
+# RFC 6455 §5.5: control frames carry at most 125 bytes; §7.1.5: a close frame starts with a two-byte code.
+_CONTROL_MAX = 125
+_NO_STATUS_CODE = 1005
+
+
+class ProtocolError(Exception):
+    """The peer sent what RFC 6455 forbids; the stream can't be read any further."""
+
+
+class Piece:
+    """A part of a message: `begins` and `ends` say whether it holds the message's first and last byte.
+
+    `payload` is a view of the bytes that were fed, valid until the next feed.
+    """
+
+    __slots__ = ("begins", "ends", "opcode", "payload")
+
+    def __init__(self, opcode: int, payload: memoryview, begins: bool, ends: bool) -> None:  # noqa: FBT001 (hot path)
+        self.opcode = opcode
+        self.payload = payload
+        self.begins = begins
+        self.ends = ends
+
+
+class FrameReader:
+    """Turns a server's bytes into pieces of messages, however the bytes were split on the way."""
+
+    __slots__ = ("_begins", "_control", "_final", "_header", "_left", "_message", "_opcode")
+
+    def __init__(self) -> None:
+        self._header = b""  # of the next frame, as far as it has come
+        self._left = 0  # payload bytes of the current frame still to come
+        self._opcode = 0
+        self._final = True
+        self._begins = False
+        self._message: int | None = None  # opcode of a data message whose last frame is still to come
+        self._control = b""  # control payloads are tiny and wanted whole
+
+    def feed(self, data: memoryview) -> list[Piece]:
+        """Return the pieces that `data` completes or continues. Raises ProtocolError."""
+        pieces: list[Piece] = []
+        at, end = 0, len(data)
+        while at < end:
+            if self._left == 0:
+                at = self._read_header(data, at, pieces)
+                continue
+            taken = min(self._left, end - at)
+            self._left -= taken
+            self._take(data[at : at + taken], pieces)
+            at += taken
+        return pieces
+
+    def _read_header(self, data: memoryview, at: int, pieces: list[Piece]) -> int:
+        """Take header bytes from `data` at `at`; return where the rest begins."""
+        missing = _header_length(self._header) - len(self._header)
+        self._header += bytes(data[at : at + missing])
+        at += missing
+        if len(self._header) == _header_length(self._header):
+            header, self._header = self._header, b""
+            self._begin(header)
+            if self._left == 0:
+                self._take(data[:0], pieces)
+        return min(at, len(data))
+
+    def _begin(self, header: bytes) -> None:
+        first, second = header[0], header[1]
+        opcode, final = first & 0x0F, bool(first & 0x80)
+        if first & 0x70:
+            raise ProtocolError("reserved bits are set in a frame")
+        if second & 0x80:
+            raise ProtocolError("the server masked a frame")
+        length = second if second < 126 else int.from_bytes(header[2:], "big")
+        if length >> 63:
+            raise ProtocolError("a frame's length is negative")
+        if opcode >= CLOSE:
+            if opcode > PONG or not final or length > _CONTROL_MAX:
+                raise ProtocolError(f"a control frame is malformed (opcode {opcode}, {length} bytes)")
+            self._control = b""
+        elif opcode > BINARY:
+            raise ProtocolError(f"a frame has the unknown opcode {opcode}")
+        elif (opcode == CONTINUATION) == (self._message is None):
+            raise ProtocolError("a continuation frame continues nothing, or a message was not continued")
+        elif opcode != CONTINUATION:
+            self._message = opcode
+        self._begins = opcode != CONTINUATION
+        self._opcode, self._final, self._left = opcode, final, length
+
+    def _take(self, payload: memoryview, pieces: list[Piece]) -> None:
+        """Hand on a part of the current frame's payload."""
+        done = self._left == 0
+        if self._opcode >= CLOSE:
+            self._control += bytes(payload)
+            if done:
+                pieces.append(Piece(self._opcode, memoryview(self._control), begins=True, ends=True))
+            return
+        assert self._message is not None
+        pieces.append(Piece(self._message, payload, self._begins, done and self._final))
+        self._begins = False
+        if done and self._final:
+            self._message = None
+
+
+def _header_length(seen: bytes) -> int:
+    """Return how many bytes a server's frame header has, as far as `seen` tells."""
+    if len(seen) < 2:
+        return 2
+    return {126: 4, 127: 10}.get(seen[1] & 0x7F, 2)
+
+
+def frame(opcode: int, payload: bytes) -> bytes:
+    """Return one masked final frame (RFC 6455 §5.3: a client masks all it sends, each frame with a new key)."""
+    length = len(payload)
+    key = os.urandom(4)
+    if length < 126:
+        header = bytes((0x80 | opcode, 0x80 | length))
+    elif length < 1 << 16:
+        header = bytes((0x80 | opcode, 0x80 | 126)) + length.to_bytes(2, "big")
+    else:
+        header = bytes((0x80 | opcode, 0x80 | 127)) + length.to_bytes(8, "big")
+    return header + key + _mask(payload, key)
+
+
+def _mask(payload: bytes, key: bytes) -> bytes:
+    """XOR with the repeated key: as two big integers, 40 times as fast as a loop over bytes."""
+    length = len(payload)
+    keys = (key * (length // 4 + 1))[:length]
+    return (int.from_bytes(payload, "little") ^ int.from_bytes(keys, "little")).to_bytes(length, "little")
+
+
+def close_frame(code: int = 1000) -> bytes:
+    """Return a close frame with a status code (RFC 6455 §7.4)."""
+    return frame(CLOSE, code.to_bytes(2, "big"))
+
+
+def close_reason(payload: memoryview) -> tuple[int, str]:
+    """Return the code and the text of a close frame; 1005 where it has none (RFC 6455 §7.1.5)."""
+    if len(payload) < 2:
+        return _NO_STATUS_CODE, ""
+    return int.from_bytes(payload[:2], "big"), bytes(payload[2:]).decode("utf-8", "replace")
