@@ -102,6 +102,13 @@ class Cluster:
             self._token.forget()
         self.tls = self._reload_tls()
 
+    def renew_quietly(self) -> None:
+        """Do the same, and stay with what we have where the files can't be read just now."""
+        try:
+            self.renew()
+        except ConfigError:
+            pass
+
 
 def own_namespace(environ: Mapping[str, str]) -> str | None:
     """Return the pod's namespace as its service account names it, None outside a pod."""

@@ -100,6 +100,11 @@ class Link:
         """Say whether more waits to be sent than the kernel takes at once: pause the source."""
         return len(self._out) > _OUT_HIGH
 
+    @property
+    def is_paused(self) -> bool:
+        """Say whether nothing is read at present."""
+        return self._paused
+
     def send(self, data: bytes) -> None:
         """Send, or keep what does not fit now."""
         self._out += data
@@ -130,6 +135,10 @@ class Link:
             self._sock = None
         self._tls = None
         self._out.clear()
+
+    def abandon(self) -> None:
+        """Give the connection up after an error of our own."""
+        self._lose(Lost("internal error"))
 
     def _resolve(self) -> None:
         """Look the server up. In a cluster it is an address; elsewhere a name, and this waits for the resolver."""

@@ -43,6 +43,8 @@ class Loop:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.now = clock
+        # Told of what a call raised, so that a bug in one session need not end all; None lets it end the loop.
+        self.on_error: Callable[[object, Exception], None] | None = None
         self._epoll = select.epoll()
         self._calls: dict[int, Callable[[int], None]] = {}
         self._timers: list[Timer] = []
@@ -96,7 +98,10 @@ class Loop:
                 # A call before this one in the same batch may have removed the descriptor.
                 call = self._calls.get(fd)
                 if call is not None:
-                    call(events)
+                    try:
+                        call(events)
+                    except Exception as error:  # noqa: BLE001 (the boundary)
+                        self._report(call, error)
             self._run_due()
 
     def stop(self) -> None:
@@ -116,7 +121,15 @@ class Loop:
         while timers and timers[0].when <= now:
             call = heapq.heappop(timers).call
             if call is not None:
-                call()
+                try:
+                    call()
+                except Exception as error:  # noqa: BLE001 (the boundary)
+                    self._report(call, error)
+
+    def _report(self, call: object, error: Exception) -> None:
+        if self.on_error is None:
+            raise error
+        self.on_error(call, error)
 
 
 def _ignore(_number: int, _frame: object) -> None:

@@ -60,7 +60,7 @@ def from_error_channel(data: bytes) -> Exited | Failure:
         return Failure(f"the end of the command can't be read: {text or 'empty status'}", retryable=False)
     if status.get("status") == "Success":
         return Exited(0)
-    message = one_line(str(status.get("message") or ""))
+    message = one_line(_without_command(str(status.get("message") or "")))
     code = _exit_code(status)
     if code is not None:
         # A runtime that finds no shell says so in words and adds an exit code of its own choice (126 to 128).
@@ -105,6 +105,14 @@ def one_line(text: bytes | str) -> str:
     line = " ".join(text.split())
     line = "".join(char if char.isprintable() else "?" for char in line)
     return line if len(line) <= _MESSAGE_MAX else line[: _MESSAGE_MAX - 1] + "…"
+
+
+def _without_command(message: str) -> str:
+    """Cut the command's own words out of the server's: they may hold secrets (Horovod's hold the job's key)."""
+    start, end = message.find("[/bin/sh"), message.rfind("]")
+    if start < 0:
+        return message
+    return message[:start] + "[…]" + (message[end + 1 :] if end > start else "")
 
 
 def _load(data: bytes) -> dict[str, object] | None:

@@ -131,6 +131,11 @@ class ExecStream:
             lines.append(f"Authorization: {authorization}")
         return "\r\n".join((*lines, "", "")).encode("latin-1")
 
+    @property
+    def has_status(self) -> bool:
+        """Say whether the command's end was told, though perhaps not yet the stream's."""
+        return self._status is not None
+
     def feed(self, data: memoryview) -> list[Event]:
         """Return what `data` means. Raises StreamError; the stream is of no use after that."""
         events: list[Event] = []

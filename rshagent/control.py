@@ -1,0 +1,260 @@
+"""A second exec into a worker, which asks after a session or ends its processes.
+
+The script at its other end (`bootstrap.control`) has nothing but a shell, so it can't wait: it answers one line for
+each line that it is sent, and the pace is kept here.
+"""
+
+from __future__ import annotations
+
+from rshagent import bootstrap
+from rshagent.execution import Execution, Listener
+from rshagent.retry import Backoff
+from rshagent.status import Failure
+from rshagent.streams import STDOUT, Opened, Output
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rshagent.bootstrap import Mark
+    from rshagent.engine import Engine
+    from rshagent.execution import Where
+    from rshagent.loop import Timer
+    from rshagent.status import Exited
+    from rshagent.streams import Event
+
+KILL_AFTER_S = 5.0
+_REAP_DEADLINE_S = 30.0
+_ASK_FIRST_S, _ASK_LONGEST_S = 0.25, 5.0
+_COUNT_FIRST_S, _COUNT_LONGEST_S = 0.05, 0.5
+_ANSWER_S = 10.0
+
+
+class Control(Listener):
+    """A line of conversation with the control script; comes back by itself when its stream is lost.
+
+    `on_ready()` is called whenever the script can be spoken to, `on_answer(line)` for each answer, and
+    `on_gone(failure)` at the end, when there is no such pod any more or we are refused for good.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_backoff",
+        "_command",
+        "_engine",
+        "_execution",
+        "_on_answer",
+        "_on_gone",
+        "_on_ready",
+        "_timer",
+        "_where",
+    )  # noqa: E501
+
+    def __init__(
+        self,
+        engine: Engine,
+        where: Where,
+        mark: Mark,
+        pid: int | None,
+        *,
+        on_ready: Callable[[], None],
+        on_answer: Callable[[str], None],
+        on_gone: Callable[[Failure], None],
+    ) -> None:
+        self._engine, self._where = engine, where
+        self._command = bootstrap.control(mark, pid)
+        self._on_ready, self._on_answer, self._on_gone = on_ready, on_answer, on_gone
+        self._answers = b""
+        self._backoff = Backoff()
+        self._execution: Execution | None = None
+        self._timer: Timer | None = None
+        self._connect()
+
+    def say(self, line: str) -> None:
+        """Send one line; the answer comes to `on_answer`, or `on_ready` is called again instead."""
+        if self._execution is not None:
+            self._execution.send(line.encode() + b"\n")
+            self._expect()
+
+    def close(self) -> None:
+        """End the conversation."""
+        if self._execution is not None:
+            self._execution.send(b"end\n")
+            self._execution.close()
+            self._execution = None
+        self._cancel()
+
+    def exec_event(self, event: Event) -> None:
+        """Take answers apart into lines."""
+        if isinstance(event, Opened):
+            self._cancel()
+            self._on_ready()
+        elif isinstance(event, Output) and event.channel == STDOUT:
+            self._answers += bytes(event.data)
+            while (end := self._answers.find(b"\n")) >= 0 and self._execution is not None:
+                line, self._answers = self._answers[:end], self._answers[end + 1 :]
+                self._cancel()
+                self._backoff = Backoff()
+                self._on_answer(line.decode("ascii", "replace").strip())
+
+    def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:  # noqa: ARG002
+        """Come back, unless there is nothing to come back to."""
+        self._cancel()
+        self._execution = None
+        if isinstance(outcome, Failure) and (outcome.http_status == 404 or not outcome.retryable):
+            self._on_gone(outcome)
+            return
+        wished_s = outcome.retry_after_s if isinstance(outcome, Failure) else None
+        self._timer = self._engine.loop.call_later(self._backoff.delay_s(wished_s), self._connect)
+
+    def _connect(self) -> None:
+        self._answers = b""
+        self._execution = Execution(
+            self._engine.loop,
+            self._engine.cluster,
+            self._where,
+            self._command,
+            self,
+            stdin=True,
+            acknowledgement=None,
+            offer=self._engine.offer,
+        )
+        self._expect()
+
+    def _expect(self) -> None:
+        self._cancel()
+        self._timer = self._engine.loop.call_later(_ANSWER_S, self._unanswered)
+
+    def _unanswered(self) -> None:
+        if self._execution is not None:
+            self._execution.close()
+        self.exec_ended(None, "no answer")
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Settler:
+    """Finds out how a session ended whose stream was lost: waits for its end, takes the kept exit status.
+
+    `on_settled(code, reason)`: code None where it can't be known; then `reason` says what is known.
+    """
+
+    __slots__ = ("_control", "_delay_s", "_engine", "_heard_at", "_on_settled", "_timer", "_watchdog")
+
+    def __init__(
+        self, engine: Engine, where: Where, mark: Mark, pid: int | None, on_settled: Callable[[int | None, str], None]
+    ) -> None:
+        self._engine, self._on_settled = engine, on_settled
+        self._delay_s = _ASK_FIRST_S
+        self._timer: Timer | None = None
+        self._watchdog = engine.loop.call_later(engine.settle_s, self._unheard)
+        self._control: Control | None = Control(
+            engine, where, mark, pid, on_ready=self._ask, on_answer=self._take, on_gone=self._gone
+        )
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._watchdog.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _ask(self) -> None:
+        if self._control is not None:
+            self._control.say("ask")
+
+    def _take(self, answer: str) -> None:
+        word, _, number = answer.partition(" ")
+        if word == "exit" and number.isdecimal():
+            self._settle(int(number) & 0xFF, "")
+        elif word == "gone":
+            self._settle(None, "it ended in the worker, and its exit status was not kept")
+        elif word == "alive":
+            self._watchdog.cancel()
+            self._watchdog = self._engine.loop.call_later(self._engine.settle_s, self._unheard)
+            self._timer = self._engine.loop.call_later(self._delay_s, self._ask)
+            self._delay_s = min(self._delay_s * 2, _ASK_LONGEST_S)
+
+    def _gone(self, failure: Failure) -> None:
+        self._settle(None, failure.message)
+
+    def _unheard(self) -> None:
+        self._settle(None, f"the worker could not be asked for {self._engine.settle_s:.0f} s")
+
+    def _settle(self, code: int | None, reason: str) -> None:
+        self.close()
+        self._on_settled(code, reason)
+
+
+class Reaper:
+    """Ends all processes that carry a session's mark: first `signal_name`, KILL after 5 s.
+
+    `on_done(reason)`: reason "" where none is left, else what is known of those that are.
+    """
+
+    __slots__ = ("_control", "_deadline", "_delay_s", "_engine", "_kill_at", "_on_done", "_signal", "_timer")
+
+    def __init__(
+        self, engine: Engine, where: Where, mark: Mark, signal_name: str, on_done: Callable[[str], None]
+    ) -> None:
+        self._engine, self._signal, self._on_done = engine, signal_name, on_done
+        self._delay_s = _COUNT_FIRST_S
+        self._kill_at: float | None = None
+        self._timer: Timer | None = None
+        self._deadline = engine.loop.call_later(_REAP_DEADLINE_S, self._too_late)
+        self._control: Control | None = Control(
+            engine, where, mark, None, on_ready=self._begin, on_answer=self._take, on_gone=self._gone
+        )
+
+    def close(self) -> None:
+        """Stop, whatever is left."""
+        self._deadline.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _begin(self) -> None:
+        if self._kill_at is None:
+            self._kill_at = self._engine.loop.now() + KILL_AFTER_S
+        self._say(f"signal {self._signal}")
+
+    def _take(self, answer: str) -> None:
+        word, _, number = answer.partition(" ")
+        if word != "left":
+            return
+        if number == "0":
+            self._finish("")
+            return
+        self._timer = self._engine.loop.call_later(self._delay_s, self._look_again)
+        self._delay_s = min(self._delay_s * 2, _COUNT_LONGEST_S)
+
+    def _look_again(self) -> None:
+        assert self._kill_at is not None
+        if self._signal != "KILL" and self._engine.loop.now() >= self._kill_at:
+            self._signal, self._delay_s = "KILL", _COUNT_FIRST_S
+            self._say("signal KILL")
+        else:
+            self._say("count")
+
+    def _say(self, line: str) -> None:
+        if self._control is not None:
+            self._control.say(line)
+
+    def _gone(self, failure: Failure) -> None:
+        # A pod that is not there has no processes; any other refusal leaves them unknown.
+        is_absent = failure.http_status == 404
+        self._finish("" if is_absent else f"its processes could not be ended: {failure.message}")
+
+    def _too_late(self) -> None:
+        self._finish(f"its processes could not all be ended within {_REAP_DEADLINE_S:.0f} s")
+
+    def _finish(self, reason: str) -> None:
+        self.close()
+        self._on_done(reason)

@@ -1,0 +1,138 @@
+"""Direct mode: one launch without a hub, by the same engine, in a process of its own.
+
+It starts as lightly as it can, because mpirun starts up to 128 at once: see `loop` and `tls` for what is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rshagent.arguments import Call
+    from rshagent.hosts import Resolver, Worker
+
+HOSTFILE = "/etc/mpi/hostfile"
+HOSTS = "/opt/kube/hosts"
+_AGENT_FAILED = 255
+
+
+def main() -> int:
+    """Be the rsh agent: `AGENT [options] [user@]HOST [options] COMMAND…`; return the exit code."""
+    argv = [os.fsencode(word) for word in sys.argv]
+    code = run(argv, os.environ)
+    # Leaving by the interpreter's own way would free what the kernel frees faster.
+    os._exit(code)
+
+
+def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
+    """Launch what `argv` says and return its exit code; our own failures are one line on stderr and 255."""
+    from rshagent import arguments, hosts  # noqa: PLC0415
+
+    if environ.get("MPI_AGENT_EXPLAIN"):
+        from rshagent import explain  # noqa: PLC0415
+
+        code = explain.explain(argv, environ)
+        sys.stdout.flush()
+        return code
+    try:
+        call = arguments.parse(argv)
+        namespace = _namespace(environ)
+        found = _resolver(environ, namespace).resolve(call.host, call.namespace)
+    except (arguments.UsageError, hosts.UnknownHost) as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename} can't be read: {error.strerror}")
+    if isinstance(found, str):
+        return _run_here(call)
+    return _launch(call, found, environ)
+
+
+def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
+    from rshagent.bootstrap import Mark  # noqa: PLC0415
+    from rshagent.cluster import Cluster, ConfigError  # noqa: PLC0415
+    from rshagent.engine import Engine  # noqa: PLC0415
+    from rshagent.execution import Where  # noqa: PLC0415
+    from rshagent.launch import ENDING_SIGNALS, SIGNALS, Launch, Streams, stdin_of  # noqa: PLC0415
+    from rshagent.loop import Loop  # noqa: PLC0415
+
+    loop = Loop()
+    try:
+        engine = Engine(loop, Cluster.load(environ), launcher=_own_name(environ))
+        mark = Mark(engine.launcher, worker.pod, _instance(environ), os.urandom(8).hex())
+    except ConfigError as error:
+        return _fail(str(error))
+    except ValueError as error:
+        return _fail(f"the launcher's or the worker's name is malformed: {error}")
+    where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
+    streams = Streams(stdin_of(os.dup(0), wanted=call.wants_stdin), os.dup(1), os.dup(2))
+    launch = Launch(engine, where, mark, streams, lambda _: loop.stop(), lambda _: None)
+    launch.is_traced = bool(environ.get("MPI_AGENT_TRACE"))
+    launch.text_by_stdin = bool(environ.get("MPI_AGENT_TEXT_BY_STDIN"))
+    loop.on_signals((*ENDING_SIGNALS, *SIGNALS), launch.signal)
+    launch.start(call.text)
+    loop.run()
+    return launch.code
+
+
+def _run_here(call: Call) -> int:
+    """Run a command for the launcher itself, in this process's place."""
+    if not call.wants_stdin:
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+    try:
+        os.execv("/bin/sh", [b"/bin/sh", b"-c", call.text])
+    except OSError as error:
+        return _fail(f"/bin/sh can't be run here: {error.strerror}")
+
+
+def _resolver(environ: Mapping[str, str], namespace: str) -> Resolver:
+    from rshagent import hosts  # noqa: PLC0415
+
+    hostfile = _read(environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE)
+    addresses = _read(environ.get("MPI_AGENT_HOSTS") or HOSTS)
+    return hosts.Resolver(
+        None if hostfile is None else hosts.parse_hostfile(hostfile),
+        hosts.parse_hosts(addresses or b""),
+        namespace,
+        frozenset((_own_name(environ), os.uname().nodename)),
+    )
+
+
+def _own_name(environ: Mapping[str, str]) -> str:
+    return environ.get("POD_NAME") or environ.get("HOSTNAME") or os.uname().nodename
+
+
+def _instance(environ: Mapping[str, str]) -> str:
+    """Return what tells this run of the launcher's container from others, as client.c does."""
+    given = environ.get("MPI_AGENT_INSTANCE")
+    if given:
+        return given
+    try:
+        with open("/proc/1/stat", "rb") as file:
+            started = file.read().rpartition(b")")[2].split()[19].decode()
+        return f"{started}-{os.stat('/proc/self/ns/mnt').st_ino}"
+    except (OSError, IndexError):
+        return "0-0"
+
+
+def _namespace(environ: Mapping[str, str]) -> str:
+    from rshagent.cluster import own_namespace  # noqa: PLC0415
+
+    return environ.get("MPI_AGENT_NAMESPACE") or own_namespace(environ) or "default"
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _fail(text: str) -> int:
+    sys.stderr.write(f"rshagent: {text}\n")
+    return _AGENT_FAILED

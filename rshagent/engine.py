@@ -1,0 +1,86 @@
+"""What all launches of one process share: the loop, the cluster, the limit on starts, the pods as they are."""
+
+from __future__ import annotations
+
+from rshagent import streams
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rshagent.cluster import Cluster
+    from rshagent.launch import Launch
+    from rshagent.loop import Loop
+    from rshagent.pods import Pod
+
+MAX_STARTS = 64  # at once, until acknowledged: more only makes the kubelets' and the API server's queues longer
+START_S = 120.0  # for all tries of one launch together
+ACKNOWLEDGE_S = 60.0  # for one try, from its beginning
+WORKER_S = 300.0  # for a worker to come back after a restart
+UNREADY_S = 30.0  # for a worker that runs, but whose readiness probe fails
+SETTLE_S = 60.0  # without an answer about a session whose stream was lost
+
+
+class Gate:
+    """Lets at most `limit` starts be under way; the others wait in the order in which they came."""
+
+    __slots__ = ("_limit", "_waiting", "inside")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: dict[object, Callable[[], None]] = {}  # keeps the order, and lets one leave from the middle
+        self.inside: set[object] = set()
+
+    def enter(self, who: object, go: Callable[[], None]) -> None:
+        """Call `go()` now, or when it is the turn of `who`."""
+        if len(self.inside) < self._limit:
+            self.inside.add(who)
+            go()
+        else:
+            self._waiting[who] = go
+
+    def leave(self, who: object) -> None:
+        """Make room; harmless for who is not there."""
+        self._waiting.pop(who, None)
+        self.inside.discard(who)
+        while self._waiting and len(self.inside) < self._limit:
+            first = next(iter(self._waiting))
+            go = self._waiting.pop(first)
+            self.inside.add(first)
+            go()
+
+
+class Engine:
+    """Shared by all launches of a hub, or by the one launch of direct mode."""
+
+    def __init__(self, loop: Loop, cluster: Cluster, *, launcher: str, max_starts: int = MAX_STARTS) -> None:
+        self.loop, self.cluster, self.launcher = loop, cluster, launcher
+        self.gate = Gate(max_starts)
+        self.offer = streams.PROTOCOLS
+        self.text_by_stdin = False
+        self.start_s, self.acknowledge_s, self.settle_s = START_S, ACKNOWLEDGE_S, SETTLE_S
+        self.worker_s, self.unready_s = WORKER_S, UNREADY_S
+        self.retries = 0
+        # The watched namespace's pods by name; None while there is no watch or it has no complete list.
+        self.pods: dict[str, Pod] | None = None
+        self.launches: dict[str, set[Launch]] = {}  # by pod
+        self._swept: set[tuple[str, str]] = set()
+
+    def is_watched(self, namespace: str) -> bool:
+        """Say whether `pods` tells about a namespace."""
+        return self.pods is not None and namespace == self.cluster.namespace
+
+    def needs_sweep(self, pod: str, instance: str) -> bool:
+        """Say whether a worker may still hold what an earlier instance of the launcher left."""
+        return (pod, instance) not in self._swept
+
+    def swept(self, pod: str, instance: str) -> None:
+        """Remember that this instance started something in the worker."""
+        self._swept.add((pod, instance))
+
+    def pod_changed(self, name: str | None) -> None:
+        """Let the launches of a pod look at it; None: all of them."""
+        names = list(self.launches) if name is None else [name]
+        for pod in names:
+            for launch in list(self.launches.get(pod, ())):
+                launch.pod_changed()

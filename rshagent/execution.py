@@ -1,0 +1,202 @@
+"""One exec request on the wire: a connection, its stream protocol, and the pings that keep both honest."""
+
+from __future__ import annotations
+
+from rshagent import status, streams, websocket
+from rshagent.cluster import ConfigError
+from rshagent.connection import Link, Lost, Owner
+from rshagent.streams import Ended, ExecStream, Pinged, Ponged, Refused, StreamError
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from rshagent.cluster import Cluster
+    from rshagent.loop import Loop, Timer
+    from rshagent.status import Exited, Failure
+    from rshagent.streams import Event
+
+PING_S = 10.0  # proxies cut idle connections after 20 s and more (kubernetes/kubernetes#94301)
+SILENCE_S = 60.0  # kubernetes/kubernetes#123679
+_CLOSE_S = 5.0  # from the command's status to the end of the stream
+
+
+class Where:
+    """A container that a command is to run in; `container` None leaves the choice to the API server."""
+
+    __slots__ = ("container", "namespace", "pod")
+
+    def __init__(self, namespace: str, pod: str, container: str | None) -> None:
+        self.namespace, self.pod, self.container = namespace, pod, container
+
+    def __str__(self) -> str:
+        return f"{self.pod}" + (f" ({self.container})" if self.container else "")
+
+
+class Listener:
+    """Whom an execution tells. After `exec_ended` nothing more comes."""
+
+    __slots__ = ()
+
+    def exec_event(self, event: Event) -> None:
+        """Opened, Acknowledged or Output."""
+
+    def exec_drained(self) -> None:
+        """What was sent to the command has left (`Execution.is_behind`)."""
+
+    def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
+        """Take the end: the command's, a failure that the server told of, or None where nothing is known."""
+
+
+class Execution(Owner):
+    """An exec request from its connection to its end."""
+
+    __slots__ = ("_closing", "_cluster", "_heard_at", "_link", "_listener", "_loop", "_ping", "_request", "_stream")
+
+    def __init__(
+        self,
+        loop: Loop,
+        cluster: Cluster,
+        where: Where,
+        command: list[bytes],
+        listener: Listener,
+        *,
+        stdin: bool,
+        acknowledgement: bytes | None,
+        offer: tuple[str, ...] = streams.PROTOCOLS,
+    ) -> None:
+        """Begin; what comes of it is told to `listener` by the loop, never from within this call."""
+        self._loop, self._cluster, self._listener = loop, cluster, listener
+        self._stream = ExecStream(acknowledgement)
+        target = streams.target(where.namespace, where.pod, where.container, command, stdin=stdin)
+        self._request = (cluster.path + target, offer)
+        self._heard_at = loop.now()
+        self._closing: Timer | None = None
+        self._ping: Timer | None = None
+        self._link: Link | None = Link(loop, cluster, self)
+
+    @property
+    def is_behind(self) -> bool:
+        """Say whether the command does not take its stdin as fast as it comes."""
+        return self._link is not None and self._link.is_behind
+
+    @property
+    def protocol(self) -> str:
+        """The stream protocol that the server chose."""
+        return self._stream.protocol
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the command's stdin."""
+        if self._link is not None:
+            self._link.send(self._stream.stdin(data))
+
+    def close_stdin(self) -> bool:
+        """End the command's stdin; False where the protocol (v4) can't."""
+        frame = self._stream.close_stdin()
+        if frame is None:
+            return False
+        if self._link is not None:
+            self._link.send(frame)
+        return True
+
+    def pause(self) -> None:
+        """Take no more output for now."""
+        if self._link is not None:
+            self._link.pause()
+
+    def resume(self) -> None:
+        """Take output again."""
+        if self._link is not None:
+            self._heard_at = self._loop.now()
+            self._link.resume()
+
+    def close(self) -> None:
+        """Drop the stream; the listener hears no more. The command goes on (kubernetes/kubernetes#89031)."""
+        for timer in (self._ping, self._closing):
+            if timer is not None:
+                timer.cancel()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def abandon(self) -> None:
+        """Give the stream up after an error of our own."""
+        self._end(None, "internal error")
+
+    def opened(self) -> None:
+        """Send the request."""
+        assert self._link is not None
+        try:
+            authorization = self._cluster.authorization()
+        except ConfigError as error:
+            self._end(status.Failure(str(error), retryable=False), "")
+            return
+        target, offer = self._request
+        self._link.send(self._stream.request(target, self._cluster.authority, authorization, offer))
+        self._heard_at = self._loop.now()
+        self._ping = self._loop.call_later(PING_S, self._beat)
+
+    def received(self, data: memoryview) -> None:
+        """Hand on what the bytes mean."""
+        self._heard_at = self._loop.now()
+        try:
+            events = self._stream.feed(data)
+        except StreamError as error:
+            self._end(None, f"the stream can't be read: {error}")
+            return
+        self._hand_on(events)
+        if self._stream.has_status and self._closing is None and self._link is not None:
+            self._closing = self._loop.call_later(_CLOSE_S, self._close_late)
+
+    def drained(self) -> None:
+        """Let the listener send again."""
+        self._listener.exec_drained()
+
+    def closed(self, lost: Lost) -> None:
+        """Hand on what the stream still has to say."""
+        self._link = None
+        if lost.is_final:
+            self._cluster.renew_quietly()
+            self._end(status.Failure(lost.reason, retryable=False), "")
+            return
+        self._hand_on(self._stream.lost(), lost.reason)
+
+    def _hand_on(self, events: list[Event], reason: str = "the stream ended without a status") -> None:
+        for event in events:
+            if isinstance(event, Pinged):
+                if self._link is not None:
+                    self._link.send(event.reply)
+            elif isinstance(event, Refused):
+                self._refused(event)
+                return
+            elif isinstance(event, Ended):
+                self._end(None if event.status is None else status.from_error_channel(event.status), reason)
+                return
+            elif not isinstance(event, Ponged):
+                self._listener.exec_event(event)
+
+    def _refused(self, event: Refused) -> None:
+        if event.head.status == 401:
+            self._cluster.renew_quietly()
+        retry_after = event.head.fields.get("retry-after")
+        self._end(status.from_http(event.head.status, event.body, retry_after, what="exec"), "")
+
+    def _end(self, outcome: Exited | Failure | None, reason: str) -> None:
+        self.close()
+        self._listener.exec_ended(outcome, reason)
+
+    def _beat(self) -> None:
+        """Ping, or give a stream up that has been silent for too long. A paused one can't hear the answer."""
+        assert self._link is not None
+        if not self._link.is_paused and self._loop.now() - self._heard_at > SILENCE_S:
+            self._lose(f"the API server has been silent for {SILENCE_S:.0f} s")
+            return
+        if self._stream.protocol:
+            self._link.send(websocket.frame(websocket.PING, b""))
+        self._ping = self._loop.call_later(PING_S, self._beat)
+
+    def _close_late(self) -> None:
+        self._lose("the stream did not end after the command's status")
+
+    def _lose(self, reason: str) -> None:
+        if self._link is not None:
+            self._link.close()
+            self.closed(Lost(reason))

@@ -1,0 +1,97 @@
+"""`rshagent-hub`: set up, serve, end. Exit codes: 0 ended as told, 1 check failed, 2 usage, 3 can't serve."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from rshagent import protocol
+from rshagent.cluster import Cluster, ConfigError
+from rshagent.hub import settings as hub_settings
+from rshagent.hub.exporter import Exporter
+from rshagent.hub.server import Hub, HubError
+from rshagent.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rshagent.hub.settings import Settings
+
+EXIT_CHECK_FAILED, EXIT_CANNOT_SERVE = 1, 3
+_CHECK_S = 5.0
+
+
+def main() -> int:
+    """Run the hub, or check one."""
+    settings = hub_settings.parse(sys.argv[1:], os.environ)
+    if settings.check:
+        return check(settings.socket)
+    try:
+        return serve(settings)
+    except (ConfigError, HubError) as error:
+        sys.stderr.write(f"rshagent-hub: {error}\n")
+        return EXIT_CANNOT_SERVE
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM. Raises ConfigError and HubError."""
+    raise_descriptor_limit()
+    environ = dict(os.environ)
+    if settings.namespace:
+        environ["MPI_AGENT_NAMESPACE"] = settings.namespace
+    loop = Loop()
+    hub = Hub(loop, Cluster.load(environ), settings, environ)
+    loop.on_error = _Boundary(hub.log)
+    if settings.metrics:
+        Exporter(loop, settings.metrics, hub.text_metrics)
+    loop.on_signals((signal.SIGTERM, signal.SIGINT), hub.end)
+    hub.start()
+    loop.run()
+    return 0
+
+
+class _Boundary:
+    """Keeps a bug in one session from ending the others: the session is abandoned, the bug goes to the log."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+
+    def __call__(self, call: object, error: Exception) -> None:
+        trace = traceback.extract_tb(error.__traceback__)
+        place = f"{os.path.basename(trace[-1].filename)}:{trace[-1].lineno}" if trace else "?"
+        # Not the error's own text: it may hold what a session has sent.
+        self._log(f"internal error: {type(error).__name__} at {place}; its session is abandoned")
+        owner = getattr(call, "__self__", None)
+        abandon = getattr(owner, "abandon", None)
+        if abandon is not None:
+            abandon()
+
+
+def check(path: str) -> int:
+    """Ask the hub at `path` whether it is well; say why if it isn't."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(_CHECK_S)
+        try:
+            sock.connect(path)
+            sock.sendall(protocol.encode(protocol.CHECK))
+            inbox = protocol.Inbox()
+            while (message := inbox.next()) is None:
+                data = sock.recv(4096)
+                if not data:
+                    raise OSError("it closed the connection")
+                inbox.feed(data, [])
+        except (OSError, protocol.ProtocolError) as error:
+            sys.stderr.write(f"rshagent-hub: no hub answers at {path}: {error}\n")
+            return EXIT_CHECK_FAILED
+    return 0 if message.kind == protocol.OK else EXIT_CHECK_FAILED
+
+
+def raise_descriptor_limit() -> None:
+    """Allow as many descriptors as we may have: a session takes five."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

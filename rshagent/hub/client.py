@@ -1,0 +1,239 @@
+"""One client of the hub: its messages, its descriptors, its launch (docs/protocol.md)."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import io
+import json
+import os
+import select
+import socket
+from typing import TYPE_CHECKING, Any
+
+from rshagent import arguments, explain, hosts, protocol
+from rshagent.bootstrap import Mark
+from rshagent.execution import Where
+from rshagent.launch import Launch, Streams, stdin_of
+from rshagent.status import AGENT_FAILED
+
+if TYPE_CHECKING:
+    from rshagent.arguments import Call
+    from rshagent.hub.server import Hub
+
+_FDS = 3
+_ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
+_READ_SIZE = 64 * 1024
+_SESSION_BYTES = 8
+
+
+class Client:
+    """A connected client, from its first byte to the exit code that it is sent."""
+
+    def __init__(self, hub: Hub, sock: socket.socket) -> None:
+        self._hub, self._sock = hub, sock
+        self._inbox = protocol.Inbox()
+        self._out = bytearray()
+        self._fds: list[int] = []
+        self._launch: Launch | None = None
+        self._is_open = True
+        hub.loop.add(sock.fileno(), select.EPOLLIN, self._ready)
+
+    def close(self) -> None:
+        """Let go of the client; its launch, if any, has ended."""
+        if self._is_open:
+            self._is_open = False
+            self._hub.loop.remove(self._sock.fileno())
+            self._sock.close()
+            self._drop_fds()
+            self._hub.forget(self)
+
+    def end(self, number: int) -> None:
+        """End the client's session as by a signal, without a grace: the hub itself has been told to end."""
+        if self._launch is not None:
+            self._launch.end(number, 0)
+        else:
+            self.close()
+
+    def _ready(self, events: int) -> None:
+        if events & select.EPOLLOUT:
+            self._flush()
+        if self._is_open and events & ~select.EPOLLOUT:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data, ancillary, flags, _ = self._sock.recvmsg(_READ_SIZE, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, ancillary, flags = b"", [], 0
+        fds = _descriptors(ancillary)
+        if not data:
+            self._gone()
+            return
+        try:
+            self._inbox.feed(data, fds)
+            while self._is_open and (message := self._inbox.next()) is not None:
+                self._take(message, is_cut=bool(flags & socket.MSG_CTRUNC))
+        except protocol.ProtocolError as error:
+            self._fail(f"the client and the hub do not speak the same protocol: {error}")
+
+    def _gone(self) -> None:
+        """End the session of a client that has died."""
+        launch, self._launch = self._launch, None
+        self.close()
+        if launch is not None:
+            launch.end(None)
+
+    def _take(self, message: protocol.Message, *, is_cut: bool) -> None:
+        self._fds += message.fds
+        if message.kind == protocol.CHECK:
+            self._send(protocol.encode(protocol.OK))
+        elif message.kind == protocol.SIGNAL:
+            if self._launch is not None:
+                self._launch.signal(protocol.signal_number(message.payload))
+        elif self._launch is not None:
+            raise protocol.ProtocolError("a second start on one connection")
+        elif message.kind not in (protocol.START, protocol.RESUME):
+            raise protocol.ProtocolError(f"a message of the unknown kind {message.kind}")
+        elif is_cut or len(self._fds) != _FDS:
+            self._fail(
+                "stdin, stdout and stderr did not reach the hub: the container runtime or a security module keeps "
+                "descriptors from being passed between this pod's containers"
+            )
+        elif message.kind == protocol.START:
+            self._start(protocol.Start.unpack(message.payload))
+        else:
+            self._resume(message.payload)
+
+    def _start(self, start: protocol.Start) -> None:
+        environ = {os.fsdecode(name): os.fsdecode(value) for name, value in start.env.items()}
+        if environ.get("MPI_AGENT_EXPLAIN"):
+            self._explain(start, environ)
+            return
+        try:
+            call = arguments.parse(start.argv)
+            found = self._hub.workers.resolve(call.host, call.namespace, self._hub.engine.pods)
+        except (arguments.UsageError, hosts.UnknownHost) as error:
+            self._fail(self._hub.no_hostfile() or str(error))
+            return
+        if isinstance(found, str):
+            self._drop_fds()
+            self._send(protocol.local_message(call.text, null_stdin=not call.wants_stdin))
+            return
+        self._launch_in(found, call, start, environ)
+
+    def _launch_in(self, worker: hosts.Worker, call: Call, start: protocol.Start, environ: dict[str, str]) -> None:
+        hub = self._hub
+        container = call.container or environ.get("MPI_AGENT_CONTAINER") or hub.container
+        instance = start.instance.decode("ascii", "replace")
+        mark = _mark(hub.engine.launcher, worker.pod, instance, os.urandom(_SESSION_BYTES).hex())
+        if mark is None:
+            self._fail("the client's launcher instance, or the worker's name, has characters that are not allowed")
+            return
+        where = Where(worker.namespace, worker.pod, container)
+        launch = self._make(where, mark, wants_stdin=call.wants_stdin)
+        launch.is_traced = bool(environ.get("MPI_AGENT_TRACE"))
+        launch.text_by_stdin = hub.engine.text_by_stdin or bool(environ.get("MPI_AGENT_TEXT_BY_STDIN"))
+        launch.start(call.text)
+
+    def _resume(self, ticket: bytes) -> None:
+        """Take over a session of the hub that was here before us."""
+        try:
+            where, mark, pid = read_ticket(ticket)
+        except (ValueError, TypeError, KeyError):
+            self._fail("the hub before this one left a ticket that can't be read")
+            return
+        try:
+            self._hub.workers.resolve(where.pod, where.namespace, None)
+        except hosts.UnknownHost as error:
+            self._fail(self._hub.no_hostfile() or str(error))
+            return
+        self._make(where, mark, wants_stdin=False).resume(pid)
+
+    def _make(self, where: Where, mark: Mark, *, wants_stdin: bool) -> Launch:
+        stdin, stdout, stderr = self._fds
+        self._fds = []
+        streams = Streams(stdin_of(stdin, wanted=wants_stdin), stdout, stderr)
+        self._launch = Launch(self._hub.engine, where, mark, streams, self._ended, self._asked)
+        return self._launch
+
+    def _asked(self, launch: Launch) -> None:
+        """Give the client what another hub needs to find the session again."""
+        self._send(protocol.encode(protocol.TICKET, write_ticket(launch)))
+
+    def _ended(self, launch: Launch) -> None:
+        self._launch = None
+        self._hub.ended(launch)
+        self._send(protocol.exit_message(launch.code))
+
+    def _explain(self, start: protocol.Start, environ: dict[str, str]) -> None:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = explain.explain(start.argv, {**self._hub.environ, **environ})
+        for fd, text in ((self._fds[1], out.getvalue()), (self._fds[2], err.getvalue())):
+            if text:
+                os.write(fd, text.encode("utf-8", "surrogateescape"))
+        self._drop_fds()
+        self._send(protocol.exit_message(code))
+
+    def _fail(self, text: str) -> None:
+        self._hub.log(f"refused: {text}")
+        self._drop_fds()
+        self._send(protocol.fail_message(AGENT_FAILED, text))
+
+    def _send(self, data: bytes) -> None:
+        if self._is_open:
+            self._out += data
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            with memoryview(self._out) as view:
+                sent = self._sock.send(view)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._gone()
+            return
+        del self._out[:sent]
+        self._hub.loop.modify(self._sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if self._out else 0))
+
+    def _drop_fds(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []
+
+
+def write_ticket(launch: Launch) -> bytes:
+    """Return what finds a session again; nothing in it is secret."""
+    mark, where = launch.mark, launch.where
+    parts = [where.namespace, where.pod, where.container, mark.launcher, mark.instance, mark.session, launch.pid]
+    return json.dumps(parts).encode()
+
+
+def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None]:
+    """Read a ticket, which came from outside: raises ValueError, TypeError or KeyError for a bad one."""
+    parts: Any = json.loads(ticket)
+    namespace, pod, container, launcher, instance, session, pid = parts
+    if not all(isinstance(part, str) for part in (namespace, pod, launcher, instance, session)):
+        raise TypeError("a part of the ticket is no string")
+    if not isinstance(container, str | None) or not isinstance(pid, int | None) or isinstance(pid, bool):
+        raise TypeError("a part of the ticket has the wrong type")
+    return Where(namespace, pod, container), Mark(launcher, pod, instance, session), pid
+
+
+def _mark(launcher: str, pod: str, instance: str, session: str) -> Mark | None:
+    try:
+        return Mark(launcher, pod, instance, session)
+    except ValueError:
+        return None
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return list(fds)

@@ -1,0 +1,183 @@
+"""The hub's socket, its watch over the workers, its log, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from rshagent.engine import Engine
+from rshagent.hub.client import Client
+from rshagent.hub.metrics import Metrics, result_of
+from rshagent.hub.workers import Workers
+from rshagent.podwatch import PodWatch, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rshagent.cluster import Cluster
+    from rshagent.hub.settings import Settings
+    from rshagent.launch import Launch
+    from rshagent.loop import Loop
+
+_BACKLOG = 1024
+_SIGTERM = 15
+_END_S = 25.0  # a pod's default grace is 30
+
+
+class HubError(Exception):
+    """The hub can't serve; the text is one line for people."""
+
+
+class Hub:
+    """All clients of one launcher pod."""
+
+    def __init__(self, loop: Loop, cluster: Cluster, settings: Settings, environ: Mapping[str, str]) -> None:
+        self.loop, self.environ, self._settings = loop, environ, settings
+        self.container = settings.container
+        self.engine = Engine(loop, cluster, launcher=settings.launcher, max_starts=settings.max_starts)
+        self.engine.text_by_stdin = settings.text_by_stdin
+        self.metrics = Metrics()
+        self._clients: set[Client] = set()
+        self._is_ending = False
+        self._watch: PodWatch | None = None
+        self.workers = Workers(
+            settings.hostfile, settings.hosts, cluster.namespace, settings.own_names, self._workers_changed
+        )
+        self._socket = listen(settings.socket)
+
+    def start(self) -> None:
+        """Serve, and watch the workers."""
+        self.loop.add(self._socket.fileno(), select.EPOLLIN, self._accept)
+        self._start_watch()
+        self.log(f"serving {self._settings.socket}, at most {self._settings.max_starts} starts at once")
+
+    def end(self, _number: int = _SIGTERM) -> None:
+        """Accept no more, end all sessions in their workers, then stop the loop."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        self.loop.remove(self._socket.fileno())
+        self._socket.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._settings.socket)
+        self.log(f"ending {len(self._launches())} sessions")
+        for client in list(self._clients):
+            client.end(_SIGTERM)
+        for launch in self._launches():
+            launch.end(_SIGTERM, 0)
+        self.loop.call_later(_END_S, self.loop.stop)
+        self._stop_if_done()
+
+    def forget(self, client: Client) -> None:
+        """Drop a client that has gone."""
+        self._clients.discard(client)
+
+    def ended(self, launch: Launch) -> None:
+        """Count and log an ended session. Nothing of the command is in the line."""
+        self.metrics.count(launch)
+        times = launch.times
+        start_s = f"{times.acknowledged - times.created:.3f}" if times.acknowledged else "-"
+        self.log(
+            f"session={launch.mark.session} host={launch.where.pod} seconds={times.ended - times.created:.3f} "
+            f"start={start_s} exit={launch.code} result={result_of(launch)} retries={launch.retries}"
+            + (f' reason="{launch.reason}"' if launch.reason else "")
+        )
+        self._stop_if_done()
+
+    def no_hostfile(self) -> str:
+        """Return what to say where there is no hostfile, else ""."""
+        if not self.workers.is_missing:
+            return ""
+        return f"there is no hostfile {self._settings.hostfile}, so no worker is known"
+
+    def text_metrics(self) -> str:
+        """Return the metrics as they are now."""
+        return self.metrics.text(len(self._launches()))
+
+    def log(self, text: str) -> None:
+        """Write one line to our own stderr."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        sys.stderr.write(f"{now} hub {text}\n")
+
+    def _launches(self) -> list[Launch]:
+        return [launch for launches in self.engine.launches.values() for launch in launches]
+
+    def _stop_if_done(self) -> None:
+        if self._is_ending and not self._launches():
+            # The exit codes that were just sent are in the kernel already; a client that is slow to read keeps them.
+            self.loop.call_later(0, self.loop.stop)
+
+    def _accept(self, _events: int) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # out of descriptors: the client waits in the backlog
+                self.log(f"a client can't be accepted: {error.strerror}")
+                return
+            connection.setblocking(False)
+            self._clients.add(Client(self, connection))
+
+    def _workers_changed(self) -> None:
+        if self._watch is not None:
+            self._watch.relist(self.workers.names)
+
+    def _start_watch(self) -> None:
+        if not self._settings.watch:
+            return
+        cluster = self.engine.cluster
+        self._watch = PodWatch(
+            self.loop,
+            cluster,
+            cluster.namespace,
+            selector=self._settings.selector,
+            wanted=self.workers.names,
+            on_change=self._pods_changed,
+            on_trouble=self._watch_trouble,
+        )
+        self._watch.start()
+
+    def _pods_changed(self, name: str | None) -> None:
+        assert self._watch is not None
+        self.engine.pods = self._watch.pods
+        self.engine.pod_changed(name)
+
+    def _watch_trouble(self, trouble: Trouble) -> None:
+        self.log(f"the workers can't be watched: {trouble.message}; next try in {trouble.retry_in_s:.1f} s")
+
+
+def listen(path: str) -> socket.socket:
+    """Return a listening Unix socket at `path` that anybody may connect to. Raises HubError."""
+    if is_served(path):
+        raise HubError(f"another hub serves {path}")
+    fresh = f"{path}.{os.getpid()}"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        sock.bind(fresh)
+        # The user's container may run as any user; who may reach the socket is decided by who has the volume.
+        os.chmod(fresh, 0o666)  # noqa: S103
+        sock.listen(_BACKLOG)
+        os.rename(fresh, path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise HubError(f"the socket {path} can't be made: {reason}; is its folder a writable volume?") from None
+    return sock
+
+
+def is_served(path: str) -> bool:
+    """Say whether somebody accepts connections at `path`: a hub that died leaves its socket behind."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True

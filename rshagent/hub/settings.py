@@ -1,0 +1,82 @@
+"""The hub's settings: options first, then the environment, then what suits a launcher pod."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+
+from rshagent import __version__
+from rshagent.engine import MAX_STARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SOCKET = "/run/mpi-agents/hub.sock"
+HOSTFILE = "/etc/mpi/hostfile"
+HOSTS = "/opt/kube/hosts"
+
+
+class Settings(NamedTuple):
+    """What the hub was told."""
+
+    socket: str
+    hostfile: str
+    hosts: str
+    container: str | None
+    namespace: str | None
+    selector: str | None
+    launcher: str
+    own_names: frozenset[str]
+    max_starts: int
+    metrics: str | None
+    text_by_stdin: bool
+    watch: bool
+    check: bool
+
+
+def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """Read options and environment. Exits with 2 and a usage line as argparse does."""
+    parser = argparse.ArgumentParser(
+        prog="rshagent-hub", description="Hold the exec streams of all rsh agents of one launcher pod."
+    )
+    add = parser.add_argument
+    add("--socket", default=environ.get("MPI_AGENT_SOCKET") or SOCKET, help="Unix socket to serve (%(default)s)")
+    add("--hostfile", default=environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE, help="the workers (%(default)s)")
+    add("--hosts", default=environ.get("MPI_AGENT_HOSTS") or HOSTS, help="addresses of the workers (%(default)s)")
+    add("--container", default=environ.get("MPI_AGENT_CONTAINER"), help="container of the worker pods to exec into")
+    add("--namespace", default=environ.get("MPI_AGENT_NAMESPACE"), help="the job's namespace (default: the pod's)")
+    add("--selector", default=environ.get("MPI_AGENT_SELECTOR"), help="label selector of the worker pods")
+    add("--max-starts", type=_positive, default=MAX_STARTS, help="starts under way at once (%(default)s)")
+    add("--metrics", metavar="[HOST]:PORT", help="serve Prometheus metrics there (default: not at all)")
+    add("--no-watch", action="store_true", help="do not watch the worker pods")
+    add("--check", action="store_true", help="ask the hub that runs whether it is well, and exit with 0 or 1")
+    add("--version", action="version", version=f"rshagent-hub {__version__}")
+    options = parser.parse_args(arguments)
+    name = environ.get("POD_NAME") or environ.get("HOSTNAME") or socket.gethostname()
+    return Settings(
+        socket=options.socket,
+        hostfile=options.hostfile,
+        hosts=options.hosts,
+        container=options.container or None,
+        namespace=options.namespace or None,
+        selector=options.selector or None,
+        launcher=name,
+        own_names=frozenset((name, socket.gethostname(), *_own_addresses(environ))),
+        max_starts=options.max_starts,
+        metrics=options.metrics,
+        text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),
+        watch=not options.no_watch,
+        check=options.check,
+    )
+
+
+def _own_addresses(environ: Mapping[str, str]) -> list[str]:
+    return [address for address in (environ.get("POD_IPS") or environ.get("POD_IP") or "").split(",") if address]
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

@@ -1,0 +1,498 @@
+"""One launch, from the agent's call to its exit code, whatever happens in between.
+
+    queued ─► waiting ─► asked ─► acknowledged ─► draining ─► ended
+       ▲         │         │           │ stream lost            ▲
+       └─ retry ─┴─────────┘           └─► settling ────────────┤
+    any of them ── told to end, or the client died ─► ending ───┘
+
+queued        for a place among the starts that are under way
+waiting       for a worker that is not there or not ready, or for the next try
+asked         the request is on its way; nobody knows yet whether the command started
+acknowledged  the command runs (its bootstrap said so): from here on nothing is tried again
+settling      the stream ended without a status: the worker is asked how the session ends
+ending        the client has gone, or asked for the end: a second's grace, then the session's processes are ended
+draining      the exit code is known, but the reader of stdout or stderr is behind
+ended         all descriptors are closed; then `on_end` is called, once
+
+What ends a session is a status, a settled end, the watch's word that the worker is gone, or the client. A launch that
+fails is never retried once it was acknowledged, and no end without a status is taken for success.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rshagent import bootstrap, fds
+from rshagent.control import Control, Reaper, Settler
+from rshagent.execution import Execution, Listener, Where
+from rshagent.fds import Reader, Writer
+from rshagent.retry import Backoff
+from rshagent.status import AGENT_FAILED, Exited, Failure
+from rshagent.streams import STDERR, Acknowledged, Opened, Output
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rshagent.bootstrap import Mark, Request
+    from rshagent.engine import Engine
+    from rshagent.loop import Timer
+    from rshagent.pods import Pod
+    from rshagent.streams import Event
+
+# Signals by number on Linux, without importing `signal`. The first four end a session, the others are only passed on.
+SIGNALS = {1: "HUP", 2: "INT", 3: "QUIT", 15: "TERM", 10: "USR1", 12: "USR2", 14: "ALRM", 18: "CONT", 28: "WINCH"}
+ENDING_SIGNALS = (1, 2, 3, 15)
+_PIPE = 13
+
+_GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
+_SECOND_LOOK_S = 1.0
+
+
+class Streams:
+    """The client's stdin (None where it is not to be read), stdout and stderr; the launch closes them."""
+
+    __slots__ = ("stderr", "stdin", "stdout")
+
+    def __init__(self, stdin: int | None, stdout: int, stderr: int) -> None:
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+
+
+class Times:
+    """When what happened, in seconds of the loop's clock; 0 for what did not."""
+
+    __slots__ = ("acknowledged", "asked", "created", "ended")
+
+    def __init__(self, created: float) -> None:
+        self.created = created
+        self.asked = self.acknowledged = self.ended = 0.0
+
+
+class Launch(Listener):
+    """One launch; see the module for its states.
+
+    After `on_end(launch)`, `code` is the exit code, `reason` a line about a failure of our own (else ""), and `times`,
+    `retries`, `sent` and `received` are what there is to count.
+    """
+
+    __slots__ = (
+        "_backoff", "_baseline", "_deadline", "_engine", "_execution", "_is_orphan", "_on_asked", "_on_end", "_pid",
+        "_reader", "_reaper", "_request", "_settler", "_side", "_signal", "_stderr", "_stdin_fd", "_stdout", "_text",
+        "_timer", "code", "is_traced", "mark", "reason", "received", "retries", "sent", "state", "text_by_stdin",
+        "times", "where",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        engine: Engine,
+        where: Where,
+        mark: Mark,
+        streams: Streams,
+        on_end: Callable[[Launch], None],
+        on_asked: Callable[[Launch], None],
+    ) -> None:
+        """Make a launch; `start` or `resume` begins it. `on_asked` is called before anything may have started."""
+        loop = engine.loop
+        self._engine, self.where, self.mark = engine, where, mark
+        self._on_end, self._on_asked = on_end, on_asked
+        self._stdin_fd = streams.stdin
+        self._reader: Reader | None = None
+        self._stdout = Writer(loop, streams.stdout, self._drained, self._broken)
+        self._stderr = Writer(loop, streams.stderr, self._drained, self._drained)
+        self._text: bytes | None = None
+        self._request: Request | None = None
+        self._execution: Execution | None = None
+        self._settler: Settler | None = None
+        self._reaper: Reaper | None = None
+        self._side: list[Control] = []  # conversations that pass signals on
+        self._backoff = Backoff()
+        self._baseline: Pod | None = None
+        self._timer: Timer | None = None
+        self._deadline = 0.0
+        self._pid: int | None = None
+        self._signal: int | None = None
+        self._is_orphan = False
+        self.state = "queued"
+        self.is_traced = False
+        self.text_by_stdin = engine.text_by_stdin
+        self.code, self.reason = AGENT_FAILED, ""
+        self.times = Times(loop.now())
+        self.retries = self.sent = self.received = 0
+        engine.launches.setdefault(where.pod, set()).add(self)
+
+    @property
+    def pid(self) -> int | None:
+        """The bootstrap's process id in the worker, once it is known."""
+        return self._pid
+
+    @property
+    def ended_by_signal(self) -> bool:
+        """Say whether a signal to the agent ended the session."""
+        return self._signal is not None
+
+    @property
+    def is_client_dead(self) -> bool:
+        """Say whether the agent died before the session did."""
+        return self._is_orphan
+
+    def abandon(self) -> None:
+        """Give up after an error of our own."""
+        self._finish(AGENT_FAILED, "an internal error of the agent; the hub's log says where")
+
+    def start(self, text: bytes) -> None:
+        """Start TEXT in the worker."""
+        self._text = text
+        self._deadline = self._engine.loop.now() + self._engine.start_s
+        self._engine.gate.enter(self, self._try)
+
+    def resume(self, pid: int | None) -> None:
+        """Take over a session that another hub started, whose stream is lost."""
+        self._pid = pid
+        self._baseline = self._pod()
+        self._settle()
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on; one of those that end a session ends this one with 128+n."""
+        if number in ENDING_SIGNALS:
+            self.end(number)
+        elif self.state in ("acknowledged", "settling") and number in SIGNALS:
+            self._pass_on(SIGNALS[number])
+
+    def end(self, number: int | None, grace_s: float = _GRACE_S) -> None:
+        """End the session: `number` is the signal that said so, None where the client has died."""
+        if self.state in ("ending", "ended"):
+            return
+        self._signal, self._is_orphan = number, number is None
+        self.reason = "the client has died" if number is None else f"ended by SIG{SIGNALS.get(number, number)}"
+        self.code = 128 + number if number is not None else AGENT_FAILED
+        self._engine.gate.leave(self)
+        self._cancel()
+        if self._settler is not None:
+            self._settler.close()
+            self._settler = None
+        if self.state in ("queued", "waiting", "draining"):
+            self._end_now()
+            return
+        if number is None:  # nobody reads or writes these any more, and their other ends may wait for the close
+            self._close_descriptors()
+            if self._execution is not None:
+                self._execution.resume()
+        self.state = "ending"
+        self._timer = self._engine.loop.call_later(grace_s, self._reap)
+
+    def pod_changed(self) -> None:
+        """Look at the worker's pod again."""
+        if self.state == "waiting" and self._is_ready():
+            self._cancel()
+            self._ask()
+        elif self.state in ("asked", "acknowledged", "settling", "ending") and self._engine.is_watched(
+            self.where.namespace
+        ):
+            self._check_worker()
+
+    def exec_event(self, event: Event) -> None:
+        """Take what the stream brings."""
+        if isinstance(event, Output):
+            self.received += len(event.data)
+            (self._stderr if event.channel == STDERR else self._stdout).write(event.data)
+            if (self._stdout.is_behind or self._stderr.is_behind) and self._execution is not None:
+                self._execution.pause()
+        elif isinstance(event, Opened):
+            if self._execution is not None and self._request is not None and self._request.stdin:
+                self._execution.send(self._request.stdin)
+        elif isinstance(event, Acknowledged):
+            self._acknowledge(event.pid)
+
+    def exec_drained(self) -> None:
+        """Read on from stdin."""
+        if self._reader is not None:
+            self._reader.resume()
+
+    def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
+        """Decide what the end of the stream means."""
+        self._execution = None
+        if self.state == "ending":
+            self._ended_while_ending(outcome)
+        elif self.state == "asked":
+            self._not_acknowledged(outcome, reason)
+        elif isinstance(outcome, Exited):
+            self._finish(outcome.code, "")
+        elif self.state == "acknowledged":
+            # A failure that the server tells of after the start is about the stream, not about the command.
+            self._settle()
+
+    def _try(self) -> None:
+        """Begin a try, once there is a place for it."""
+        if self._is_ready():
+            self._ask()
+            return
+        self.state = "waiting"
+        runs = self._pod() is not None and self._pod().phase == "Running"  # type: ignore[union-attr]
+        self._engine.gate.leave(self)
+        wait_s = self._engine.unready_s if runs else self._engine.worker_s
+        self._timer = self._engine.loop.call_later(wait_s, self._unready)
+
+    def _unready(self) -> None:
+        pod = self._pod()
+        if pod is not None and pod.phase == "Running":  # its probe may be about something else than MPI
+            self._ask()
+            return
+        state = f"it is {pod.phase or 'in no phase'}" if pod is not None else "there is no such pod"
+        self._finish(AGENT_FAILED, f"the worker did not become ready within {self._engine.worker_s:.0f} s: {state}")
+
+    def _ask(self) -> None:
+        assert self._text is not None
+        engine = self._engine
+        forwards = self._stdin_fd is not None
+        self._request = bootstrap.request(
+            self._text,
+            self.mark,
+            attempt=self.retries,
+            sweep=engine.needs_sweep(self.where.pod, self.mark.instance),
+            forwards_stdin=forwards,
+            text_by_stdin=self.text_by_stdin,
+        )
+        self.state = "asked"
+        self._baseline = self._pod()
+        self.times.asked = engine.loop.now()
+        self._on_asked(self)
+        self._execution = Execution(
+            engine.loop,
+            engine.cluster,
+            self.where,
+            self._request.command,
+            self,
+            stdin=self._request.needs_stdin,
+            acknowledgement=bootstrap.acknowledgement(self.mark.session),
+            offer=engine.offer,
+        )
+        self._timer = engine.loop.call_later(engine.acknowledge_s, self._unacknowledged)
+
+    def _acknowledge(self, pid: int) -> None:
+        self._pid = pid or None
+        self.times.acknowledged = self._engine.loop.now()
+        if self.state != "asked":  # it started while it was already told to end
+            return
+        self.state = "acknowledged"
+        self._cancel()
+        self._engine.gate.leave(self)
+        self._engine.swept(self.where.pod, self.mark.instance)
+        self._on_asked(self)
+        if self._stdin_fd is not None:
+            self._reader = Reader(self._engine.loop, self._stdin_fd, self._read)
+            self._stdin_fd = None
+            self._reader.resume()
+
+    def _read(self, data: bytes) -> None:
+        """Send what came from stdin; its end is passed on where the protocol can."""
+        if self._execution is None:
+            return
+        if not data:
+            self._reader = None
+            self._execution.close_stdin()
+            return
+        self.sent += len(data)
+        self._execution.send(data)
+        if self._execution.is_behind and self._reader is not None:
+            self._reader.pause()
+
+    def _unacknowledged(self) -> None:
+        if self._execution is not None:
+            self._execution.close()
+        self.exec_ended(None, f"the worker did not start the command within {self._engine.acknowledge_s:.0f} s")
+
+    def _not_acknowledged(self, outcome: Exited | Failure | None, reason: str) -> None:
+        """Try again, unless it can't help or the time is over."""
+        self._cancel()
+        if isinstance(outcome, Exited):
+            self._finish(
+                outcome.code or AGENT_FAILED, f"the command did not start (its shell ended with {outcome.code})"
+            )
+            return
+        failure = outcome or Failure(reason, retryable=True)
+        delay_s = self._backoff.delay_s(failure.retry_after_s)
+        if not failure.retryable or self._engine.loop.now() + delay_s > self._deadline:
+            tries = f" ({self._backoff.tries} tries)" if self._backoff.tries > 1 else ""
+            self._finish(failure.exit_code, failure.message + tries)
+            return
+        self.retries += 1
+        self._engine.retries += 1
+        self._engine.gate.leave(self)
+        self.state = "waiting"
+        self._timer = self._engine.loop.call_later(delay_s, self._again)
+
+    def _again(self) -> None:
+        self.state = "queued"
+        self._engine.gate.enter(self, self._try)
+
+    def _settle(self) -> None:
+        self.state = "settling"
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._settler = Settler(self._engine, self.where, self.mark, self._pid, self._settled)
+
+    def _settled(self, code: int | None, reason: str) -> None:
+        self._settler = None
+        if code is None:
+            self._finish(AGENT_FAILED, f"the stream was lost, and how the command ended is unknown: {reason}")
+        else:
+            self._finish(code, "")
+
+    def _check_worker(self) -> None:
+        from rshagent.pods import why_ended  # noqa: PLC0415 (only where there is a watch; it imports typing)
+
+        if self._baseline is None:
+            self._baseline = self._pod()
+        if self._baseline is None:
+            return
+        ended = why_ended(self._baseline, self._pod(), self.where.container)
+        if ended is None:
+            return
+        # The stream may be about to tell the same, and more exactly.
+        self._engine.loop.call_later(_GRACE_S, lambda: self._worker_gone(*ended))
+
+    def _worker_gone(self, reason: str, code: int) -> None:
+        if self.state in ("asked", "acknowledged", "settling"):
+            self._finish(code, reason)
+        elif self.state == "ending":
+            self._end_now()
+
+    def _pass_on(self, name: str) -> None:
+        def done(*_: object) -> None:
+            if control in self._side:
+                self._side.remove(control)
+            control.close()
+
+        control = Control(
+            self._engine,
+            self.where,
+            self.mark,
+            self._pid,
+            on_ready=lambda: control.say(f"signal {name}"),
+            on_answer=done,
+            on_gone=done,
+        )
+        self._side.append(control)
+
+    def _reap(self) -> None:
+        """End what the session left in the worker."""
+        name = SIGNALS.get(self._signal or 0, "TERM")
+        self._reaper = Reaper(self._engine, self.where, self.mark, name, self._reaped)
+
+    def _reaped(self, reason: str) -> None:
+        self._reaper = None
+        if reason:
+            self.reason += f"; {reason}"
+        elif not self.times.acknowledged and self._execution is not None:
+            # The request may still be on its way through the API server and the kubelet.
+            self._timer = self._engine.loop.call_later(_SECOND_LOOK_S, self._second_look)
+            return
+        self._end_now()
+
+    def _second_look(self) -> None:
+        if self._execution is not None:
+            self._execution.close()
+            self._execution = None
+        self._reap()
+
+    def _ended_while_ending(self, outcome: Exited | Failure | None) -> None:
+        if self._reaper is None and isinstance(outcome, Exited):
+            self._cancel()
+            self._end_now()
+
+    def _finish(self, code: int, reason: str) -> None:
+        """Say why where it is our failure, then end as soon as all output is out."""
+        if self.state in ("draining", "ended"):
+            return
+        self.code, self.reason = code, reason
+        self._engine.gate.leave(self)
+        self._cancel()
+        self._continue()
+        if reason:
+            self._stderr.write(memoryview(f"rshagent: {self.where.pod}: {reason}\n".encode()))
+        if self.is_traced:
+            self._stderr.write(memoryview(self._trace().encode()))
+        self.state = "draining"
+        self._drained()
+
+    def _trace(self) -> str:
+        times, now = self.times, self._engine.loop.now()
+        started = f"started after {times.acknowledged - times.created:.3f} s" if times.acknowledged else "not started"
+        return f"+ rshagent {self.where}: exit {self.code}, {started}, ended after {now - times.created:.3f} s\n"
+
+    def _drained(self) -> None:
+        """Go on when a reader has caught up."""
+        if self._stdout.is_behind or self._stderr.is_behind:
+            return
+        if self.state == "draining":
+            self._end_now()
+        elif self._execution is not None:
+            self._execution.resume()
+
+    def _broken(self) -> None:
+        """Treat a stdout that nobody reads any more as ssh does: as the end of the client."""
+        if self.state == "draining":
+            self._drained()
+        else:
+            self.end(_PIPE, 0)
+
+    def _continue(self) -> None:
+        """Let go of what still runs for this launch, but not of its output."""
+        if self._execution is not None:
+            self._execution.close()
+            self._execution = None
+        if self._settler is not None:
+            self._settler.close()
+            self._settler = None
+
+    def _close_descriptors(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._stdin_fd is not None:
+            os.close(self._stdin_fd)
+            self._stdin_fd = None
+        self._stdout.close()
+        self._stderr.close()
+
+    def _end_now(self) -> None:
+        if self.state == "ended":
+            return
+        self.state = "ended"
+        self.times.ended = self._engine.loop.now()
+        self._cancel()
+        for part in (self._execution, self._settler, self._reaper, *self._side):
+            if part is not None:
+                part.close()
+        self._close_descriptors()
+        peers = self._engine.launches.get(self.where.pod)
+        if peers is not None:
+            peers.discard(self)
+            if not peers:
+                del self._engine.launches[self.where.pod]
+        self._engine.gate.leave(self)
+        self._on_end(self)
+
+    def _is_ready(self) -> bool:
+        pod = self._pod()
+        return not self._engine.is_watched(self.where.namespace) or (pod is not None and pod.ready)
+
+    def _pod(self) -> Pod | None:
+        if not self._engine.is_watched(self.where.namespace):
+            return None
+        assert self._engine.pods is not None
+        return self._engine.pods.get(self.where.pod)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def stdin_of(fd: int, *, wanted: bool) -> int | None:
+    """Return the descriptor to read stdin from, or None (closing it) where nothing can come from it."""
+    if wanted and not fds.is_null(fd):
+        return fd
+    os.close(fd)
+    return None
