@@ -1,0 +1,1 @@
+"""The init agent: waits for the workers, writes the hosts file, copies the tools."""

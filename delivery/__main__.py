@@ -1,0 +1,5 @@
+"""`python -m delivery`."""
+
+from delivery.cli import main
+
+main()

@@ -1,0 +1,114 @@
+"""The delivery command: copies the tools, waits for the workers, writes the hosts file.
+
+It takes kubectl-delivery's place in the launcher pod's init container: no argument is needed, and its flags are taken.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from delivery import hostfile, hostsfile, klog, lastwords, target, tools
+from delivery.exits import API_SETUP, READY, USAGE, DeliveryError, StoppedBySignal
+from delivery.progress import Progress
+from delivery.settings import Options, settings, termination_log
+from delivery.wait import Wait
+from delivery.watching import Watching
+from rshagent.cluster import Cluster, ConfigError
+from rshagent.loop import Loop
+
+if TYPE_CHECKING:
+    from delivery.settings import Settings
+    from rshagent.hosts import Entry
+    from rshagent.pods import Pod
+
+_EPILOG = "All settings, what is waited for and every exit code: docs/delivery.md."
+
+
+def main() -> None:
+    """Run as a command, and end the process."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    try:
+        sys.exit(command.main(args=klog.translate(sys.argv[1:]), prog_name="mpi-delivery", standalone_mode=False))
+    except click.ClickException as error:
+        sys.stderr.write(f"mpi-delivery: {error.format_message()} (mpi-delivery --help lists the options)\n")
+        sys.exit(USAGE)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("tool", nargs=-1)
+@click.option("--target", metavar="FOLDER", help="Where tools and hosts go (TARGET_DIR, else /opt/kube).")
+@click.option("--namespace", metavar="NS", help="The workers' namespace (NAMESPACE, else this pod's own).")
+@click.option("--timeout", metavar="DURATION", help="Give up after this long, e.g. 30m. Default: never.")
+@click.option("--grace", metavar="DURATION", help="How long trouble that may heal may last. Default: 10m.")
+@click.option("--replacement", metavar="DURATION", help="How long a lost worker may be missing. Default: 60s.")
+@click.option("--kubeconfig", metavar="FILE", help="A kubeconfig in JSON form; KUBECONFIG wins.")
+@click.option("--master", hidden=True)
+@click.version_option(package_name="mpi-agents", prog_name="mpi-delivery")
+def command(tool: tuple[str, ...], master: str | None, **given: str | None) -> int:
+    """Copy TOOLs into the target folder, wait until all workers of the hostfile are Ready, and write `hosts`.
+
+    TOOL is `client` (the default), `direct`, `kubectl` or another file of the tools folder, or PATH[:NAME].
+    """
+    options = Options(tools=tool, **given)
+    progress = Progress(sys.stderr)
+    if master:
+        progress.line("-master has no effect: the kubeconfig or the pod's environment names the API server")
+    return _Delivery(progress).run(options)
+
+
+class _Delivery:
+    """One delivery, and what is told of its end."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._watching: Watching | None = None
+
+    def run(self, options: Options) -> int:
+        """Return the exit code."""
+        try:
+            self._deliver(settings(options, os.environ))
+        except DeliveryError as error:
+            self._end(str(error))
+            return error.exit_code
+        except ConfigError as error:
+            self._end(str(error))
+            return API_SETUP
+        except StoppedBySignal as stopped:
+            standing = f" while waiting: {self._watching.standing}" if self._watching else ""
+            self._end(f"stopped by {signal.Signals(stopped.number).name}{standing}")
+            raise
+        return READY
+
+    def _deliver(self, asked: Settings) -> None:
+        workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
+        for tool in asked.tools:
+            self._progress.line(tools.copy(tool, asked.tools_folder, asked.target))
+        if not workers:
+            self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
+        pods = self._wait_for(workers, asked) if workers else []
+        content = hostsfile.content(asked.own_line, {pod.name: pod.ips for pod in pods}.items())
+        target.write_file(os.path.join(asked.target, "hosts"), content)
+
+    def _wait_for(self, workers: list[Entry], asked: Settings) -> list[Pod]:
+        cluster = Cluster.load(asked.environ)
+        namespace = asked.namespace or cluster.namespace
+        roster = hostfile.Roster(hostfile.hosts_in(namespace, workers))
+        loop = Loop()
+        wait = Wait(roster.display_names().values(), asked.limits, loop.now())
+        self._watching = Watching(loop, cluster, namespace, roster=roster, wait=wait, progress=self._progress)
+        return self._watching.run(asked.selector, asked.own_name)
+
+    def _end(self, text: str) -> None:
+        """Say why, on stderr and where Kubernetes looks."""
+        self._progress.line(f"mpi-delivery: {text}")
+        lastwords.leave(text, termination_log(os.environ))
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise StoppedBySignal(number)

@@ -1,0 +1,130 @@
+"""Which pods are waited for: the hostfile's hosts without the launcher itself, and the pod that each one means.
+
+A host is a pod's name, a DNS name that begins with one, or an address. Pod names may have dots (a job may be called
+`a.b`), so how much of a DNS name is the pod is known only once the pods are: the longest part that exists.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from delivery.exits import HOSTFILE, DeliveryError
+from rshagent.hosts import LOCAL, Resolver, UnknownHost, canonical_address, parse_hostfile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rshagent.hosts import Entry
+    from rshagent.pods import Pod
+
+# What a Job adds to its pods' names (k8s.io/apimachinery/pkg/util/rand: five characters).
+_JOB_SUFFIX = re.compile(r"-[a-z0-9]{5}")
+
+
+def read(path: str) -> bytes:
+    """Return the hostfile's bytes. Raises DeliveryError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        hint = "set MPI_AGENT_HOSTFILE if it lies elsewhere"
+        raise DeliveryError(HOSTFILE, f"the hostfile {path} can't be read: {error.strerror}; {hint}") from None
+
+
+def workers(data: bytes, own_names: frozenset[str]) -> list[Entry]:
+    """Return the hosts to wait for, in the hostfile's order; none for a hostfile that names the launcher only.
+
+    `own_names`: this pod's names and addresses. Upstream skips whatever ends in `launcher`; here a host is skipped if
+    it is this pod, its Job, or `X-launcher` beside some `X-worker-…`, so a job's name may end in `launcher`.
+
+    Raises DeliveryError for a file that has words in it but no host.
+    """
+    entries = parse_hostfile(data)
+    if not entries and any(line.strip() and not line.strip().startswith(b"#") for line in data.splitlines()):
+        raise DeliveryError(HOSTFILE, "the hostfile has no line that begins with a host")
+    own = Resolver(None, {}, "", own_names)
+    labels = [entry.pod for entry in entries]
+    return [entry for entry in entries if not _is_launcher(entry, own, own_names, labels)]
+
+
+def hosts_in(namespace: str, entries: Iterable[Entry]) -> list[str]:
+    """Return the entries' hosts. Raises DeliveryError for one of another namespace."""
+    for entry in entries:
+        if entry.namespace not in (None, namespace):
+            text = (
+                f"the hostfile names {entry.namespace}/{entry.host}, but delivery waits in namespace {namespace} only"
+            )
+            raise DeliveryError(HOSTFILE, text)
+    return [entry.host.lower() for entry in entries]
+
+
+def _is_launcher(entry: Entry, own: Resolver, own_names: frozenset[str], labels: Sequence[str]) -> bool:
+    try:
+        if own.resolve(entry.host) == LOCAL:
+            return True
+    except UnknownHost:  # no pod's name, and so not this pod's
+        return False
+    if not entry.pod.endswith("launcher"):
+        return False
+    if any(name.startswith(entry.pod) and _JOB_SUFFIX.fullmatch(name[len(entry.pod) :]) for name in own_names):
+        return True
+    stem = entry.pod.removesuffix("-launcher")
+    return stem != entry.pod and any(label.startswith(f"{stem}-worker-") for label in labels)
+
+
+class Roster:
+    """Knows which pod each wanted host means, as pods come and go."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._parts: dict[str, tuple[str, ...]] = {}
+        self._by_part: dict[str, list[str]] = {}
+        self._by_address: dict[str, str] = {}
+        self._pod_at: dict[str, str] = {}
+        for host in dict.fromkeys(hosts):
+            at = canonical_address(host)
+            if at is not None:
+                self._by_address[at] = host
+            self._parts[host] = parts = () if at is not None else _leading_parts(host)
+            for part in parts:
+                self._by_part.setdefault(part, []).append(host)
+
+    @property
+    def hosts(self) -> list[str]:
+        """All wanted hosts, in order, each once."""
+        return list(self._parts)
+
+    @property
+    def pod_names(self) -> frozenset[str] | None:
+        """Every name that a wanted pod may have; None if only its address would tell."""
+        return None if self._by_address else frozenset(self._by_part)
+
+    def touched(self, name: str, pod: Pod | None) -> list[str]:
+        """Take the change of one pod; return the hosts that may mean it, or did."""
+        hosts = list(self._by_part.get(name, ()))
+        hosts += [host for host, pod_name in self._pod_at.items() if pod_name == name]
+        if self._by_address and pod is not None and pod.phase not in ("Failed", "Succeeded"):
+            for ip in pod.ips:
+                host = self._by_address.get(canonical_address(ip) or ip)
+                if host is not None:
+                    self._pod_at[host] = name
+                    hosts.append(host)
+        return hosts
+
+    def pod_of(self, host: str, pods: Mapping[str, Pod]) -> Pod | None:
+        """Return the pod that a wanted host means among `pods`, or None while there is none."""
+        for part in self._parts[host]:
+            if part in pods:
+                return pods[part]
+        return pods.get(self._pod_at.get(host, ""))
+
+    def display_names(self) -> dict[str, str]:
+        """Return host → what people call it: the first label where that is enough to tell all hosts apart."""
+        labels = {host: parts[-1] if parts else host for host, parts in self._parts.items()}
+        return labels if len(set(labels.values())) == len(labels) else {host: host for host in labels}
+
+
+def _leading_parts(host: str) -> tuple[str, ...]:
+    """Return `a.b.c`, `a.b`, `a`: the names that the pod of a DNS name may have, longest first."""
+    labels = host.rstrip(".").split(".")
+    return tuple(".".join(labels[:count]) for count in range(len(labels), 0, -1))

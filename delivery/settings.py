@@ -1,0 +1,103 @@
+"""What delivery was asked to do: options first, then the environment, then the defaults of kubectl-delivery."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from delivery import durations, hostsfile, lastwords, tools
+from delivery.exits import USAGE, DeliveryError
+from delivery.wait import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_ETC_HOSTS = "/etc/hosts"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line; None where an option was not given."""
+
+    kubeconfig: str | None = None
+    namespace: str | None = None
+    target: str | None = None
+    timeout: str | None = None
+    grace: str | None = None
+    replacement: str | None = None
+    tools: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One delivery. `namespace` None: the API configuration's own."""
+
+    environ: Mapping[str, str]
+    namespace: str | None
+    hostfile: str
+    target: str
+    tools_folder: str
+    tools: Sequence[tools.Tool]
+    selector: str | None
+    limits: Limits
+    own_name: str
+    own_names: frozenset[str]
+    own_line: str
+
+
+def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC_HOSTS) -> Settings:
+    """Put options and environment together. Raises DeliveryError for what can't be understood."""
+    hostname = environ.get("HOSTNAME") or socket.gethostname()
+    known = _read_text(etc_hosts)
+    # KUBECONFIG wins over the flag, as in kubectl-delivery.
+    kubeconfig = environ.get("KUBECONFIG") or options.kubeconfig or ""
+    return Settings(
+        environ={**environ, "KUBECONFIG": kubeconfig},
+        namespace=options.namespace or environ.get("NAMESPACE") or None,
+        hostfile=environ.get("MPI_AGENT_HOSTFILE") or "/etc/mpi/hostfile",
+        target=options.target or environ.get("TARGET_DIR") or "/opt/kube",
+        tools_folder=environ.get("MPI_AGENT_TOOLS") or "/usr/local/lib/mpi-agents",
+        tools=[tools.parse(argument) for argument in options.tools or tools.DEFAULT],
+        selector=environ.get("MPI_AGENT_SELECTOR") or None,
+        limits=_limits(options, environ),
+        own_name=hostname,
+        own_names=frozenset(hostsfile.own_names(known, hostname)),
+        own_line=hostsfile.own_line(known, hostname),
+    )
+
+
+def termination_log(environ: Mapping[str, str]) -> str:
+    """Return where the reason of a failure goes."""
+    return environ.get("MPI_AGENT_TERMINATION_LOG") or lastwords.DEFAULT
+
+
+def _limits(options: Options, environ: Mapping[str, str]) -> Limits:
+    default = Limits()
+    timeout_s = _seconds("--timeout", options.timeout, "MPI_AGENT_WAIT_TIMEOUT", environ)
+    grace_s = _seconds("--grace", options.grace, "MPI_AGENT_WAIT_GRACE", environ)
+    replacement_s = _seconds("--replacement", options.replacement, "MPI_AGENT_WAIT_REPLACEMENT", environ)
+    return Limits(
+        grace_s=default.grace_s if grace_s is None else grace_s,
+        replacement_s=default.replacement_s if replacement_s is None else replacement_s,
+        # Nought stands for none, as people write it.
+        timeout_s=timeout_s or None,
+    )
+
+
+def _seconds(option: str, given: str | None, variable: str, environ: Mapping[str, str]) -> float | None:
+    text, source = (given, option) if given is not None else (environ.get(variable), variable)
+    if not text:
+        return None
+    try:
+        return durations.parse(text)
+    except ValueError as error:
+        raise DeliveryError(USAGE, f"{source}: {error}") from None
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

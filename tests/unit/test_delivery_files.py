@@ -1,0 +1,306 @@
+"""What delivery puts into the target folder: tools and the hosts file."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delivery import hostsfile, target, tools
+from delivery.exits import TARGET, TOOL_MISSING, USAGE, DeliveryError
+from rshagent.hosts import parse_hosts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UPSTREAM_HOSTS = """# this line is a comment
+127.0.0.1       localhost
+::1             localhost
+234.98.76.54    uselesshost
+10.234.56.78    launcher.fullname.test  launcher"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tools folder."""
+    tool = tmp_path / "tools" / "rshagent"
+    tool.parent.mkdir()
+    tool.write_bytes(b"\x7fELF" + bytes(300_000))
+    tool.chmod(0o711)
+    return tool.parent
+
+
+@pytest.fixture
+def kube(tmp_path: Path) -> Path:
+    return tmp_path / "opt" / "kube"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def copy(argument: str, folder: Path, kube: Path) -> str:
+    return tools.copy(tools.parse(argument), str(folder), str(kube))
+
+
+def test_client_is_copied_and_executable_by_all_whatever_the_umask(folder: Path, kube: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        line = copy("client", folder, kube)
+    finally:
+        os.umask(before)
+    assert line == f"copied {folder}/rshagent to {kube}/rshagent"
+    assert (kube / "rshagent").read_bytes() == (folder / "rshagent").read_bytes()
+    assert mode(kube / "rshagent") == 0o755
+    assert os.listdir(kube) == ["rshagent"]
+
+
+def test_what_is_no_program_is_not_made_one(folder: Path, kube: Path) -> None:
+    (folder / "notes").write_text("text")
+    copy("notes", folder, kube)
+    assert mode(kube / "notes") == 0o644
+
+
+def test_again_is_harmless_and_leaves_a_running_tool_alone(folder: Path, kube: Path) -> None:
+    copy("client", folder, kube)
+    before = (kube / "rshagent").stat().st_ino
+    assert copy("client", folder, kube) == f"{kube}/rshagent is there already"
+    assert (kube / "rshagent").stat().st_ino == before
+
+
+@pytest.mark.parametrize("old", [b"older", b"\x7fELF" + bytes(299_999) + b"x"], ids=["size", "content"])
+def test_other_version_is_replaced_as_a_whole(folder: Path, kube: Path, old: bytes) -> None:
+    kube.mkdir(parents=True)
+    (kube / "rshagent").write_bytes(old)
+    (kube / "rshagent").chmod(0o755)
+    with open(kube / "rshagent", "rb") as running:
+        copy("client", folder, kube)
+        assert running.read() == old
+    assert (kube / "rshagent").read_bytes() == (folder / "rshagent").read_bytes()
+
+
+def test_wrong_mode_is_put_right(folder: Path, kube: Path) -> None:
+    copy("client", folder, kube)
+    (kube / "rshagent").chmod(0o600)
+    copy("client", folder, kube)
+    assert mode(kube / "rshagent") == 0o755
+
+
+def test_leftover_of_a_killed_delivery_is_taken_away(folder: Path, kube: Path) -> None:
+    kube.mkdir(parents=True)
+    (kube / ".rshagent.part").write_bytes(b"half")
+    copy("client", folder, kube)
+    assert os.listdir(kube) == ["rshagent"]
+
+
+def test_link_in_the_target_is_replaced_not_followed(folder: Path, kube: Path, tmp_path: Path) -> None:
+    kube.mkdir(parents=True)
+    (tmp_path / "elsewhere").write_text("untouched")
+    (kube / "rshagent").symlink_to(tmp_path / "elsewhere")
+    copy("client", folder, kube)
+    assert not (kube / "rshagent").is_symlink()
+    assert (tmp_path / "elsewhere").read_text() == "untouched"
+
+
+TOOLS = {
+    "client": ("rshagent", "rshagent"),
+    "direct": ("rshagent-direct", "rshagent-direct"),
+    "kubectl": ("kubectl", "kubectl"),
+    "client:kubectl": ("rshagent", "kubectl"),
+    "/bin/kubectl": ("/bin/kubectl", "kubectl"),
+    "/a/b:sub/c": ("/a/b", "sub/c"),
+}
+
+
+@pytest.mark.parametrize("argument", TOOLS)
+def test_tool_argument(argument: str) -> None:
+    tool = tools.parse(argument)
+    assert (tool.source, tool.name) == TOOLS[argument]
+
+
+@pytest.mark.parametrize("argument", ["", ":x", "x:", "/a/b:/etc/passwd", "x:../y", "x:a/../../y", "/a/", "x:.."])
+def test_argument_that_names_no_tool_or_leaves_the_target(argument: str) -> None:
+    with pytest.raises(DeliveryError) as error:
+        tools.parse(argument)
+    assert error.value.exit_code == USAGE
+
+
+@given(st.text(max_size=30))
+def test_no_argument_leaves_the_target(argument: str) -> None:
+    try:
+        tool = tools.parse(argument)
+    except DeliveryError:
+        return
+    path = os.path.normpath(os.path.join("/opt/kube", tool.name))
+    assert path.startswith("/opt/kube/")
+
+
+def test_tool_is_found_on_path_but_never_the_client(folder: Path, kube: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bin_folder = folder.parent / "bin"
+    bin_folder.mkdir()
+    for name in ("kubectl", "rshagent-direct"):
+        (bin_folder / name).write_text("#!/bin/sh\n")
+        (bin_folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(bin_folder))
+    assert copy("kubectl", folder, kube) == f"copied {bin_folder}/kubectl to {kube}/kubectl"
+    with pytest.raises(DeliveryError):
+        copy("direct", folder, kube)
+
+
+def test_missing_tool_says_what_there_is(folder: Path, kube: Path) -> None:
+    with pytest.raises(
+        DeliveryError, match=r"nothing-like-it can't be read: No such .*; .*/tools has rshagent"
+    ) as error:
+        copy("nothing-like-it", folder, kube)
+    assert error.value.exit_code == TOOL_MISSING
+    with pytest.raises(DeliveryError, match="can't be read") as error:
+        tools.copy(tools.parse("client"), str(folder / "none"), str(kube))
+    assert error.value.exit_code == TOOL_MISSING
+    with pytest.raises(DeliveryError, match="is not a file") as error:
+        copy(str(folder), folder, kube)
+    assert error.value.exit_code == TOOL_MISSING
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_target_that_may_not_be_written_is_one_clear_line(folder: Path, kube: Path) -> None:
+    kube.mkdir(parents=True)
+    kube.chmod(0o555)
+    with pytest.raises(DeliveryError) as error:
+        copy("client", folder, kube)
+    assert error.value.exit_code == TARGET
+    assert str(error.value) == f"{kube}/rshagent can't be written: uid {os.geteuid()} may not write to {kube}"
+
+
+COPY = """
+import sys
+from delivery import tools
+from delivery.exits import DeliveryError
+try:
+    tools.copy(tools.parse("client"), sys.argv[1], sys.argv[2])
+except DeliveryError as error:
+    print(error.exit_code, error)
+"""
+
+
+def test_full_target_is_one_clear_line_and_leaves_nothing(folder: Path, kube: Path) -> None:
+    """A size limit stands for the full volume: both fail in the midst of writing."""
+    kube.mkdir(parents=True)
+    (kube / "rshagent").write_text("the one before")
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+    command = [sys.executable, "-c", limit + COPY, str(folder), str(kube)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == f"{TARGET} {kube}/rshagent can't be written: a file there may not be that large\n"
+    assert os.listdir(kube) == ["rshagent"]
+    assert (kube / "rshagent").read_text() == "the one before"
+
+
+MOUNTS = {"size=64k": "its file system is full", "ro": "its file system is read-only"}
+
+
+@pytest.mark.parametrize("options", MOUNTS)
+def test_file_system_that_takes_nothing_is_told(folder: Path, tmp_path: Path, options: str) -> None:
+    """On a real tmpfs, where user namespaces let an ordinary user mount one."""
+    small = tmp_path / "small"
+    small.mkdir()
+    in_namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = f"mount -t tmpfs -o {options} none {small}"
+    if subprocess.run([*in_namespace, mount], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody mount a file system")
+    command = [*in_namespace, f'{mount} && exec "$@"', "sh", sys.executable, "-c", COPY, str(folder), str(small)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.stdout == f"{TARGET} {small}/rshagent can't be written: {MOUNTS[options]}\n"
+
+
+@pytest.mark.parametrize("there", ["folder", "file in the way"])
+def test_target_of_the_wrong_kind(folder: Path, kube: Path, there: str) -> None:
+    if there == "folder":
+        (kube / "rshagent").mkdir(parents=True)
+    else:
+        kube.parent.mkdir()
+        kube.write_text("")
+    with pytest.raises(DeliveryError, match="can't be written") as error:
+        copy("client", folder, kube)
+    assert error.value.exit_code == TARGET
+
+
+def test_hosts_file_of_upstreams_test() -> None:
+    """kubectl-delivery's TestGeneratingHostsFile: the launcher by all its names, and each worker."""
+    workers = [("test", ("123.123.123.0",)), ("tester-2", ("123.123.123.1",)), ("worker_3", ("123.123.123.2",)),
+               ("pod4", ("123.123.123.3",))]  # fmt: skip
+    content = hostsfile.content(hostsfile.own_line(UPSTREAM_HOSTS, "launcher"), workers).decode()
+    names = {name: line.split()[0] for line in content.splitlines() for name in line.split()[1:]}
+    assert names == {
+        "launcher": "10.234.56.78",
+        "launcher.fullname.test": "10.234.56.78",
+        **{name: addresses[0] for name, addresses in workers},
+    }
+
+
+def test_hosts_file_is_in_ordinal_order_and_ends_its_last_line() -> None:
+    workers = [(f"pi-worker-{number}", (f"10.0.0.{number}",)) for number in (10, 9, 1, 0)]
+    assert hostsfile.content("10.0.1.1\tpi-launcher", workers).decode().splitlines() == [
+        "10.0.1.1\tpi-launcher",
+        "10.0.0.0\tpi-worker-0",
+        "10.0.0.1\tpi-worker-1",
+        "10.0.0.9\tpi-worker-9",
+        "10.0.0.10\tpi-worker-10",
+    ]
+    assert hostsfile.content("", workers).endswith(b"\tpi-worker-10\n")
+
+
+def test_dual_stack_worker_has_both_addresses() -> None:
+    content = hostsfile.content("", [("w-0", ("10.0.0.7", "fd00::7"))])
+    assert content == b"10.0.0.7\tw-0\nfd00::7\tw-0\n"
+
+
+OWN_LINES = {
+    "last": (UPSTREAM_HOSTS, "launcher", "10.234.56.78\tlauncher.fullname.test launcher"),
+    "hostAliases follow it": (f"{UPSTREAM_HOSTS}\n\n# hostAliases\n1.2.3.4\tfoo", "launcher",
+                              "10.234.56.78\tlauncher.fullname.test launcher"),
+    "unknown hostname: the last, as upstream": ("127.0.0.1 localhost\n10.0.0.1 a\n\n# end\n", "b", "10.0.0.1\ta"),
+    "comment behind it": ("10.0.0.1 a # me\n", "a", "10.0.0.1\ta"),
+    "nothing": ("\n# nothing\n", "a", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "hostname", "line"), OWN_LINES.values(), ids=OWN_LINES)
+def test_own_line(text: str, hostname: str, line: str) -> None:
+    assert hostsfile.own_line(text, hostname) == line
+
+
+def test_own_names_are_those_of_the_own_line_only() -> None:
+    names = hostsfile.own_names(UPSTREAM_HOSTS, "launcher")
+    assert names == {"launcher", "launcher.fullname.test", "10.234.56.78"}
+    assert hostsfile.own_names("10.0.0.1 someone\n", "launcher.ns") == {"launcher", "launcher.ns"}
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}[0-9]{0,3}", fullmatch=True)
+
+
+@given(st.dictionaries(NAMES, st.ip_addresses(v=4).map(str), max_size=20))
+def test_agent_reads_back_what_delivery_wrote(workers: dict[str, str]) -> None:
+    content = hostsfile.content("", [(name, (at,)) for name, at in workers.items()])
+    read = parse_hosts(content)
+    assert set(read) == set(workers.values())
+    assert all(workers[name] == at for at, name in read.items())
+
+
+def test_hosts_file_is_readable_by_all_and_replaced_as_a_whole(kube: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        target.write_file(str(kube / "hosts"), b"one\n")
+        with open(kube / "hosts", "rb") as reader:
+            target.write_file(str(kube / "hosts"), b"two\n")
+            assert reader.read() == b"one\n"
+    finally:
+        os.umask(before)
+    assert (kube / "hosts").read_bytes() == b"two\n"
+    assert mode(kube / "hosts") == 0o644
+    assert os.listdir(kube) == ["hosts"]

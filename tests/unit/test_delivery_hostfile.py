@@ -1,0 +1,153 @@
+"""Which workers a hostfile means, and which pods they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from delivery_pods import failed, pod, ready
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delivery.exits import HOSTFILE, DeliveryError
+from delivery.hostfile import Roster, hosts_in, read, workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN = frozenset({"pi-launcher", "10.0.0.1"})
+PAIR = ["pi-worker-0", "pi-worker-1"]
+
+FORMS: dict[str, tuple[bytes, list[str]]] = {
+    "Open MPI": (b"pi-worker-0 slots=2\npi-worker-1 slots=2 max_slots=4\n", PAIR),
+    "Hydra": (b"pi-worker-0:2\npi-worker-1:2\n", PAIR),
+    "bare, no newline at the end": (b"pi-worker-0\npi-worker-1", PAIR),
+    "comments and blanks": (b"# all\n\n  \npi-worker-0 # first\n\tpi-worker-1\tslots=1\n", PAIR),
+    "CRLF": (b"pi-worker-0 slots=1\r\npi-worker-1 slots=1\r\n", PAIR),
+    "user": (b"mpiuser@pi-worker-0\nroot@pi-worker-1:2\n", PAIR),
+    "named twice": (b"pi-worker-0\npi-worker-1\npi-worker-0\n", PAIR),
+    "order is kept": (b"pi-worker-1\npi-worker-0\n", PAIR[::-1]),
+    "capitals": (b"PI-worker-0\npi-worker-1\n", PAIR),
+    "launcher": (b"pi-launcher slots=1\npi-worker-0\npi-worker-1\n", PAIR),
+    "launcher by address": (b"10.0.0.1\npi-worker-0\npi-worker-1\n", PAIR),
+    "launcher by DNS name": (b"pi-launcher.pi.ns.svc\npi-worker-0\npi-worker-1\n", PAIR),
+    "localhost": (b"localhost slots=2\n127.0.0.1\n::1\npi-worker-0\npi-worker-1\n", PAIR),
+    "a job that ends in launcher": (
+        b"my-launcher-worker-0\nmy-launcher-worker-1\n", ["my-launcher-worker-0", "my-launcher-worker-1"],
+    ),
+    "a pod that ends in launcher": (b"other-launcher\n", ["other-launcher"]),
+    "a Service that ends in launcher": (b"worker-0.my-launcher\n", ["worker-0.my-launcher"]),
+    "addresses": (b"10.0.0.7:2\n[fd00::7]:2\nfd00::8\n", ["10.0.0.7", "fd00::7", "fd00::8"]),
+    "nothing": (b"", []),
+    "only comments": (b"# nobody\n\n", []),
+    "only the launcher": (b"pi-launcher slots=1\n", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "hosts"), FORMS.values(), ids=FORMS)
+def test_hostfile_form(data: bytes, hosts: list[str]) -> None:
+    assert hosts_in("ns", workers(data, OWN)) == hosts
+
+
+@pytest.mark.parametrize(
+    "own",
+    ["pi-launcher", "pi-launcher-x7k2p", "node-17"],
+    ids=["its own pod", "a pod of its Job", "on the host's network"],
+)
+def test_launcher_entry_is_skipped_by_whatever_name_the_pod_has(own: str) -> None:
+    found = workers(b"pi-launcher\npi-worker-0\n", frozenset({own}))
+    assert hosts_in("ns", found) == ["pi-worker-0"]
+
+
+def test_namespace_of_a_host_must_be_the_one_that_is_watched() -> None:
+    found = workers(b"ns/pi-worker-0\n", OWN)
+    assert hosts_in("ns", found) == ["pi-worker-0"]
+    with pytest.raises(DeliveryError, match="ns/pi-worker-0, but delivery waits in namespace other only") as error:
+        hosts_in("other", found)
+    assert error.value.exit_code == HOSTFILE
+
+
+@pytest.mark.parametrize("data", [b"\x00\xff\xfe\n", b"^^^ ???\n", b"<html>\n"])
+def test_file_that_is_no_hostfile_is_refused(data: bytes) -> None:
+    with pytest.raises(DeliveryError, match="no line that begins with a host"):
+        workers(data, OWN)
+
+
+def test_missing_hostfile_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DeliveryError, match=r"hostfile .*/nope can't be read: No such file") as error:
+        read(str(tmp_path / "nope"))
+    assert error.value.exit_code == HOSTFILE
+    assert "\n" not in str(error.value)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_crash(data: bytes) -> None:
+    try:
+        found = workers(data, OWN)
+    except DeliveryError:
+        return
+    Roster(entry.host for entry in found).display_names()
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9]{0,6}-worker-[0-9]{1,3}", fullmatch=True)
+LINES = st.sampled_from(["{} slots=2", "{}:2", "{}", "  {}\t", "user@{} # x", "{}\r", "\n{}"])
+
+
+@given(st.lists(st.tuples(NAMES, LINES), unique_by=lambda pair: pair[0]))
+def test_each_form_keeps_each_worker(pairs: list[tuple[str, str]]) -> None:
+    data = "\n".join(form.format(name) for name, form in pairs).encode()
+    assert [entry.host for entry in workers(data, OWN)] == [name for name, _ in pairs]
+
+
+HOST_OF_POD = {
+    "name": ("pi-worker-0", "pi-worker-0"),
+    "pod.job": ("pi-worker-0.pi", "pi-worker-0"),
+    "FQDN": ("pi-worker-0.pi.ns.svc.cluster.local", "pi-worker-0"),
+    "root's dot": ("pi-worker-0.pi.ns.svc.", "pi-worker-0"),
+    "dots in the name": ("my.pi-worker-0", "my.pi-worker-0"),
+    "dots in the name of an FQDN": ("my.pi-worker-0.pi.ns.svc", "my.pi-worker-0"),
+}
+
+
+@pytest.mark.parametrize(("host", "name"), HOST_OF_POD.values(), ids=HOST_OF_POD)
+def test_host_finds_its_pod(host: str, name: str) -> None:
+    roster, pods = Roster([host]), {name: pod(name), "other": pod("other")}
+    assert roster.touched(name, pods[name]) == [host]
+    assert roster.touched("other", pods["other"]) == []
+    assert roster.pod_of(host, pods) is pods[name]
+    assert roster.pod_of(host, {}) is None
+    assert roster.pod_names is not None
+    assert name in roster.pod_names
+
+
+@pytest.mark.parametrize(("host", "ip"), [("10.0.0.7", "10.0.0.7"), ("fd00::7", "fd00:0:0::7")])
+def test_address_finds_its_pod_and_the_one_that_gets_it_next(host: str, ip: str) -> None:
+    roster = Roster([host])
+    assert roster.pod_names is None
+    first, second = pod("a", ips=(ip,)), pod("b", ips=(ip,))
+    assert roster.touched("a", first) == [host]
+    assert roster.pod_of(host, {"a": first}) is first
+    assert roster.touched("a", None) == [host]
+    assert roster.pod_of(host, {}) is None
+    roster.touched("b", second)
+    assert roster.pod_of(host, {"b": second}) is second
+
+
+def test_address_of_an_ended_pod_is_free_again() -> None:
+    roster, live, ended = Roster(["10.0.0.7"]), ready("live"), failed("ended", ips=("10.0.0.7",))
+    pods = {"live": live, "ended": ended}
+    roster.touched("live", live)
+    roster.touched("ended", ended)
+    assert roster.pod_of("10.0.0.7", pods) is live
+
+
+@pytest.mark.parametrize(
+    ("hosts", "shown"),
+    [
+        (["w-0.pi.ns.svc", "w-1.pi.ns.svc"], ["w-0", "w-1"]),
+        (["my.w-0", "my.w-1"], ["my.w-0", "my.w-1"]),
+        (["10.0.0.7", "10.0.0.8"], ["10.0.0.7", "10.0.0.8"]),
+    ],
+)
+def test_workers_are_called_by_the_shortest_name_that_tells_them_apart(hosts: list[str], shown: list[str]) -> None:
+    assert list(Roster(hosts).display_names().values()) == shown
