@@ -1,0 +1,20 @@
+"""A cluster in a folder: a stand-in API server whose pods are local processes.
+
+    from agents.playground import Cluster, Container, Pod
+
+    with Cluster(folder) as cluster:
+        cluster.create_workers(4, labels={"job": "pi"})             # worker-0 … worker-3, ready at once
+        environ = cluster.environ(cluster.token("get pods/exec", "create pods/exec", "list pods", "watch pods"))
+        mpirun = cluster.exec_local("worker-0", ["mpirun", …], env=environ, stdout=PIPE)
+
+What it is not: pods are process trees of one user on one machine. They have a home, a temporary folder, an
+environment, a name and an address of their own; a host name, a hosts file and mounts of their own only where user
+namespaces are allowed. All other files, /dev/shm and process ids are shared by all pods. Of the API there is reading
+pods, exec and access reviews.
+"""
+
+from .cluster import Cluster, ClusterError
+from .pod_process import Leftover, PodProcess
+from .pods import Container, Pod
+
+__all__ = ["Cluster", "ClusterError", "Container", "Leftover", "Pod", "PodProcess"]

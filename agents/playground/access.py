@@ -1,0 +1,85 @@
+"""Who may do what: bearer tokens and client certificates are users, and a user has rules. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EVERYTHING = ("*",)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of a Role. `verb` and `resource` may be "*"; no names means any."""
+
+    verb: str
+    resource: str
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """From "VERB RESOURCE [NAME,NAME…]", or "*". Raises ValueError."""
+        words = text.split()
+        if words == ["*"]:
+            return cls("*", "*")
+        if len(words) not in {2, 3}:
+            raise ValueError(f'not a rule: {text!r}; write "VERB RESOURCE [NAME,NAME…]"')
+        return cls(words[0], words[1], frozenset(words[2].split(",")) if len(words) == 3 else frozenset())
+
+    def allows(self, verb: str, resource: str, name: str) -> bool:
+        """RBAC's rule: a rule with names never allows a request without one."""
+        if self.verb not in {"*", verb} or self.resource not in {"*", resource}:
+            return False
+        return not self.names or name in self.names
+
+
+@dataclass(frozen=True)
+class User:
+    """Who a request comes from."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    namespace: str | None = None  # the Role's namespace; None: every one
+
+    def may(self, verb: str, resource: str, name: str, namespace: str) -> bool:
+        """Whether a rule allows it."""
+        if self.namespace is not None and namespace != self.namespace:
+            return False
+        return any(rule.allows(verb, resource, name) for rule in self.rules)
+
+
+def user(name: str, rules: Iterable[str], namespace: str | None = None) -> User:
+    """A user with these rules."""
+    return User(name, tuple(Rule.parse(rule) for rule in rules), namespace)
+
+
+class Access:
+    """The tokens and certificates that are known."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, User] = {}
+        self._certificates: dict[str, User] = {}
+
+    def add_token(self, token: str, user: User) -> None:
+        """Accept a bearer token."""
+        self._tokens[token] = user
+
+    def revoke_token(self, token: str) -> None:
+        """From now on 401."""
+        self._tokens.pop(token, None)
+
+    def add_certificate(self, user: User) -> None:
+        """Accept client certificates with the user's name as common name."""
+        self._certificates[user.name] = user
+
+    def identify(self, authorization: str, subject: dict[str, list[str]]) -> User | None:
+        """The user of a request, None for 401."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer":
+            return self._tokens.get(token.strip())
+        return next(
+            (self._certificates[name] for name in subject.get("commonName", ()) if name in self._certificates), None
+        )

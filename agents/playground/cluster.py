@@ -1,0 +1,370 @@
+"""The handle of a cluster in a folder: starts the server's process and tells it what to do."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+from .channel import Channel
+from .pod_process import Leftover, PodProcess
+from .pods import Container, Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from .certs import Authority
+
+Object = dict[str, Any]
+Stream = int | IO[Any] | None
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class ClusterError(Exception):
+    """The stand-in refused a request, or is gone."""
+
+
+class Cluster:
+    """A stand-in cluster. Use it as a context: at its end every process of every pod has been killed.
+
+    `minor` is the Kubernetes version 1.x it behaves as: below 29 it knows v4.channel.k8s.io only, from 35 on exec needs
+    `create` too. `environ` is what every container's environment begins with (default: PATH and LANG of this process).
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        minor: int = 35,
+        port: int = 0,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = os.path.abspath(folder)
+        self.hostnames = False
+        """Whether pods have a host name of their own here (user namespaces)."""
+        self.mounts = False
+        """Whether `Pod.mounts` can work here (user and mount namespaces)."""
+        self.port = port
+        self.pid = 0
+        """The server's process; its CPU time is its own, commands' not among it."""
+        self._minor = minor
+        self._environ = dict(environ) if environ is not None else _default_environ()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._authority: Authority | None = None
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        errors = 0
+        if kind is None:
+            errors = self.stats()["errors"]
+        self.close()
+        if errors:
+            raise ClusterError(f"the stand-in itself failed {errors} times; its traces are on stderr")
+
+    def start(self) -> None:
+        """Make certificates and start the server. Raises ClusterError."""
+        from .certs import Authority  # noqa: PLC0415 - needs the `cryptography` package; the server does without
+
+        os.makedirs(self.folder, exist_ok=True)
+        self._authority = Authority(os.path.join(self.folder, "tls"))
+        pair = self._authority.server()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agents.playground.server", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        self.pid = self._process.pid
+        self._channel = Channel(ours)
+        settings = {"folder": self.folder, "minor": self._minor, "environ": self._environ, "address": "127.0.0.1"}
+        settings |= {"certificate": pair.certificate, "key": pair.key, "ca": self.ca, "port": self.port}
+        answer = self._ask_raw(settings)
+        self.port, self.hostnames, self.mounts = answer["port"], answer["hostnames"], answer["mounts"]
+
+    def close(self) -> None:
+        """End the server and every process of every pod. Harmless if done before."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # its shims then end their pods by themselves
+                self._process.wait()
+            self._process = None
+
+    # Pods ------------------------------------------------------------------------------------------------------------
+
+    def create_pod(self, pod: Pod | str, **fields: Any) -> Object:
+        """Create a pod, given as a `Pod` or by its name and `Pod`'s fields. Returns the API object.
+
+        `ready_after_s` is short for pulling so long and then being ready.
+        """
+        after_s = fields.pop("ready_after_s", None)
+        if after_s is not None:
+            fields["steps"] = ((0.0, "pulling"), (float(after_s), "ready"))
+        if isinstance(pod, str):
+            pod = Pod(pod, **fields)
+        elif fields:
+            pod = dataclasses.replace(pod, **fields)
+        return self._ask("create", pod=dataclasses.asdict(pod))  # type: ignore[no-any-return]
+
+    def create_workers(self, count: int, name: str = "worker", **fields: Any) -> list[str]:
+        """Create pods NAME-0, NAME-1 … and return their names."""
+        names = [f"{name}-{number}" for number in range(count)]
+        for one in names:
+            self.create_pod(one, **fields)
+        return names
+
+    def delete_pod(self, name: str, namespace: str = "default", *, grace_s: float = 0.0, streams: str = "end") -> None:
+        """Delete a pod and wait until it is gone with all its processes.
+
+        Its exec streams end with the commands' exit codes (137); with `streams="freeze"` they stay open and say nothing
+        more but pongs, as when a node is gone.
+        """
+        self._ask("delete", name=name, namespace=namespace, grace_s=grace_s, streams=streams)
+
+    def replace_pod(self, pod: Pod | str, **fields: Any) -> Object:
+        """Delete a pod and create one of the same name, which gets a new uid."""
+        name = pod if isinstance(pod, str) else pod.name
+        namespace = fields.get("namespace", "default") if isinstance(pod, str) else pod.namespace
+        self.delete_pod(name, namespace)
+        return self.create_pod(pod, **fields)
+
+    def set_state(
+        self, name: str, state: str, *, namespace: str = "default", message: str = "", exit_code: int | None = None
+    ) -> None:
+        """Put a pod in one of `pods.STATES`; states of an ended pod kill its processes."""
+        self._ask("set_state", name=name, namespace=namespace, state=state, message=message, exit_code=exit_code)
+
+    def pod(self, name: str, namespace: str = "default") -> Object:
+        """A pod's API object."""
+        return self._ask("pod", name=name, namespace=namespace)["object"]  # type: ignore[no-any-return]
+
+    def pod_folder(self, name: str, namespace: str = "default") -> str:
+        """A pod's folder: `home` (its working directory), `tmp`, and CONTAINER.log of the main processes."""
+        return str(self._ask("pod", name=name, namespace=namespace)["folder"])
+
+    def pod_address(self, name: str, namespace: str = "default") -> str:
+        """A pod's podIP: an address in 127.0.0.0/8."""
+        return str(self._ask("pod", name=name, namespace=namespace)["address"])
+
+    def mounted(self, name: str, namespace: str = "default") -> bool:
+        """Whether a pod sees its `mounts` and a hosts file with the cluster's pods."""
+        return bool(self._ask("enter", name=name, namespace=namespace)["mounted"])
+
+    def leftovers(self, name: str, namespace: str = "default") -> list[Leftover]:
+        """The live processes of a pod other than its containers' own: by descent, and by the environment's mark."""
+        return [Leftover(**one) for one in self._ask("leftovers", name=name, namespace=namespace)]
+
+    def exec_local(  # noqa: PLR0913 - as subprocess.Popen
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        namespace: str = "default",
+        container: str = "",
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: Stream = None,
+        stdout: Stream = None,
+        stderr: Stream = None,
+        text: bool = False,
+    ) -> PodProcess:
+        """Start a process in a pod, past the API, as its kubelet would: for a launcher's mpirun.
+
+        `env` is added to the pod's environment. The streams are as in subprocess.Popen: None, a file, or PIPE, DEVNULL,
+        STDOUT. The process is the pod's: it ends with it. Raises OSError if it can't be started.
+        """
+        process = PodProcess(stdin, stdout, stderr, text=text)
+        fields = {"name": name, "namespace": namespace, "container": container, "argv": list(argv)}
+        try:
+            pid = self._ask("exec", process.theirs, **fields, environ=dict(env or {}), folder=cwd)
+        except ClusterError as error:
+            process.close()
+            raise OSError(str(error)) from error
+        process.begin(pid)
+        return process
+
+    # Access ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def ca(self) -> str:
+        """Path of the CA's certificate."""
+        return os.path.join(self.folder, "tls", "ca.crt")
+
+    def token(self, *rules: str, account: str = "agent", namespace: str = "default", token: str | None = None) -> str:
+        """A bearer token of a service account that may do this: rules are "VERB RESOURCE [NAME,NAME…]"; none: all."""
+        token = token or secrets.token_urlsafe(24)
+        user = f"system:serviceaccount:{namespace}:{account}"
+        bound = namespace if rules else None
+        self._ask("token", token=token, user=user, rules=list(rules or ("*",)), namespace=bound)
+        return token
+
+    def revoke(self, token: str) -> None:
+        """Refuse a token from now on (401)."""
+        self._ask("revoke", token=token)
+
+    def kubeconfig(
+        self, token: str | None = None, *, user: str | None = None, namespace: str = "default", inline: bool = False
+    ) -> str:
+        """Write a kubeconfig in JSON form (kubectl reads it too) and return its path.
+
+        With a token, or with a client certificate for `user` that may do everything, or (neither) with a new token that
+        may. `inline` puts certificates into it instead of paths.
+        """
+
+        def put(entry: Object, name: str, path: str) -> None:
+            if inline:
+                with open(path, "rb") as file:
+                    entry[f"{name}-data"] = base64.b64encode(file.read()).decode()
+            else:
+                entry[name] = path
+
+        cluster: Object = {"server": self.url}
+        put(cluster, "certificate-authority", self.ca)
+        login: Object = {}
+        if user is not None:
+            assert self._authority is not None
+            pair = self._authority.client(user)
+            put(login, "client-certificate", pair.certificate)
+            put(login, "client-key", pair.key)
+            self._ask("certificate", user=user, rules=["*"], namespace=None)
+        else:
+            login["token"] = token or self.token()
+        context = {"cluster": "stand-in", "user": "user", "namespace": namespace}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "stand-in",
+            "clusters": [{"name": "stand-in", "cluster": cluster}],
+            "users": [{"name": "user", "user": login}],
+            "contexts": [{"name": "stand-in", "context": context}],
+        }
+        path = os.path.join(self.folder, f"kubeconfig-{secrets.token_hex(4)}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file, indent=1)
+        os.chmod(path, 0o600)
+        return path
+
+    def service_account_folder(self, token: str | None = None, namespace: str = "default") -> str:
+        """A folder with `token`, `ca.crt` and `namespace`, as it is mounted into pods."""
+        folder = os.path.join(self.folder, f"serviceaccount-{secrets.token_hex(4)}")
+        os.makedirs(folder)
+        with open(self.ca, encoding="ascii") as file:
+            contents = {
+                "token": token or self.token(namespace=namespace),
+                "namespace": namespace,
+                "ca.crt": file.read(),
+            }
+        for name, text in contents.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        return folder
+
+    def environ(self, token: str | None = None, namespace: str = "default") -> dict[str, str]:
+        """The variables of an agent that runs "in the cluster"."""
+        return {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(self.port),
+            "KUBERNETES_SERVICE_PORT_HTTPS": str(self.port),
+            "MPI_AGENT_SERVICE_ACCOUNT": self.service_account_folder(token, namespace),
+        }
+
+    # Faults ----------------------------------------------------------------------------------------------------------
+
+    def fault(self, kind: str, *, data: bytes = b"", **fields: Any) -> None:
+        """Set a fault: kinds and fields are those of faults.py (`on`, `pod`, `times`, `skip`, `status`, …)."""
+        self._ask("fault", kind=kind, data=base64.b64encode(data).decode(), **fields)
+
+    def clear_faults(self) -> None:
+        """No more faults."""
+        self._ask("clear_faults")
+
+    def streams(self, what: str, pod: str | None = None) -> int:
+        """Cut, freeze, silence or hold the open exec streams of a pod (None: of all). Returns how many."""
+        return int(self._ask("streams", kind=what, pod=pod))
+
+    def watches(self, what: str, data: bytes = b"") -> int:
+        """Do to the open watches what is said: cut, end, stall, expire (410), raw (send `data`). Returns how many."""
+        return int(self._ask("watches", kind=what, data=base64.b64encode(data).decode()))
+
+    # What was seen ---------------------------------------------------------------------------------------------------
+
+    def stats(self) -> Object:
+        """Counters: see counters.py. `requests` by kind (exec, list, get, watch, review, discovery)."""
+        return self._ask("stats")  # type: ignore[no-any-return]
+
+    def commands(self) -> list[Object]:
+        """The execs seen, in order: pod, namespace, container, command, protocol, stdin, tty."""
+        return self._ask("commands")  # type: ignore[no-any-return]
+
+    def reset_stats(self) -> None:
+        """Count anew."""
+        self._ask("reset")
+
+    def processes(self) -> Object:
+        """Process ids of the server's helpers: `nursery`, `shims`."""
+        return self._ask("processes")  # type: ignore[no-any-return]
+
+    def until(self, condition: Callable[[Object], object], timeout_s: float = 30.0) -> Object:
+        """Wait until the counters meet a condition, and return them. Raises TimeoutError."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            stats = self.stats()
+            if condition(stats):
+                return stats
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {timeout_s:g} s; the counters are {stats}")
+            time.sleep(0.01)
+
+    def _ask(self, what: str, fds: Sequence[int] = (), **fields: Any) -> Any:
+        return self._ask_raw({"do": what, **fields}, fds)
+
+    def _ask_raw(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> Any:
+        with self._lock:
+            if self._channel is None:
+                raise ClusterError("the stand-in is not running")
+            try:
+                self._channel.send(message, fds)
+                answer = self._channel.wait()
+            except OSError:
+                answer = None
+        if answer is None:
+            raise ClusterError("the stand-in's server is gone; its last words are on stderr")
+        if "error" in answer[0]:
+            raise ClusterError(answer[0]["error"])
+        return answer[0]["ok"]
+
+
+def _default_environ() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
+
+
+__all__ = ["Cluster", "ClusterError", "Container", "Leftover", "Pod", "PodProcess"]

@@ -1,0 +1,42 @@
+"""What the server has seen, for tests and the benchmark. It holds commands: they are never logged or printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Counters:
+    """Requests by kind, sessions now and at most, commands."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, int] = {}
+        self.sessions = 0  # exec streams that are open
+        self.peak_sessions = 0
+        self.unacknowledged = 0  # execs from the request until the command's first byte on stderr, or its end
+        self.peak_unacknowledged = 0
+        self.running = 0  # commands that have started and not ended, with or without a stream
+        self.connections = 0
+        self.errors = 0  # of the stand-in itself
+        self.commands: list[dict[str, Any]] = []
+
+    def count(self, kind: str) -> None:
+        """One more request."""
+        self.requests[kind] = self.requests.get(kind, 0) + 1
+
+    def opened(self) -> None:
+        """An exec stream was asked for."""
+        self.sessions += 1
+        self.unacknowledged += 1
+        self.peak_sessions = max(self.peak_sessions, self.sessions)
+        self.peak_unacknowledged = max(self.peak_unacknowledged, self.unacknowledged)
+
+    def report(self) -> dict[str, Any]:
+        """All of it, but the commands."""
+        return {name: value for name, value in vars(self).items() if name != "commands"}
+
+    def reset(self) -> None:
+        """Begin anew; what is going on now still counts."""
+        self.requests = {}
+        self.commands = []
+        self.peak_sessions = self.sessions
+        self.peak_unacknowledged = self.unacknowledged

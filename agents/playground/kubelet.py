@@ -1,0 +1,252 @@
+"""The pods' life: creation, the states they go through, their main processes, their end."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import pods
+from .processes import MARK, Nursery, PodProcesses, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .loop import Loop
+    from .store import Object, Store
+
+
+class LivePod:
+    """A pod that is there: its object is in the store, its processes here."""
+
+    def __init__(self, pod: pods.Pod, uid: str, address: str, folder: str) -> None:
+        self.pod = pod
+        self.uid = uid
+        self.address = address
+        self.folder = folder
+        self.processes: PodProcesses | None = None
+        self.main_exit_codes: dict[str, int] = {}
+        self.main_listeners: dict[str, MainProcess] = {}
+        self.steps_over = False
+
+
+class MainProcess:
+    """A container's own process. Its end ends the container."""
+
+    def __init__(self, kubelet: Kubelet, live: LivePod, container: pods.Container) -> None:
+        self._kubelet = kubelet
+        self._live = live
+        self.container = container
+        self.pid = 0
+
+    def started(self, pid: int) -> None:
+        """It runs."""
+        self.pid = pid
+        if self._live.processes is not None:
+            self._live.processes.main_pids.add(pid)
+
+    def failed(self, text: str) -> None:
+        """The runtime could not start it."""
+        self._kubelet.set_state(self._live, "run-error", message=text)
+
+    def exited(self, code: int) -> None:
+        """It ended."""
+        if self._live.processes is not None:
+            self._live.processes.main_pids.discard(self.pid)
+        self._kubelet.container_ended(self._live, self.container, code)
+
+
+class Kubelet:
+    """Carries out what is asked of the pods."""
+
+    def __init__(self, loop: Loop, store: Store, nursery: Nursery, folder: str, environ: Mapping[str, str]) -> None:
+        self._loop = loop
+        self._store = store
+        self._nursery = nursery
+        self._folder = folder
+        self._environ = dict(environ)
+        self._live: dict[tuple[str, str], LivePod] = {}
+        self._hosts = os.path.join(folder, "hosts")
+        self._write_hosts()
+
+    def find(self, namespace: str, name: str) -> LivePod:
+        """A pod. Raises KeyError."""
+        return self._live[namespace, name]
+
+    def all(self) -> list[LivePod]:
+        """Every pod."""
+        return list(self._live.values())
+
+    def create(self, pod: pods.Pod) -> Object:
+        """Create a pod and start on its steps. Raises store.ExistsError."""
+        thing = pods.new_object(pod)
+        address = pod.address or pods.new_address()
+        thing["status"] = pods.status_of(thing, "pending", address=address)
+        self._store.create(thing)
+        uid = thing["metadata"]["uid"]
+        live = LivePod(pod, uid, address, os.path.join(self._folder, "pods", f"{pod.name}.{uid[:8]}"))
+        self._live[pod.namespace, pod.name] = live
+        for name in ("home", "tmp", "stage"):
+            os.makedirs(os.path.join(live.folder, name))
+        self._write_hosts()
+        self._next_step(live, list(pod.steps))
+        return self._object(live)
+
+    def delete(self, live: LivePod, then: Callable[[], None], *, grace_s: float = 0.0) -> None:
+        """Delete a pod: TERM to its main processes, KILL to all after the grace, then DELETED."""
+
+        def mark(thing: Object) -> None:
+            thing["metadata"]["deletionTimestamp"] = pods.timestamp()
+            thing["metadata"]["deletionGracePeriodSeconds"] = int(grace_s)
+
+        def kill() -> None:
+            if live.processes is None:
+                gone()
+            else:
+                live.processes.end(gone)
+
+        def gone() -> None:
+            if self._live.get((live.pod.namespace, live.pod.name)) is live:
+                del self._live[live.pod.namespace, live.pod.name]
+                self._store.delete(live.pod.namespace, live.pod.name)
+                self._write_hosts()
+            then()
+
+        self._store.update(live.pod.namespace, live.pod.name, mark)
+        live.steps_over = True
+        if grace_s > 0 and live.processes is not None and live.processes.main_pids:
+            for pid in live.processes.main_pids:
+                live.processes.signal(pid, 15)
+            self._loop.call_later(grace_s, kill)
+        else:
+            kill()
+
+    def set_state(self, live: LivePod, state: str, *, message: str = "", exit_code: int | None = None) -> None:
+        """Put a pod in a state; those that end it end its processes too. Raises ValueError."""
+        if self._live.get((live.pod.namespace, live.pod.name)) is not live:
+            return
+
+        def change(thing: Object) -> None:
+            if state not in {"pending", "unschedulable"}:
+                thing["spec"]["nodeName"] = live.pod.node
+            thing["status"] = pods.status_of(thing, state, address=live.address, message=message, exit_code=exit_code)
+
+        pods.status_of(self._object(live), state, address=live.address)
+        self._store.update(live.pod.namespace, live.pod.name, change)
+        if state in {"running", "ready", "initializing"}:
+            self._start_main(live, init=state == "initializing")
+        elif state in {"succeeded", "failed", "oom-killed", "evicted"} and live.processes is not None:
+            live.steps_over = True
+            live.processes.end(lambda: None)
+
+    def container_ended(self, live: LivePod, container: pods.Container, code: int) -> None:
+        """A main process ended. When all have, the pod has succeeded or failed."""
+        if live.steps_over:
+            return
+        live.main_exit_codes[container.name] = code
+        waiting = {one.name for one in live.pod.containers if not one.init and not one.sidecar}
+        if waiting <= set(live.main_exit_codes):
+            worst = max(live.main_exit_codes[name] for name in waiting)
+            self.set_state(live, "failed" if worst else "succeeded", exit_code=worst)
+
+    def processes(self, live: LivePod) -> PodProcesses:
+        """The pod's processes; the shim is started with the first."""
+        if live.processes is None:
+            settings: dict[str, Any] = {"name": live.pod.name, "mounts": dict(live.pod.mounts)}
+            settings |= {"hosts": self._hosts, "stage": os.path.join(live.folder, "stage")}
+            live.processes = PodProcesses(self._loop, self._nursery, settings)
+        return live.processes
+
+    def environ(self, live: LivePod, container: str) -> dict[bytes, bytes]:
+        """A container's environment."""
+        own = next((one.environ for one in live.pod.containers if one.name == container), {})
+        environ = {
+            **self._environ,
+            "HOME": self.home(live),
+            "TMPDIR": os.path.join(live.folder, "tmp"),
+            "HOSTNAME": live.pod.name,
+            **live.pod.environ,
+            **own,
+            MARK: live.uid,
+        }
+        return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+
+    def home(self, live: LivePod) -> str:
+        """A pod's home, which is its working directory too."""
+        return os.path.join(live.folder, "home")
+
+    def leftovers(self, live: LivePod) -> set[int]:
+        """The pod's live processes other than its main ones: its tree, and whatever carries its mark."""
+        if live.processes is None:
+            return set()
+        mains = live.processes.main_pids
+        return (live.processes.tree() | marked(live.uid)) - mains
+
+    def end_all(self, then: Callable[[], None]) -> None:
+        """Kill every process of every pod."""
+        waiting = [live.processes for live in self._live.values() if live.processes is not None]
+        left = len(waiting)
+
+        def one_less() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                then()
+
+        for live in self._live.values():
+            live.steps_over = True
+        if not waiting:
+            then()
+        for processes in waiting:
+            processes.end(one_less)
+
+    def _object(self, live: LivePod) -> Object:
+        thing = self._store.get(live.pod.namespace, live.pod.name)
+        assert thing is not None
+        return thing
+
+    def _next_step(self, live: LivePod, steps: list[tuple[float, str]]) -> None:
+        if not steps or live.steps_over:
+            return
+        (delay_s, state), rest = steps[0], steps[1:]
+
+        def step() -> None:
+            if not live.steps_over:
+                self.set_state(live, state)
+                self._next_step(live, rest)
+
+        if delay_s > 0:
+            self._loop.call_later(delay_s, step)
+        else:
+            step()
+
+    def _start_main(self, live: LivePod, *, init: bool) -> None:
+        for container in live.pod.containers:
+            if container.command is None or container.name in live.main_listeners or container.init is not init:
+                continue
+            listener = live.main_listeners[container.name] = MainProcess(self, live, container)
+            log = os.open(os.path.join(live.folder, f"{container.name}.log"), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            null = os.open(os.devnull, os.O_RDONLY)
+            try:
+                argv = [os.fsencode(word) for word in container.command]
+                environ = self.environ(live, container.name)
+                self.processes(live).exec(argv, environ, self.home(live), [null, log, log], listener)
+            finally:
+                os.close(log)
+                os.close(null)
+
+    def _write_hosts(self) -> None:
+        """The cluster's names, as its DNS would tell them. Rewritten in place: pods have the very file mounted."""
+        lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost"]
+        for live in self._live.values():
+            names = [live.pod.name]
+            if live.pod.subdomain:
+                full = f"{live.pod.name}.{live.pod.subdomain}"
+                names = [
+                    f"{full}.{live.pod.namespace}.svc.cluster.local",
+                    f"{full}.{live.pod.namespace}.svc",
+                    full,
+                    *names,
+                ]
+            lines.append(f"{live.address}\t{' '.join(names)}")
+        with open(self._hosts, "w", encoding="ascii") as file:
+            file.write("\n".join([*lines, ""]))

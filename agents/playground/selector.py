@@ -1,0 +1,82 @@
+"""Label and field selectors, as the API's query parameters spell them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Matcher = Callable[[Mapping[str, Any]], bool]
+
+
+class SelectorError(ValueError):
+    """The selector can't be read: the API answers 400."""
+
+
+_SET = re.compile(r"^(\S+)\s+(in|notin)\s*\(([^()]*)\)$")
+_EQUAL = re.compile(r"^([^=!\s]+)\s*(==|=|!=)\s*(\S*)$")
+_NAME = re.compile(r"^!?\s*[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")
+
+
+def labels(selector: str) -> Matcher:
+    """Whether an object's labels match: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`, by commas."""
+    wanted = [_requirement(part) for part in _parts(selector)]
+    return lambda thing: all(match(thing["metadata"].get("labels") or {}) for match in wanted)
+
+
+def _parts(selector: str) -> list[str]:
+    parts = re.split(r",(?![^()]*\))", selector)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _requirement(part: str) -> Matcher:
+    if found := _SET.match(part):
+        name, operator, listed = found.groups()
+        values = {value.strip() for value in listed.split(",")}
+        if operator == "in":
+            return lambda have: have.get(name) in values
+        return lambda have: have.get(name) not in values
+    if found := _EQUAL.match(part):
+        name, operator, value = found.groups()
+        if operator == "!=":
+            return lambda have: have.get(name) != value
+        return lambda have: have.get(name) == value
+    if not _NAME.match(part):
+        raise SelectorError(f"unable to parse requirement: {part!r}")
+    if part.startswith("!"):
+        name = part[1:].strip()
+        return lambda have: name not in have
+    return lambda have: part in have
+
+
+_FIELDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "metadata.name": lambda pod: str(pod["metadata"]["name"]),
+    "metadata.namespace": lambda pod: str(pod["metadata"]["namespace"]),
+    "spec.nodeName": lambda pod: str(pod["spec"].get("nodeName", "")),
+    "status.phase": lambda pod: str(pod["status"].get("phase", "")),
+    "status.podIP": lambda pod: str(pod["status"].get("podIP", "")),
+}
+
+
+def fields(selector: str) -> Matcher:
+    """Whether a pod's fields match: `metadata.name=x`, `status.phase!=Running` and so on, by commas."""
+    wanted: list[Matcher] = []
+    for part in _parts(selector):
+        found = _EQUAL.match(part)
+        if not found or found.group(1) not in _FIELDS:
+            raise SelectorError(f"field label not supported: {part}")
+        wanted.append(_field(_FIELDS[found.group(1)], found.group(3), equal=found.group(2) != "!="))
+    return lambda pod: all(match(pod) for match in wanted)
+
+
+def _field(read: Callable[[Mapping[str, Any]], str], value: str, *, equal: bool) -> Matcher:
+    return lambda pod: (read(pod) == value) is equal
+
+
+def name_in(selector: str) -> str | None:
+    """The one name that a field selector asks for: RBAC's resourceNames then apply to list and watch."""
+    for part in _parts(selector):
+        found = _EQUAL.match(part)
+        if found and found.group(1) == "metadata.name" and found.group(2) != "!=":
+            return found.group(3)
+    return None
