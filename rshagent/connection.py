@@ -13,7 +13,7 @@ import os
 import select
 
 from rshagent.http import HeadReader, HttpError
-from rshagent.tls import EndOfStream, TlsError, UntrustedCertificate, WantRead, WantWrite
+from rshagent.tls import EndOfStream, Socket, TlsError, UntrustedCertificate, WantRead, WantWrite
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Link:
     def __init__(self, loop: Loop, cluster: Cluster, owner: Owner) -> None:
         """Begin to connect; the result comes by the loop, never from within this call."""
         self._loop, self._cluster, self._owner = loop, cluster, owner
-        self._sock: _socket.socket | None = None
+        self._sock: Socket | None = None
         self._tls: Tls | None = None
         self._out = bytearray()
         self._mask = 0
@@ -161,7 +161,7 @@ class Link:
             self._sock = None
         while self._addresses:
             family, address = self._addresses.pop(0)
-            sock = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
+            sock = Socket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
             sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
             code = sock.connect_ex(address)
             if code in (0, errno.EINPROGRESS):

@@ -48,7 +48,7 @@ class Control(Listener):
         "_on_ready",
         "_timer",
         "_where",
-    )  # noqa: E501
+    )
 
     def __init__(
         self,

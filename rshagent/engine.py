@@ -60,7 +60,7 @@ class Engine:
         self.text_by_stdin = False
         self.start_s, self.acknowledge_s, self.settle_s = START_S, ACKNOWLEDGE_S, SETTLE_S
         self.worker_s, self.unready_s = WORKER_S, UNREADY_S
-        self.retries = 0
+        self.on_retry: Callable[[Launch, str], None] = lambda _launch, _reason: None
         # The watched namespace's pods by name; None while there is no watch or it has no complete list.
         self.pods: dict[str, Pod] | None = None
         self.launches: dict[str, set[Launch]] = {}  # by pod

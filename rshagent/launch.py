@@ -163,7 +163,7 @@ class Launch(Listener):
         if self.state in ("ending", "ended"):
             return
         self._signal, self._is_orphan = number, number is None
-        self.reason = "the client has died" if number is None else f"ended by SIG{SIGNALS.get(number, number)}"
+        self.reason = _why(number)
         self.code = 128 + number if number is not None else AGENT_FAILED
         self._engine.gate.leave(self)
         self._cancel()
@@ -311,12 +311,14 @@ class Launch(Listener):
             return
         failure = outcome or Failure(reason, retryable=True)
         delay_s = self._backoff.delay_s(failure.retry_after_s)
-        if not failure.retryable or self._engine.loop.now() + delay_s > self._deadline:
+        now, patience_s = self._engine.loop.now(), failure.patience_s
+        deadline = self._deadline if patience_s is None else min(self._deadline, self.times.created + patience_s)
+        if not failure.retryable or now + delay_s > deadline:
             tries = f" ({self._backoff.tries} tries)" if self._backoff.tries > 1 else ""
             self._finish(failure.exit_code, failure.message + tries)
             return
         self.retries += 1
-        self._engine.retries += 1
+        self._engine.on_retry(self, failure.message)
         self._engine.gate.leave(self)
         self.state = "waiting"
         self._timer = self._engine.loop.call_later(delay_s, self._again)
@@ -377,7 +379,7 @@ class Launch(Listener):
 
     def _reap(self) -> None:
         """End what the session left in the worker."""
-        name = SIGNALS.get(self._signal or 0, "TERM")
+        name = SIGNALS[self._signal] if self._signal in ENDING_SIGNALS else "TERM"
         self._reaper = Reaper(self._engine, self.where, self.mark, name, self._reaped)
 
     def _reaped(self, reason: str) -> None:
@@ -496,3 +498,9 @@ def stdin_of(fd: int, *, wanted: bool) -> int | None:
         return fd
     os.close(fd)
     return None
+
+
+def _why(signal: int | None) -> str:
+    if signal is None:
+        return "the client has died"
+    return "nobody reads its output any more" if signal == _PIPE else f"ended by SIG{SIGNALS[signal]}"

@@ -11,6 +11,10 @@ NO_SHELL = 127
 
 _SUCCESS = (b'{"metadata":{},"status":"Success"}', b'{"metadata":{},"status":"Success"}\n')
 
+# A token is read again at once, so a second 401 is meant. A pod or container that is not there may be restarting.
+_ABSENT_S = 30.0
+_PATIENCE_S = {401: 3.0, 404: _ABSENT_S}
+
 # The runtime's words for an executable that the image does not have (containerd, CRI-O, runc, crun).
 _NO_EXECUTABLE = ("executable file not found", "no such file or directory", "stat /bin/sh", "command not found")
 _MESSAGE_MAX = 400
@@ -29,10 +33,11 @@ class Failure:
     """A launch that did not succeed for a reason that is not the command's.
 
     `message` is one line for people; `retryable` says whether the same request may succeed later;
-    `retry_after_s` is the server's own wish, if it had one; `exit_code` is for when there is no retry left.
+    `patience_s` for how long that is worth trying, None as long as anything is; `retry_after_s` is the server's own
+    wish, if it had one; `exit_code` is for when there is no retry left.
     """
 
-    __slots__ = ("exit_code", "http_status", "message", "retry_after_s", "retryable")
+    __slots__ = ("exit_code", "http_status", "message", "patience_s", "retry_after_s", "retryable")
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class Failure:
         exit_code: int = AGENT_FAILED,
     ) -> None:
         self.message = message
+        self.patience_s = _ABSENT_S if "container not found" in message else _PATIENCE_S.get(http_status)
         self.retryable = retryable
         self.retry_after_s = retry_after_s
         self.http_status = http_status

@@ -8,12 +8,9 @@ runs against whichever Python runs it.
 
 from __future__ import annotations
 
+import _socket
 import _ssl
 import os
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    import _socket
 
 WantRead = _ssl.SSLWantReadError
 WantWrite = _ssl.SSLWantWriteError
@@ -21,7 +18,7 @@ EndOfStream = (_ssl.SSLZeroReturnError, _ssl.SSLEOFError)
 UntrustedCertificate = _ssl.SSLCertVerificationError
 TlsError = _ssl.SSLError
 
-
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
     from typing import Protocol
 
@@ -36,6 +33,12 @@ if TYPE_CHECKING:
 
         def write(self, data: memoryview, /) -> int:
             """Write some of `data`."""
+
+
+class Socket(_socket.socket):
+    """A socket that TLS can hold a weak reference to, as it must, and the C module's own can't be held by."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Context:
@@ -67,6 +70,6 @@ class Context:
         finally:
             os.close(fd)
 
-    def wrap(self, sock: _socket.socket, host: str) -> Tls:
+    def wrap(self, sock: Socket, host: str) -> Tls:
         """Return the TLS side of a connected, non-blocking socket; the handshake is still to be done."""
-        return self._context._wrap_socket(sock, False, host, owner=None)  # type: ignore[attr-defined,no-any-return]  # noqa: FBT003, SLF001
+        return self._context._wrap_socket(sock, False, host, owner=None)  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001

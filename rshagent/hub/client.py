@@ -99,8 +99,8 @@ class Client:
             raise protocol.ProtocolError(f"a message of the unknown kind {message.kind}")
         elif is_cut or len(self._fds) != _FDS:
             self._fail(
-                "stdin, stdout and stderr did not reach the hub: the container runtime or a security module keeps "
-                "descriptors from being passed between this pod's containers"
+                "stdin, stdout and stderr did not reach the hub: it is out of descriptors, or the container runtime or "
+                "a security module keeps them from being passed between this pod's containers"
             )
         elif message.kind == protocol.START:
             self._start(protocol.Start.unpack(message.payload))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rshagent.loop import Loop
 
 _BACKLOG = 1024
+_ACCEPT_AGAIN_S = 0.5
 _SIGTERM = 15
 _END_S = 25.0  # a pod's default grace is 30
 
@@ -41,6 +42,7 @@ class Hub:
         self.container = settings.container
         self.engine = Engine(loop, cluster, launcher=settings.launcher, max_starts=settings.max_starts)
         self.engine.text_by_stdin = settings.text_by_stdin
+        self.engine.on_retry = self._retried
         self.metrics = Metrics()
         self._clients: set[Client] = set()
         self._is_ending = False
@@ -120,13 +122,27 @@ class Hub:
                 return
             except OSError as error:  # out of descriptors: the client waits in the backlog
                 self.log(f"a client can't be accepted: {error.strerror}")
+                self.loop.remove(self._socket.fileno())
+                self.loop.call_later(_ACCEPT_AGAIN_S, self._listen_again)
                 return
             connection.setblocking(False)
             self._clients.add(Client(self, connection))
 
+    def _listen_again(self) -> None:
+        if not self._is_ending:
+            self.loop.add(self._socket.fileno(), select.EPOLLIN, self._accept)
+
     def _workers_changed(self) -> None:
         if self._watch is not None:
-            self._watch.relist(self.workers.names)
+            self._watch.relist(self._wanted())
+
+    def _wanted(self) -> frozenset[str] | None:
+        """Return the pods to watch: a worker that was taken out of the hostfile may still have sessions."""
+        names = self.workers.names
+        return None if names is None else names | self.engine.launches.keys()
+
+    def _retried(self, launch: Launch, reason: str) -> None:
+        self.log(f'session={launch.mark.session} host={launch.where.pod} retry={launch.retries} reason="{reason}"')
 
     def _start_watch(self) -> None:
         if not self._settings.watch:
@@ -137,7 +153,7 @@ class Hub:
             cluster,
             cluster.namespace,
             selector=self._settings.selector,
-            wanted=self.workers.names,
+            wanted=self._wanted(),
             on_change=self._pods_changed,
             on_trouble=self._watch_trouble,
         )
