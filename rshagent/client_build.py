@@ -1,0 +1,75 @@
+"""Compile client.c: `python -m rshagent.client_build OUT [--sanitize]`.
+
+The ordinary build is static, for the client runs in images of any C library, or none. `--sanitize` is for tests: it is
+dynamic, and ends with a report at the first thing that the address or undefined behaviour sanitizer finds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "client.c")
+
+_WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+# _FORTIFY_SOURCE is undefined first, as some distributions' compilers define it.
+_HARDENING = ["-O2", "-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-Wl,-z,relro,-z,now"]
+_STATIC = ["-static", "-no-pie", "-s"]
+_SANITIZE = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+class BuildError(Exception):
+    """The client can't be compiled here; the text is one line that says what is missing."""
+
+
+def build(out: str, *, sanitize: bool = False) -> None:
+    """Compile the client to the file `out` (mode 0755, replaced at once). Raises BuildError."""
+    folder = os.path.dirname(os.path.abspath(out))
+    try:
+        with tempfile.TemporaryDirectory(prefix=".client-", dir=folder) as scratch:
+            made = os.path.join(scratch, "rshagent")
+            _compile(SOURCE, made, [*_WARNINGS, *(_SANITIZE if sanitize else [*_HARDENING, *_STATIC])])
+            os.chmod(made, 0o755)  # noqa: S103 (a program for every user)
+            os.replace(made, out)
+    except OSError as error:
+        raise BuildError(f"the client can't be written to {out}: {error.strerror}") from None
+
+
+def _compile(source: str, out: str, flags: list[str]) -> None:
+    compiler = os.environ.get("CC") or "cc"
+    try:
+        command = [*compiler.split(), *flags, source, "-o", out]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    except (FileNotFoundError, PermissionError):
+        raise BuildError(f"no C compiler: {compiler} can't be run; install gcc or clang, or set CC") from None
+    if done.returncode == 0:
+        return
+    if "-lc" in done.stderr and "-static" in flags:
+        raise BuildError(
+            "no static C library: install libc6-dev (Debian), glibc-static (Fedora) or musl (then CC=musl-gcc)"
+        )
+    if any(library in done.stderr for library in ("-lasan", "libasan", "-lubsan", "libubsan")):
+        raise BuildError(f"{compiler} has no address and undefined behaviour sanitizers: install libasan and libubsan")
+    first = next((line for line in done.stderr.splitlines() if "error" in line), f"exit status {done.returncode}")
+    raise BuildError(f"{compiler} can't compile {source}: {first.strip()}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return its exit status (2: wrong usage, 1: can't be built)."""
+    arguments = sys.argv[1:] if argv is None else argv
+    outs = [argument for argument in arguments if not argument.startswith("-")]
+    if len(outs) != 1 or set(arguments) - set(outs) - {"--sanitize"}:
+        print("usage: python -m rshagent.client_build OUT [--sanitize]", file=sys.stderr)
+        return 2
+    try:
+        build(outs[0], sanitize="--sanitize" in arguments)
+    except BuildError as error:
+        print(f"client_build: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
