@@ -15,7 +15,7 @@ import click
 from delivery import hostfile, hostsfile, klog, lastwords, target, tools
 from delivery.exits import API_SETUP, READY, USAGE, DeliveryError, StoppedBySignal
 from delivery.progress import Progress
-from delivery.settings import Options, settings, termination_log
+from delivery.settings import Options, checked_namespace, settings, termination_log
 from delivery.wait import Wait
 from delivery.watching import Watching
 from rshagent.cluster import Cluster, ConfigError
@@ -97,7 +97,7 @@ class _Delivery:
 
     def _wait_for(self, workers: list[Entry], asked: Settings) -> list[Pod]:
         cluster = Cluster.load(asked.environ)
-        namespace = asked.namespace or cluster.namespace
+        namespace = checked_namespace(asked.namespace or cluster.namespace)
         roster = hostfile.Roster(hostfile.hosts_in(namespace, workers))
         loop = Loop()
         wait = Wait(roster.display_names().values(), asked.limits, loop.now())

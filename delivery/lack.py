@@ -128,9 +128,12 @@ def _is_step(container: ContainerState) -> bool:
 
 
 def _starting(container: ContainerState, pod: Pod) -> Lack:
-    """A pod has its address once its sandbox is up; what its next container lacks after that is the image."""
+    """Before a pod has its address, its status doesn't tell volumes and image apart; after that it is the image.
+
+    The kubelet reports nothing new while it pulls a pod's first image.
+    """
     where = f" of init container {container.name}" if container.init else ""
-    return Lack("pull", f"pulling image{where}") if pod.ips else Lack("create", "preparing volumes and network")
+    return Lack("pull", f"pulling image{where}" if pod.ips else "pulling image or mounting volumes")
 
 
 def _trouble(container: ContainerState, pod: Pod) -> Lack | None:

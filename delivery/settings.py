@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _ETC_HOSTS = "/etc/hosts"
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,13 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
         own_names=frozenset(hostsfile.own_names(known, hostname)),
         own_line=hostsfile.own_line(known, hostname),
     )
+
+
+def checked_namespace(name: str) -> str:
+    """Return a namespace's name, which becomes part of a URL. Raises DeliveryError if it can't be one (RFC 1123)."""
+    if not _LABEL.fullmatch(name):
+        raise DeliveryError(USAGE, f"{name!r} can't be a namespace's name")
+    return name
 
 
 def termination_log(environ: Mapping[str, str]) -> str:

@@ -112,6 +112,9 @@ class Watching:
         self._judge_in(min(self._progress.next_s(key, now), verdict.check_in_s or float("inf")))
 
     def _meet(self, trouble: Trouble) -> None:
+        """Take a failed list or watch. Raises ConfigError if the CA can't be read any more, DeliveryError at last."""
+        if trouble.is_final and not trouble.status_code:
+            self._cluster.renew()  # the server may have a new CA, and so may the file
         line = self._trouble.meet(
             trouble.message,
             trouble.retry_in_s,

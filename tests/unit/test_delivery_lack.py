@@ -37,7 +37,7 @@ CASES: dict[str, tuple[Pod, str, Patience]] = {
         Patience.ENDLESS,
     ),
     "on a node": (pod(), "not begun by its node yet", Patience.ENDLESS),
-    "no sandbox yet": (waiting("ContainerCreating"), "preparing volumes and network", Patience.ENDLESS),
+    "no sandbox yet": (waiting("ContainerCreating"), "pulling image or mounting volumes", Patience.ENDLESS),
     "sandbox is up": (waiting("ContainerCreating", ips=("10.0.0.7",)), "pulling image", Patience.ENDLESS),
     "init container pulls": (
         pod(ips=("10.0.0.7",), containers=(container("setup", init=True, reason="ContainerCreating"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from delivery import klog
 from delivery.exits import USAGE, DeliveryError
 from delivery.ownlabels import selector_of
-from delivery.settings import Options, Settings, settings
+from delivery.settings import Options, Settings, checked_namespace, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ LINES: dict[str, tuple[list[str], list[str]]] = {
     "kubeconfig and master": (["-kubeConfig=/k", "-master", "https://x"], ["--kubeconfig", "/k", "--master", "https://x"]),
     "version": (["-version"], ["--version"]),
     "no version": (["-version=false"], []),
-    "ours": (["--timeout", "9m", "--grace=5m", "kubectl", "/x:y"], ["--timeout", "9m", "--grace=5m", "kubectl", "/x:y"]),
+    "ours": (["--timeout", "9m", "--grace=5m", "x", "/x:y"], ["--timeout", "9m", "--grace=5m", "x", "/x:y"]),
     "what nobody knows is left to be refused": (["-nonsense", "--nor=this"], ["-nonsense", "--nor=this"]),
     "end of options": (["-v", "1", "--", "-v", "2"], ["--", "-v", "2"]),
     "value missing": (["-v"], []),
@@ -130,6 +130,14 @@ def test_wrong_duration_names_where_it_stands(
 ) -> None:
     with pytest.raises(DeliveryError, match=f"^{source}: ") as error:
         settings(options, {"HOSTNAME": "x", **environ}, etc_hosts)
+    assert error.value.exit_code == USAGE
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "../x", "A", "a.b", "-a", "a\n", "x" * 64])
+def test_name_that_is_no_namespace(name: str) -> None:
+    assert checked_namespace("my-ns-1") == "my-ns-1"
+    with pytest.raises(DeliveryError) as error:
+        checked_namespace(name)
     assert error.value.exit_code == USAGE
 
 
