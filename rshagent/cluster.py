@@ -107,7 +107,7 @@ class Cluster:
         try:
             self.renew()
         except ConfigError:
-            pass
+            return
 
 
 def own_namespace(environ: Mapping[str, str]) -> str | None:

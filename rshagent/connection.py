@@ -79,6 +79,7 @@ class Link:
         "_state",
         "_timer",
         "_tls",
+        "_waiting",
     )
 
     def __init__(self, loop: Loop, cluster: Cluster, owner: Owner) -> None:
@@ -86,7 +87,8 @@ class Link:
         self._loop, self._cluster, self._owner = loop, cluster, owner
         self._sock: Socket | None = None
         self._tls: Tls | None = None
-        self._out = bytearray()
+        self._out: list[memoryview] = []  # what the kernel has not taken yet
+        self._waiting = 0  # bytes in it
         self._mask = 0
         self._paused = False
         self._proxy = HeadReader() if cluster.proxy else None
@@ -98,7 +100,7 @@ class Link:
     @property
     def is_behind(self) -> bool:
         """Say whether more waits to be sent than the kernel takes at once: pause the source."""
-        return len(self._out) > _OUT_HIGH
+        return self._waiting > _OUT_HIGH
 
     @property
     def is_paused(self) -> bool:
@@ -107,7 +109,8 @@ class Link:
 
     def send(self, data: bytes) -> None:
         """Send, or keep what does not fit now."""
-        self._out += data
+        self._out.append(memoryview(data))
+        self._waiting += len(data)
         if self._state == "open":
             self._guard(self._flush)
 
@@ -146,9 +149,11 @@ class Link:
             return
         via = self._cluster.proxy or self._cluster
         try:
-            found = _socket.getaddrinfo(via.host, via.port, 0, _socket.SOCK_STREAM)
-        except OSError as error:
-            self._lose(Lost(f"{via.host} is not known: {error.strerror or error}"))
+            # As bytes: for a str, Python imports its IDNA codec, which costs more than the rest of the launch.
+            host = via.host.encode("ascii" if via.host.isascii() else "idna")
+            found = _socket.getaddrinfo(host, via.port, 0, _socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            self._lose(Lost(f"{via.host} is not known: {error}"))
             return
         self._addresses = [(family, address) for family, _, _, _, address in found]
         self._connect(OSError(errno.EADDRNOTAVAIL, "no address"))
@@ -264,11 +269,13 @@ class Link:
         out, was_behind = self._out, self.is_behind
         while out:
             try:
-                with memoryview(out) as view:
-                    sent = self._tls.write(view[:_READ_SIZE])
+                sent = self._tls.write(out[0])
             except (WantRead, WantWrite):
                 break
-            del out[:sent]
+            self._waiting -= sent
+            out[0] = out[0][sent:]
+            if not out[0]:
+                del out[0]
         self._watch()
         if was_behind and not self.is_behind:
             self._owner.drained()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rshagent.arguments import Call
+    from rshagent.bootstrap import Mark
     from rshagent.hosts import Resolver, Worker
 
 HOSTFILE = "/etc/mpi/hostfile"
@@ -67,6 +68,8 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
         return _fail(str(error))
     except ValueError as error:
         return _fail(f"the launcher's or the worker's name is malformed: {error}")
+    if not _is_first(mark):
+        engine.swept(mark.pod, mark.instance)
     where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
     streams = Streams(stdin_of(os.dup(0), wanted=call.wants_stdin), os.dup(1), os.dup(2))
     launch = Launch(engine, where, mark, streams, lambda _: loop.stop(), lambda _: None)
@@ -76,6 +79,21 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     launch.start(call.text)
     loop.run()
     return launch.code
+
+
+def _is_first(mark: Mark) -> bool:
+    """Say whether this may be the first launch of our instance in a worker, which ends what others left there.
+
+    Looking for leftovers takes milliseconds in a worker full of ranks, so a file here remembers that it is done.
+    """
+    name = f"/tmp/.mpi-agent-{mark.launcher}-{mark.instance}-{mark.pod}"  # noqa: S108 (O_EXCL follows no link)
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _run_here(call: Call) -> int:

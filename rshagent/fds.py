@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024  # a pipe's default capacity
 _TERMINAL_CHUNK = 1024  # a terminal that polls writable takes at least this (n_tty: WAKEUP_CHARS and the pty's buffer)
-_STDIN_CHUNK = 128 * 1024
+_STDIN_CHUNK = 64 * 1024  # a block of the mask in `websocket`
 
 _FILE, _PIPE, _SOCKET, _TERMINAL = "file", "pipe", "socket", "terminal"
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 import os
 
 from rshagent import bootstrap, fds
-from rshagent.control import Control, Reaper, Settler
 from rshagent.execution import Execution, Listener, Where
 from rshagent.fds import Reader, Writer
 from rshagent.retry import Backoff
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rshagent.bootstrap import Mark, Request
+    from rshagent.control import Control, Reaper, Settler
     from rshagent.engine import Engine
     from rshagent.loop import Timer
     from rshagent.pods import Pod
@@ -332,6 +332,8 @@ class Launch(Listener):
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+        from rshagent.control import Settler  # noqa: PLC0415 (no launch that goes well pays for it)
+
         self._settler = Settler(self._engine, self.where, self.mark, self._pid, self._settled)
 
     def _settled(self, code: int | None, reason: str) -> None:
@@ -361,6 +363,8 @@ class Launch(Listener):
             self._end_now()
 
     def _pass_on(self, name: str) -> None:
+        from rshagent.control import Control  # noqa: PLC0415
+
         def done(*_: object) -> None:
             if control in self._side:
                 self._side.remove(control)
@@ -379,6 +383,8 @@ class Launch(Listener):
 
     def _reap(self) -> None:
         """End what the session left in the worker."""
+        from rshagent.control import Reaper  # noqa: PLC0415
+
         name = SIGNALS[self._signal] if self._signal in ENDING_SIGNALS else "TERM"
         self._reaper = Reaper(self._engine, self.where, self.mark, name, self._reaped)
 

@@ -162,13 +162,13 @@ class ExecStream:
 
     def stdin(self, data: bytes) -> bytes:
         """Return the frame that carries `data` to the command's stdin."""
-        return websocket.frame(websocket.BINARY, b"\x00" + data)
+        return websocket.frame(websocket.BINARY, data, first=STDIN)
 
     def close_stdin(self) -> bytes | None:
         """Return the frame that ends the command's stdin; None with v4, which has no such thing."""
         if self.protocol != PROTOCOLS[0]:
             return None
-        return websocket.frame(websocket.BINARY, bytes((CLOSE_CHANNEL, STDIN)))
+        return websocket.frame(websocket.BINARY, bytes((STDIN,)), first=CLOSE_CHANNEL)
 
     def _feed_head(self, data: memoryview, events: list[Event]) -> memoryview:
         """Read the answer's head; return the bytes after it."""

@@ -48,6 +48,10 @@ class Client:
             self._drop_fds()
             self._hub.forget(self)
 
+    def abandon(self) -> None:
+        """Let go after an error of our own."""
+        self._gone()
+
     def end(self, number: int) -> None:
         """End the client's session as by a signal, without a grace: the hub itself has been told to end."""
         if self._launch is not None:
@@ -92,7 +96,7 @@ class Client:
             self._send(protocol.encode(protocol.OK))
         elif message.kind == protocol.SIGNAL:
             if self._launch is not None:
-                self._launch.signal(protocol.signal_number(message.payload))
+                self._launch.signal(int.from_bytes(message.payload, "big"))
         elif self._launch is not None:
             raise protocol.ProtocolError("a second start on one connection")
         elif message.kind not in (protocol.START, protocol.RESUME):
