@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from . import frames, http1, pods, selector, statuses
+from . import discovery, exec_request, frames, http1, pods, selector, statuses
 from .exec_session import ExecSession, Options
 from .watch import Lister, Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .access import Access, User
     from .connection import Connection
     from .counters import Counters
@@ -27,7 +30,14 @@ class Api:
     """What all connections share."""
 
     def __init__(
-        self, loop: Loop, store: Store, kubelet: Kubelet, access: Access, faults: Faults, counters: Counters, minor: int
+        self,
+        loop: Loop,
+        store: Store,
+        kubelet: Kubelet,
+        access: Access,
+        faults: Faults,
+        counters: Counters,
+        settings: Mapping[str, Any],
     ) -> None:
         self.loop = loop
         self.store = store
@@ -35,7 +45,8 @@ class Api:
         self.access = access
         self.faults = faults
         self.counters = counters
-        self.minor = minor  # of Kubernetes 1.x
+        self.minor = int(settings["minor"])  # of Kubernetes 1.x
+        self.runtime = str(settings["runtime"])
         self.lister = Lister(store)
         self.watches: set[Watch] = set()
         self.sessions: dict[ExecSession, str] = {}  # → the pod's uid
@@ -160,69 +171,35 @@ class Conversation:
     # Exec ------------------------------------------------------------------------------------------------------------
 
     def _exec(self, request: http1.Request, user: User, namespace: str, name: str) -> None:
-        verbs = {"GET": ["get"], "POST": ["create"]}.get(request.method, [])
-        if request.method == "GET" and self._api.minor >= 35:
-            verbs.append("create")  # kubernetes PR 134577
-        for verb in verbs:
+        for verb in exec_request.needed_verbs(request.method, self._api.minor):
             if not user.may(verb, "pods/exec", name, namespace):
                 self._answer(403, statuses.forbidden(user.name, verb, "pods/exec", name, namespace))
                 return
         fault = self._meets_fault("exec", name)
         if self._done_with(fault):
             return
-        refusal = self._refusal(request, namespace, name)
-        if refusal is not None:
+        thing = self._api.store.get(namespace, name)
+        refusal = exec_request.refusal(request, name, thing)
+        if refusal is not None or thing is None:
+            assert refusal is not None
             self._answer(refusal["code"], refusal)
             return
-        if request.method != "GET" or request.headers.get("upgrade", "").lower() != "websocket":
-            self._answer(400, statuses.failure(400, "Upgrade request required"))
-            return
         v4_only = self._api.minor < 29 or (fault is not None and fault.kind == "v4-only")
-        protocol = _protocol(request.headers.get("sec-websocket-protocol", ""), v4_only=v4_only)
+        protocol = exec_request.protocol(request, v4_only=v4_only)
         if protocol is None:  # as golang.org/x/net/websocket refuses a handshake
             self._connection.write(http1.response(403, b"", "text/plain"))
             return
         streams = {stream: request.flag(stream) for stream in ("stdin", "stdout", "stderr", "tty")}
-        options = Options(request.query["command"], protocol, **streams)
-        self._open(request, options, namespace, name, fault)
+        options = Options(request.query["command"], protocol, self._api.runtime, **streams)
+        self._open(request, options, thing, fault)
 
-    def _refusal(self, request: http1.Request, namespace: str, name: str) -> statuses.Status | None:
-        """What the API server itself finds wrong: told by HTTP, in both protocols."""
-        thing = self._api.store.get(namespace, name)
-        if thing is None:
-            return statuses.not_found("pods", name)
-        if not request.query.get("command"):
-            return statuses.failure(400, "you must specify at least 1 command for the container")
-        if not any(request.flag(stream) for stream in ("stdin", "stdout", "stderr")):
-            return statuses.failure(400, "you must specify at least 1 of stdin, stdout, stderr")
-        container = request.first("container")
-        if container and container not in pods.container_names(thing):
-            return statuses.failure(400, f"container {container} is not valid for pod {name}")
-        names = [one["name"] for one in thing["spec"]["containers"]]
-        if not container and len(names) > 1:
-            text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
-            return statuses.failure(400, text)
-        if not thing["spec"].get("nodeName"):
-            return statuses.failure(400, f"pod {name} does not have a host assigned")
-        return None
-
-    def _open(self, request: http1.Request, options: Options, namespace: str, name: str, fault: Fault | None) -> None:
+    def _open(self, request: http1.Request, options: Options, thing: pods.Object, fault: Fault | None) -> None:
         api = self._api
-        thing = api.store.get(namespace, name)
-        assert thing is not None
+        namespace, name = thing["metadata"]["namespace"], thing["metadata"]["name"]
         container = request.first("container") or thing["spec"]["containers"][0]["name"]
-        api.counters.commands.append(
-            {
-                "pod": name,
-                "namespace": namespace,
-                "container": container,
-                "command": options.command,
-                "protocol": options.protocol,
-                "stdin": options.stdin,
-                "tty": options.tty,
-            }
-        )
-        wrong = _kubelet_error(thing, container, fault)
+        place = {"pod": name, "namespace": namespace, "container": container}
+        api.counters.commands.append({**place, **dataclasses.asdict(options)})
+        wrong = exec_request.kubelet_error(thing, container, fault)
         if wrong is not None and not options.v5:
             self._connection.write(http1.response(500, wrong.encode() + b"\n", "text/plain; charset=utf-8"))
             return
@@ -232,11 +209,7 @@ class Conversation:
         if fault is not None and fault.kind == "drop-after-upgrade":
             self._connection.close(reset=True)
             return
-
-        def over() -> None:
-            del api.sessions[session]
-
-        session = ExecSession(self._connection, options, fault, api.counters, over)
+        session = ExecSession(self._connection, options, fault, api.counters, lambda: api.sessions.pop(session))
         api.sessions[session] = thing["metadata"]["uid"]
         session.take_over(self._reader.rest())
         if wrong is not None:
@@ -263,69 +236,8 @@ class Conversation:
         if request.path in {"/healthz", "/livez", "/readyz"}:
             self._connection.write(http1.response(200, b"ok", "text/plain; charset=utf-8"))
             return
-        answer = _discovery(request.path.rstrip("/"), self._api.minor)
+        answer = discovery.answer(request.path.rstrip("/"), self._api.minor)
         if answer is None:
             self._answer(404, statuses.failure(404, "the server could not find the requested resource", details={}))
         else:
             self._answer(200, answer)
-
-
-def _kubelet_error(thing: pods.Object, container: str, fault: Fault | None) -> str | None:
-    """What goes wrong between API server and container: a Status after the 101 with v5, HTTP 500 with v4."""
-    if fault is not None and fault.kind == "dial-error":
-        if fault.text:
-            return fault.text
-        dial = "dial tcp 127.0.0.1:10250: connect: connection refused"
-        return f"error dialing backend: {dial}"
-    if not pods.runs(thing, container):
-        return f'unable to upgrade connection: container not found ("{container}")'
-    return None
-
-
-def _protocol(offered: str, *, v4_only: bool) -> str | None:
-    known = (frames.V4,) if v4_only else (frames.V5, frames.V4)
-    return next((one for one in (word.strip() for word in offered.split(",")) if one in known), None)
-
-
-def _discovery(path: str, minor: int) -> dict[str, object] | None:
-    """What kubectl reads before it speaks of pods."""
-    if path == "/version":
-        version = f"v1.{minor}.0"
-        return {"major": "1", "minor": str(minor), "gitVersion": version, "platform": "linux/amd64"}
-    if path == "/api":
-        return {"kind": "APIVersions", "versions": ["v1"]}
-    if path == "/apis":
-        group = {"groupVersion": "authorization.k8s.io/v1", "version": "v1"}
-        groups = [{"name": "authorization.k8s.io", "versions": [group], "preferredVersion": group}]
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-    if path == "/api/v1":
-        verbs = ["get", "list", "watch"]
-        resources = [
-            {
-                "name": "pods",
-                "singularName": "pod",
-                "namespaced": True,
-                "kind": "Pod",
-                "verbs": verbs,
-                "shortNames": ["po"],
-            },
-            {
-                "name": "pods/exec",
-                "singularName": "",
-                "namespaced": True,
-                "kind": "PodExecOptions",
-                "verbs": ["create", "get"],
-            },
-        ]
-        return {"kind": "APIResourceList", "groupVersion": "v1", "resources": resources}
-    if path == "/apis/authorization.k8s.io/v1":
-        name = "selfsubjectaccessreviews"
-        resource = {
-            "name": name,
-            "singularName": "",
-            "namespaced": False,
-            "kind": "SelfSubjectAccessReview",
-            "verbs": ["create"],
-        }
-        return {"kind": "APIResourceList", "groupVersion": path.removeprefix("/apis/"), "resources": [resource]}
-    return None

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import os
 import secrets
-import socket
-import subprocess
-import sys
-import threading
+import signal
 import time
 from typing import IO, TYPE_CHECKING, Any
 
-from .channel import Channel
+from .credentials import write_kubeconfig, write_service_account
 from .pod_process import Leftover, PodProcess
 from .pods import Container, Pod
+from .server_process import ClusterError, ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,18 +23,14 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 Stream = int | IO[Any] | None
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-class ClusterError(Exception):
-    """The stand-in refused a request, or is gone."""
 
 
 class Cluster:
     """A stand-in cluster. Use it as a context: at its end every process of every pod has been killed.
 
     `minor` is the Kubernetes version 1.x it behaves as: below 29 it knows v4.channel.k8s.io only, from 35 on exec needs
-    `create` too. `environ` is what every container's environment begins with (default: PATH and LANG of this process).
+    `create` too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
+    `environ` is what every container's environment begins with (default: PATH, LANG, LC_ALL and TZ of this process).
     """
 
     def __init__(
@@ -45,6 +38,8 @@ class Cluster:
         folder: str | os.PathLike[str],
         *,
         minor: int = 35,
+        runtime: str = "containerd",
+        address: str = "127.0.0.1",
         port: int = 0,
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -56,11 +51,9 @@ class Cluster:
         self.port = port
         self.pid = 0
         """The server's process; its CPU time is its own, commands' not among it."""
-        self._minor = minor
-        self._environ = dict(environ) if environ is not None else _default_environ()
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
+        self._behaviour = {"minor": minor, "runtime": runtime, "address": address}
+        self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
+        self._server: ServerProcess | None = None
         self._authority: Authority | None = None
 
     def __enter__(self) -> Cluster:
@@ -84,35 +77,18 @@ class Cluster:
         os.makedirs(self.folder, exist_ok=True)
         self._authority = Authority(os.path.join(self.folder, "tls"))
         pair = self._authority.server()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "agents.playground.server", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-        self.pid = self._process.pid
-        self._channel = Channel(ours)
-        settings = {"folder": self.folder, "minor": self._minor, "environ": self._environ, "address": "127.0.0.1"}
-        settings |= {"certificate": pair.certificate, "key": pair.key, "ca": self.ca, "port": self.port}
-        answer = self._ask_raw(settings)
-        self.port, self.hostnames, self.mounts = answer["port"], answer["hostnames"], answer["mounts"]
+        files = {"folder": self.folder, "certificate": pair.certificate, "key": pair.key, "ca": self.ca}
+        self._server = ServerProcess({**self._behaviour, **files, "port": self.port})
+        self.pid = self._server.pid
+        self.port = self._server.started["port"]
+        self.hostnames = self._server.started["hostnames"]
+        self.mounts = self._server.started["mounts"]
 
     def close(self) -> None:
         """End the server and every process of every pod. Harmless if done before."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-        if self._process is not None:
-            try:
-                self._process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()  # its shims then end their pods by themselves
-                self._process.wait()
-            self._process = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     # Pods ------------------------------------------------------------------------------------------------------------
 
@@ -239,54 +215,20 @@ class Cluster:
         With a token, or with a client certificate for `user` that may do everything, or (neither) with a new token that
         may. `inline` puts certificates into it instead of paths.
         """
-
-        def put(entry: Object, name: str, path: str) -> None:
-            if inline:
-                with open(path, "rb") as file:
-                    entry[f"{name}-data"] = base64.b64encode(file.read()).decode()
-            else:
-                entry[name] = path
-
-        cluster: Object = {"server": self.url}
-        put(cluster, "certificate-authority", self.ca)
-        login: Object = {}
+        pair = None
         if user is not None:
             assert self._authority is not None
             pair = self._authority.client(user)
-            put(login, "client-certificate", pair.certificate)
-            put(login, "client-key", pair.key)
             self._ask("certificate", user=user, rules=["*"], namespace=None)
-        else:
-            login["token"] = token or self.token()
-        context = {"cluster": "stand-in", "user": "user", "namespace": namespace}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "stand-in",
-            "clusters": [{"name": "stand-in", "cluster": cluster}],
-            "users": [{"name": "user", "user": login}],
-            "contexts": [{"name": "stand-in", "context": context}],
-        }
-        path = os.path.join(self.folder, f"kubeconfig-{secrets.token_hex(4)}.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(config, file, indent=1)
-        os.chmod(path, 0o600)
-        return path
+        elif token is None:
+            token = self.token(namespace=namespace)
+        return write_kubeconfig(
+            self.folder, self.url, self.ca, token=token, pair=pair, namespace=namespace, inline=inline
+        )
 
     def service_account_folder(self, token: str | None = None, namespace: str = "default") -> str:
         """A folder with `token`, `ca.crt` and `namespace`, as it is mounted into pods."""
-        folder = os.path.join(self.folder, f"serviceaccount-{secrets.token_hex(4)}")
-        os.makedirs(folder)
-        with open(self.ca, encoding="ascii") as file:
-            contents = {
-                "token": token or self.token(namespace=namespace),
-                "namespace": namespace,
-                "ca.crt": file.read(),
-            }
-        for name, text in contents.items():
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                file.write(text)
-        return folder
+        return write_service_account(self.folder, token or self.token(namespace=namespace), self.ca, namespace)
 
     def environ(self, token: str | None = None, namespace: str = "default") -> dict[str, str]:
         """The variables of an agent that runs "in the cluster"."""
@@ -314,6 +256,22 @@ class Cluster:
     def watches(self, what: str, data: bytes = b"") -> int:
         """Do to the open watches what is said: cut, end, stall, expire (410), raw (send `data`). Returns how many."""
         return int(self._ask("watches", kind=what, data=base64.b64encode(data).decode()))
+
+    def suspend(self) -> None:
+        """Stop the server's process: connections are taken by the kernel, and nothing answers. Until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended server go on."""
+        self._signal(signal.SIGCONT)
+
+    def listen(self, *, on: bool) -> None:
+        """Refuse new connections (off), as when the API server restarts, or take them again on the same port (on)."""
+        self._ask("listen", on=on)
+
+    def _signal(self, number: int) -> None:
+        if self._server is not None:
+            self._server.signal(number)
 
     # What was seen ---------------------------------------------------------------------------------------------------
 
@@ -345,22 +303,9 @@ class Cluster:
             time.sleep(0.01)
 
     def _ask(self, what: str, fds: Sequence[int] = (), **fields: Any) -> Any:
-        return self._ask_raw({"do": what, **fields}, fds)
-
-    def _ask_raw(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> Any:
-        with self._lock:
-            if self._channel is None:
-                raise ClusterError("the stand-in is not running")
-            try:
-                self._channel.send(message, fds)
-                answer = self._channel.wait()
-            except OSError:
-                answer = None
-        if answer is None:
-            raise ClusterError("the stand-in's server is gone; its last words are on stderr")
-        if "error" in answer[0]:
-            raise ClusterError(answer[0]["error"])
-        return answer[0]["ok"]
+        if self._server is None:
+            raise ClusterError("the stand-in is not running")
+        return self._server.ask(what, fds, **fields)
 
 
 def _default_environ() -> dict[str, str]:

@@ -191,10 +191,8 @@ class Connection:
                 self.drained()
 
     def _say_goodbye(self) -> None:
-        try:
+        with contextlib.suppress(ssl.SSLError):  # our close_notify is written; the peer's is not waited for
             self._tls.unwrap()
-        except ssl.SSLError:
-            pass  # our close_notify is written; the peer's is not waited for
         with contextlib.suppress(OSError):
             self._sock.send(self._outgoing.read())
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
 from . import access, pods, statuses
 from .faults import Fault
 from .processes import command_line
+from .statuses import runtime_error
 from .store import ExistsError
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class Control:
         self._nursery = nursery
         self._reply: Callable[[Reply], None] = lambda _reply: None
         self._fds: Sequence[int] = ()
+        self.listen: Callable[..., None] = lambda **_on: None
 
     def carry_out(self, message: dict[str, Any], fds: list[int], reply: Callable[[Reply], None]) -> None:
         """Do what the message asks, and reply."""
@@ -94,7 +97,7 @@ class Control:
         live = self._live(name, namespace)
         full = self._api.kubelet.environ(live, container)
         full |= {os.fsencode(key): os.fsencode(value) for key, value in environ.items()}
-        listener = LocalProcess(os.dup(self._fds[3]), self._reply)
+        listener = LocalProcess(argv[0], os.dup(self._fds[3]), self._reply)
         words = [os.fsencode(word) for word in argv]
         processes = self._api.kubelet.processes(live)
         processes.exec(words, full, folder or self._api.kubelet.home(live), self._fds[:3], listener)
@@ -156,6 +159,11 @@ class Control:
             self._api.lister.forget_pages()
         return {"ok": len(chosen)}
 
+    def do_listen(self, *, on: bool) -> Reply:
+        """Take new connections, or refuse them."""
+        self.listen(on=on)
+        return {"ok": None}
+
     # Counters --------------------------------------------------------------------------------------------------------
 
     def do_stats(self) -> Reply:
@@ -180,7 +188,8 @@ class Control:
 class LocalProcess:
     """A process that the handle started."""
 
-    def __init__(self, notify: int, reply: Callable[[Reply], None]) -> None:
+    def __init__(self, name: str, notify: int, reply: Callable[[Reply], None]) -> None:
+        self._name = name
         self._notify = notify
         self._reply = reply
         self._replied = False
@@ -190,17 +199,15 @@ class LocalProcess:
         self._replied = True
         self._reply({"ok": pid})
 
-    def failed(self, text: str) -> None:
+    def failed(self, error: int) -> None:
         """It could not be started."""
         os.close(self._notify)
-        self._reply({"error": f"OSError: {text}"})
+        self._reply({"error": runtime_error(self._name, error)})
 
     def exited(self, code: int) -> None:
         """It ended."""
         if not self._replied:  # the pod ended before it could start
-            self._reply({"error": "OSError: the pod has ended"})
-        try:
+            self._reply({"error": "the pod has ended"})
+        with contextlib.suppress(OSError):  # nobody waits for it
             os.write(self._notify, str(code).encode())
-        except OSError:
-            pass  # nobody waits for it
         os.close(self._notify)

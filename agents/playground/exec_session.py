@@ -11,43 +11,42 @@ import fcntl
 import json
 import os
 import secrets
-from typing import TYPE_CHECKING, Any
+import struct
+import termios
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from . import frames, statuses
-from .loop import READ, WRITE
-from .processes import TooLongError
+from .pipes import OutputPipe, Stdio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from .connection import Connection
     from .counters import Counters
     from .faults import Fault
+    from .pipes import InputPipe
     from .processes import PodProcesses
 
-_STDIN_QUEUE = 1 << 20
-_BIG_PIPE = 1 << 20
 _CLOSE_WAIT_S = 10.0
 _SLOW_STEP_S = 0.05
-_output = frames.OutputFramer()
 
 
+@dataclass(frozen=True)
 class Options:
-    """What an exec request asks for."""
+    """What an exec request asks for, and which runtime answers it."""
 
-    __slots__ = ("command", "protocol", "stderr", "stdin", "stdout", "tty")
-
-    def __init__(self, command: Sequence[str], protocol: str, **streams: bool) -> None:
-        self.command = list(command)
-        self.protocol = protocol
-        self.stdin = streams["stdin"]
-        self.stdout = streams["stdout"]
-        self.stderr = streams["stderr"]
-        self.tty = streams["tty"]
+    command: list[str]
+    protocol: str
+    runtime: str
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
 
     @property
     def v5(self) -> bool:
-        """Whether stdin can be half-closed."""
+        """Whether stdin can be half-closed, and statuses pass through the API server."""
         return self.protocol == frames.V5
 
 
@@ -60,68 +59,53 @@ class ExecSession:
         options: Options,
         fault: Fault | None,
         counters: Counters,
-        over: Callable[[], None],
+        over: Callable[[], object],
     ) -> None:
         self.connection = connection
         self.options = options
-        self.fault = fault
-        self.kind = fault.kind if fault else ""
-        self.exit_status: int | None = None
         self._loop = connection.loop
+        self._fault = fault
+        self._kind = fault.kind if fault else ""
         self._counters = counters
-        self._over = over
+        self._over: Callable[[], object] | None = over
         self._frames = frames.FrameReader()
-        self._outputs: dict[int, int] = {}  # our end of a pipe → channel
-        self._paused: set[int] = set()
-        self._stdin: int | None = None
-        self._stdin_queue = bytearray()
-        self._stdin_ending = False
-        self._stdin_blocked = False
-        self._sent = 0
-        self._silent = False
-        self._held = False
+        self._outputs: list[OutputPipe] = []
+        self._stdin: InputPipe | None = None
+        self._terminal: int | None = None
+        self._sent = 0  # bytes of output
+        self._silent = False  # nothing is sent any more
+        self._held = False  # nothing but pongs
         self._acknowledged = False
+        self._exit_code: int | None = None
         self._command_over = False
         self._finished = False
-        self._is_over = False
 
-    # The stream's beginning ------------------------------------------------------------------------------------------
+    # The beginning ---------------------------------------------------------------------------------------------------
 
     def take_over(self, early: bytes) -> None:
-        """The connection is upgraded: its bytes are frames from now on."""
+        """The connection is upgraded: its bytes, some of which may be here already, are frames from now on."""
         self._counters.opened()
         self.connection.receive = self._receive
         self.connection.ended = self._stream_ended
-        self.connection.drained = self._drained
+        self.connection.drained = self._resume_outputs
+        # As the real one, which thereby tells that the connection is established.
         channel = frames.STDOUT if self.options.stdout else frames.STDERR if self.options.stderr else frames.ERROR
-        self._send(frames.channel_frame(channel, b""))  # as the real one: "the connection is established"
+        self._send(frames.channel_frame(channel, b""))
         if early:
             self._receive(memoryview(early))
 
     def start(self, processes: PodProcesses, environ: dict[bytes, bytes], folder: str) -> None:
         """Start the command."""
-        null = os.open(os.devnull, os.O_RDWR)
-        theirs = [null, null, null]
-        made: list[int] = []
-        if self.options.stdin:
-            theirs[0], self._stdin = os.pipe2(os.O_CLOEXEC)
-            made.append(theirs[0])
-            os.set_blocking(self._stdin, False)
-        for channel, wanted in ((frames.STDOUT, self.options.stdout), (frames.STDERR, self.options.stderr)):
-            if wanted:
-                ours, theirs[channel] = os.pipe2(os.O_CLOEXEC)
-                made.append(theirs[channel])
-                os.set_blocking(ours, False)
-                self._outputs[ours] = channel
-                self._loop.add(ours, READ, self._reader(ours, channel))
-        argv = [os.fsencode(word) for word in self.options.command]
-        try:
-            processes.exec(argv, environ, folder, theirs, self)
-        except TooLongError:
-            self.failed(f"exec {self.options.command[0]}: argument list too long")
-        finally:
-            for fd in (null, *made):
-                os.close(fd)
+        options = self.options
+        stdio = Stdio(self._loop, self._read_output, self._stdin_crowded)
+        if options.tty:
+            stdio.open_terminal(stdin=options.stdin)
+        else:
+            stdio.open_pipes(stdin=options.stdin, stdout=options.stdout, stderr=options.stderr)
+        self._stdin, self._outputs, self._terminal = stdio.stdin, stdio.outputs, stdio.terminal
+        argv = [os.fsencode(word) for word in options.command]
+        processes.exec(argv, environ, folder, stdio.theirs, self, stdio.tty)
+        stdio.close_theirs()
 
     def fail(self, status: statuses.Status) -> None:
         """End the stream with this Status; nothing was started."""
@@ -130,128 +114,97 @@ class ExecSession:
 
     # The command -----------------------------------------------------------------------------------------------------
 
-    def started(self, pid: int) -> None:  # noqa: ARG002 - as the listener's other words
+    def started(self, pid: int) -> None:  # noqa: ARG002 - as the other listeners'
         """It runs."""
         self._counters.running += 1
 
-    def failed(self, text: str) -> None:
+    def failed(self, error: int) -> None:
         """It could not be started."""
         self._command_over = True
-        self._close_outputs()
-        self._end_stdin()
-        self._finish(statuses.not_started(secrets.token_hex(32), text, v5=self.options.v5))
+        self._close_pipes()
+        refusal = statuses.not_started(
+            self.options.command, error, secrets.token_hex(32), self.options.runtime, v5=self.options.v5
+        )
+        if refusal.text:
+            self._send(frames.channel_frame(refusal.channel, refusal.text.encode()))
+        self._finish(refusal.status)
         self._check_over()
 
     def exited(self, code: int) -> None:
-        """It has ended; its output may still be under way."""
+        """It has ended; its output may still be under way, or be held open by a process that it left behind."""
         self._counters.running -= 1
         self._command_over = True
-        self.exit_status = code
-        self._end_stdin()
+        self._exit_code = code
+        if self._stdin is not None:
+            self._stdin.close()
         if not self.connection.open:
-            self._close_outputs()
+            self._close_pipes()
         self._check_finished()
         self._check_over()
 
     def _check_finished(self) -> None:
-        if self._command_over and not self._outputs and not self._finished and self.exit_status is not None:
-            code = self.exit_status
-            v5 = self.options.v5
-            self._finish(statuses.exit_code(code, self.options.command, v5=v5) if code else statuses.success())
+        if self._exit_code is None or self._finished or any(pipe.open for pipe in self._outputs):
+            return
+        if self._exit_code == 0:
+            self._finish(statuses.success())
+        else:
+            self._finish(statuses.exit_code(self._exit_code, self.options.command, v5=self.options.v5))
 
     def _finish(self, status: statuses.Status) -> None:
         self._finished = True
         self._acknowledge()
-        if not self.connection.open:
+        if not self.connection.open or self._held:
             return
-        if self._held:
-            return
-        if self.kind == "drop-after-start":
+        if self._kind == "drop-after-start":
             self.connection.close(reset=True)
             return
-        data = json.dumps(status, separators=(",", ":")).encode()
-        if self.kind == "status" and self.fault is not None:
-            data = self.fault.data
-        if self.kind != "no-status":
-            self._send(frames.channel_frame(frames.ERROR, data))
+        if self._kind == "status" and self._fault is not None:
+            self._send(frames.channel_frame(frames.ERROR, self._fault.data))
+        elif self._kind != "no-status":
+            self._send(frames.channel_frame(frames.ERROR, json.dumps(status, separators=(",", ":")).encode()))
         self._send(frames.close_frame())
         self._loop.call_later(_CLOSE_WAIT_S, self.connection.close)
 
     # Output ----------------------------------------------------------------------------------------------------------
 
-    def _reader(self, fd: int, channel: int) -> Callable[[int], None]:
-        return lambda _mask: self._read_output(fd, channel)
-
-    def _read_output(self, fd: int, channel: int) -> None:
-        data: memoryview | bytes
-        try:
-            if self.kind == "slow" and self.fault is not None:
-                piece = os.read(fd, max(1, int(self.fault.bytes_per_s * _SLOW_STEP_S)))
-                count, data = len(piece), frames.channel_frame(channel, piece)
-                self._pause(fd)
-                self._loop.call_later(_SLOW_STEP_S, lambda: self._resume(fd))
-            else:
-                count, data = _output.read(fd, channel)
-        except BlockingIOError:
+    def _read_output(self, pipe: OutputPipe) -> None:
+        count, data = self._read_slowly(pipe) if self._kind == "slow" else pipe.read()
+        if count < 0:
             return
         if count == 0:
-            self._close_output(fd)
+            pipe.close()
             self._check_finished()
             self._check_over()
             return
-        if channel == frames.STDERR:
+        if pipe.channel == frames.STDERR:
             self._acknowledge()
-        if count >= _BIG_PIPE // 16:
-            _enlarge(fd)
-        if self.kind == "drop-after-start":
+        if self._kind == "drop-after-start":
             self.connection.close(reset=True)
             return
         self._send(data)
         self._sent += count
-        self._check_fault()
+        if self._fault is not None and self._sent >= self._fault.after_bytes:
+            self._meet_fault(self._fault)
         if self.connection.congested:
-            for output in tuple(self._outputs):
-                self._pause(output)
+            for output in self._outputs:
+                output.pause()
 
-    def _check_fault(self) -> None:
-        fault = self.fault
-        if fault is None or self._sent < fault.after_bytes:
-            return
-        if fault.kind == "drop-mid-stream":
-            self.connection.close(reset=True)
-        elif fault.kind == "raw":
-            self.connection.write(fault.data)
-            self.fault = None
-        elif fault.kind == "half-open":
-            self.connection.freeze()
-        elif fault.kind == "silent":
-            self._silent = True
+    def _read_slowly(self, pipe: OutputPipe) -> tuple[int, memoryview | bytes]:
+        assert self._fault is not None
+        pipe.pause()
+        self._loop.call_later(_SLOW_STEP_S, lambda: pipe.resume() if self.connection.open else None)
+        return pipe.read_little(max(1, int(self._fault.bytes_per_s * _SLOW_STEP_S)))
 
-    def _pause(self, fd: int) -> None:
-        if fd in self._outputs and fd not in self._paused:
-            self._paused.add(fd)
-            self._loop.remove(fd)
+    def _resume_outputs(self) -> None:
+        if self._kind != "slow":
+            for pipe in self._outputs:
+                pipe.resume()
 
-    def _resume(self, fd: int) -> None:
-        if fd in self._paused and self.connection.open:
-            self._paused.remove(fd)
-            self._loop.add(fd, READ, self._reader(fd, self._outputs[fd]))
-
-    def _drained(self) -> None:
-        if self.kind != "slow":
-            for fd in tuple(self._paused):
-                self._resume(fd)
-
-    def _close_output(self, fd: int) -> None:
-        if fd not in self._paused:
-            self._loop.remove(fd)
-        self._paused.discard(fd)
-        del self._outputs[fd]
-        os.close(fd)
-
-    def _close_outputs(self) -> None:
-        for fd in tuple(self._outputs):
-            self._close_output(fd)
+    def _close_pipes(self) -> None:
+        for pipe in self._outputs:
+            pipe.close()
+        if self._stdin is not None:
+            self._stdin.close()
 
     def _send(self, data: bytes | memoryview) -> None:
         if not self._silent and not self._held:
@@ -272,85 +225,42 @@ class ExecSession:
             self.connection.close()
             return
         for opcode, payload in messages:
-            self._message(opcode, payload)
+            if opcode == frames.PING:
+                if self._kind != "no-pong" and not self._silent:
+                    self.connection.write(frames.frame(frames.PONG, payload))
+            elif opcode == frames.CLOSE:
+                if not self._finished:
+                    self._send(frames.frame(frames.CLOSE, payload[:2]))
+                self.connection.close()
+            elif opcode in {frames.BINARY, frames.TEXT} and payload:
+                self._message(payload[0], memoryview(payload)[1:])
 
-    def _message(self, opcode: int, payload: bytes) -> None:
-        if opcode == frames.PING:
-            if self.kind != "no-pong" and not self._silent:
-                self.connection.write(frames.frame(frames.PONG, payload))
-        elif opcode == frames.CLOSE:
-            if not self._finished:
-                self._send(frames.frame(frames.CLOSE, payload[:2]))
-            self.connection.close()
-        elif opcode in {frames.BINARY, frames.TEXT} and payload:
-            if payload[0] == frames.STDIN:
-                self._write_stdin(payload)
-            elif payload[0] == frames.CLOSE_CHANNEL and payload[1:2] == b"\0" and self.options.v5:
-                self._stdin_ending = True
-                self._flush_stdin()
-
-    def _write_stdin(self, payload: bytes) -> None:
-        if self._stdin is None or self._stdin_ending:
-            return
-        view = memoryview(payload)[1:]
-        if not self._stdin_queue:
-            try:
-                view = view[os.write(self._stdin, view) :]
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._end_stdin()
-                return
-        if view:
-            self._stdin_queue += view
-            self._flush_stdin()
-        if self.kind == "slow" and self.fault is not None:
-            self.connection.pause_reading()
-            self._loop.call_later(len(payload) / self.fault.bytes_per_s, self.connection.resume_reading)
-
-    def _flush_stdin(self, _mask: int = 0) -> None:
-        if self._stdin is None:
-            return
-        try:
-            while self._stdin_queue:
-                del self._stdin_queue[: os.write(self._stdin, self._stdin_queue)]
-        except BlockingIOError:
-            if not self._stdin_blocked:
-                self._stdin_blocked = True
-                _enlarge(self._stdin)
-                self._loop.add(self._stdin, WRITE, self._flush_stdin)
-        except OSError:
-            self._end_stdin()  # the command has closed it: what comes is dropped
-            return
-        if not self._stdin_queue:
-            if self._stdin_blocked:
-                self._stdin_blocked = False
-                self._loop.remove(self._stdin)
-            if self._stdin_ending:
-                self._end_stdin()
-        if self.connection.open and self.kind != "slow":
-            if len(self._stdin_queue) > _STDIN_QUEUE:
+    def _message(self, channel: int, data: memoryview) -> None:
+        if channel == frames.STDIN and self._stdin is not None:
+            self._stdin.write(data)
+            if self._kind == "slow" and self._fault is not None:
                 self.connection.pause_reading()
-            elif not self._stdin_queue:
-                self.connection.resume_reading()
+                self._loop.call_later(len(data) / self._fault.bytes_per_s, self.connection.resume_reading)
+        elif channel == frames.CLOSE_CHANNEL and bytes(data) == b"\0" and self.options.v5:
+            if self._stdin is not None:
+                self._stdin.end()
+        elif channel == frames.RESIZE and self._terminal is not None and not self._command_over:
+            size = json.loads(bytes(data))
+            lines, columns = int(size.get("Height", 0)), int(size.get("Width", 0))
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
-    def _end_stdin(self) -> None:
-        if self._stdin is None:
-            return
-        if self._stdin_blocked:
-            self._loop.remove(self._stdin)
-        os.close(self._stdin)
-        self._stdin = None
-        self._stdin_queue.clear()
-        if self.connection.open:
+    def _stdin_crowded(self, crowded: bool) -> None:  # noqa: FBT001 - it is all that is said
+        if crowded:
+            self.connection.pause_reading()
+        else:
             self.connection.resume_reading()
 
-    # What a test does to it ------------------------------------------------------------------------------------------
+    # The end ---------------------------------------------------------------------------------------------------------
 
     def suffer(self, what: str) -> None:
         """Be cut (reset), frozen (neither read nor written any more), silenced (nothing is sent any more) or held.
 
-        Held: answer pings, but nothing else comes, as when the node is gone (kubernetes#129144).
+        Held: pings are answered, but nothing else comes, as when the node is gone (kubernetes#129144).
         """
         if what == "cut":
             self.connection.close(reset=True)
@@ -361,33 +271,30 @@ class ExecSession:
         elif what == "hold":
             self._held = True
         else:
-            raise ValueError(f"a stream can be cut, frozen, silenced or held, not {what!r}")
+            raise ValueError(f"a stream can be given to: cut, freeze, silence, hold; not {what!r}")
 
-    # The end ---------------------------------------------------------------------------------------------------------
+    def _meet_fault(self, fault: Fault) -> None:
+        if fault.kind == "raw":
+            self.connection.write(fault.data)
+            self._fault = None
+        effect = {"drop-mid-stream": "cut", "half-open": "freeze", "silent": "silence"}.get(fault.kind)
+        if effect is not None:
+            self.suffer(effect)
 
     def _stream_ended(self) -> None:
         self._counters.connections -= 1
         self._counters.sessions -= 1
         self._acknowledge()
-        self._end_stdin()
-        for fd in tuple(self._outputs):
-            self._pause(fd)
+        if self._stdin is not None:
+            self._stdin.close()
+        for pipe in self._outputs:
+            pipe.pause()
         if self._command_over:
-            self._close_outputs()
+            self._close_pipes()
         self._check_over()
 
     def _check_over(self) -> None:
-        if self._command_over and not self.connection.open and not self._is_over:
-            self._is_over = True
-            self._close_outputs()
-            self._over()
-
-
-def _enlarge(fd: int) -> None:
-    """A busy pipe gets a larger buffer, where the user's limit (pipe-user-pages-soft) allows it."""
-    set_size: Any = getattr(fcntl, "F_SETPIPE_SZ", 1031)
-    try:
-        if fcntl.fcntl(fd, getattr(fcntl, "F_GETPIPE_SZ", 1032)) < _BIG_PIPE:
-            fcntl.fcntl(fd, set_size, _BIG_PIPE)
-    except OSError:
-        pass
+        if self._command_over and not self.connection.open and self._over is not None:
+            over, self._over = self._over, None
+            self._close_pipes()
+            over()

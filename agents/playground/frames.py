@@ -5,10 +5,16 @@ Sans I/O, and written apart from the agents' own framing: a mistake made in both
 
 from __future__ import annotations
 
+import _ssl
 import base64
+import ctypes
 import hashlib
 import os
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255
@@ -30,7 +36,7 @@ def accept_key(key: str) -> str:
     return base64.b64encode(digest).decode()
 
 
-def frame(opcode: int, payload: bytes) -> bytes:
+def frame(opcode: int, payload: bytes | bytearray) -> bytes:
     """One unmasked, final frame."""
     size = len(payload)
     if size < 126:
@@ -58,11 +64,11 @@ class FrameReader:
         self._message = bytearray()
         self._message_opcode = 0
 
-    def feed(self, data: bytes | memoryview) -> list[tuple[int, bytes]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[int, bytearray]]:
         """The messages that these bytes complete. Raises FramingError."""
         buffer = self._buffer
         buffer += data
-        messages: list[tuple[int, bytes]] = []
+        messages: list[tuple[int, bytearray]] = []
         start = 0
         while True:
             head = _head(buffer, start)
@@ -71,15 +77,15 @@ class FrameReader:
             first, payload_at, size = head
             if len(buffer) < payload_at + size:
                 break
-            mask = buffer[payload_at - 4 : payload_at]
-            payload = unmask(mask, memoryview(buffer)[payload_at : payload_at + size])
+            mask = bytes(buffer[payload_at - 4 : payload_at])
+            payload = unmask(mask, buffer[payload_at : payload_at + size])
             start = payload_at + size
             self._collect(first, payload, messages)
         if start:
             del buffer[:start]
         return messages
 
-    def _collect(self, first: int, payload: bytes, messages: list[tuple[int, bytes]]) -> None:
+    def _collect(self, first: int, payload: bytearray, messages: list[tuple[int, bytearray]]) -> None:
         opcode, final = first & 0x0F, bool(first & 0x80)
         if opcode >= CLOSE:
             if not final or len(payload) > 125:
@@ -90,8 +96,8 @@ class FrameReader:
                 self._message_opcode = opcode
             self._message += payload
             if final:
-                messages.append((self._message_opcode, bytes(self._message)))
-                self._message.clear()
+                messages.append((self._message_opcode, self._message))
+                self._message = bytearray()
         else:
             messages.append((opcode, payload))
 
@@ -122,16 +128,50 @@ def _table(key: int) -> bytes:
     return bytes(byte ^ key for byte in range(256))
 
 
-def unmask(mask: bytes | bytearray, data: memoryview) -> bytes:
-    """Data XOR mask: in four lanes by translation tables, or for little data as one number."""
-    size = len(data)
-    if size < 128:
-        key = (bytes(mask) * (size // 4 + 1))[:size]
-        return (int.from_bytes(data, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")
-    result = bytearray(data)
+def unmask_by_tables(mask: bytes, data: bytearray) -> bytearray:
+    """Data XOR mask in four lanes by translation tables: 0.9 GB/s."""
     for lane in range(4):
-        result[lane::4] = result[lane::4].translate(_table(mask[lane]))
-    return bytes(result)
+        data[lane::4] = data[lane::4].translate(_table(mask[lane]))
+    return data
+
+
+def _native_unmask() -> Callable[[bytes, bytearray], bytearray] | None:
+    """XOR at 4 GB/s and more without C of our own: OpenSSL's output feedback mode with a cipher that does nothing.
+
+    The benchmark needs it: with tables the stand-in would be slower at stdin than what is measured against it. None
+    where this Python's OpenSSL does not show the function.
+    """
+    try:
+        feedback: Any = ctypes.CDLL(_ssl.__file__).CRYPTO_ofb128_encrypt
+        nothing = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)  # takes anything, changes nothing
+    except (AttributeError, OSError):
+        return None
+    pointer = ctypes.c_void_p
+    feedback.argtypes = (pointer, pointer, ctypes.c_size_t, pointer, ctypes.c_char_p, pointer, pointer)
+    feedback.restype = None
+
+    def unmask(mask: bytes, data: bytearray) -> bytearray:
+        place = (ctypes.c_char * len(data)).from_buffer(data)
+        feedback(place, place, len(data), None, mask * 4, ctypes.byref(ctypes.c_int(0)), nothing)
+        return data
+
+    try:
+        works = unmask(b"\1\2\3\4", bytearray(b"\0" * 37)) == (b"\1\2\3\4" * 10)[:37]
+    except (ctypes.ArgumentError, TypeError):
+        works = False
+    return unmask if works else None
+
+
+_unmask_much = _native_unmask() or unmask_by_tables
+
+
+def unmask(mask: bytes, data: bytearray) -> bytearray:
+    """Data XOR mask (RFC 6455 section 5.3), in place where it pays."""
+    size = len(data)
+    if size > 512:
+        return _unmask_much(mask, data)
+    key = (mask * (size // 4 + 1))[:size]
+    return bytearray((int.from_bytes(data, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big"))
 
 
 class OutputFramer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import pods
 from .processes import MARK, Nursery, PodProcesses, marked
+from .statuses import runtime_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,9 +45,10 @@ class MainProcess:
         if self._live.processes is not None:
             self._live.processes.main_pids.add(pid)
 
-    def failed(self, text: str) -> None:
+    def failed(self, error: int) -> None:
         """The runtime could not start it."""
-        self._kubelet.set_state(self._live, "run-error", message=text)
+        words = runtime_error((self.container.command or [""])[0], error)
+        self._kubelet.set_state(self._live, "run-error", message=f"failed to create containerd task: {words}")
 
     def exited(self, code: int) -> None:
         """It ended."""
@@ -66,6 +68,7 @@ class Kubelet:
         self._environ = dict(environ)
         self._live: dict[tuple[str, str], LivePod] = {}
         self._hosts = os.path.join(folder, "hosts")
+        self._hosts_are_due = False
         self._write_hosts()
 
     def find(self, namespace: str, name: str) -> LivePod:
@@ -87,7 +90,7 @@ class Kubelet:
         self._live[pod.namespace, pod.name] = live
         for name in ("home", "tmp", "stage"):
             os.makedirs(os.path.join(live.folder, name))
-        self._write_hosts()
+        self._hosts_change()
         self._next_step(live, list(pod.steps))
         return self._object(live)
 
@@ -108,7 +111,7 @@ class Kubelet:
             if self._live.get((live.pod.namespace, live.pod.name)) is live:
                 del self._live[live.pod.namespace, live.pod.name]
                 self._store.delete(live.pod.namespace, live.pod.name)
-                self._write_hosts()
+                self._hosts_change()
             then()
 
         self._store.update(live.pod.namespace, live.pod.name, mark)
@@ -152,6 +155,7 @@ class Kubelet:
         """The pod's processes; the shim is started with the first."""
         if live.processes is None:
             settings: dict[str, Any] = {"name": live.pod.name, "mounts": dict(live.pod.mounts)}
+            settings["missing"] = list(live.pod.missing)
             settings |= {"hosts": self._hosts, "stage": os.path.join(live.folder, "stage")}
             live.processes = PodProcesses(self._loop, self._nursery, settings)
         return live.processes
@@ -234,8 +238,15 @@ class Kubelet:
                 os.close(log)
                 os.close(null)
 
+    def _hosts_change(self) -> None:
+        """Write them soon: once for many pods that come together."""
+        if not self._hosts_are_due:
+            self._hosts_are_due = True
+            self._loop.call_later(0.0, self._write_hosts)
+
     def _write_hosts(self) -> None:
         """The cluster's names, as its DNS would tell them. Rewritten in place: pods have the very file mounted."""
+        self._hosts_are_due = False
         lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost"]
         for live in self._live.values():
             names = [live.pod.name]

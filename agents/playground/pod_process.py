@@ -90,7 +90,9 @@ class PodProcess:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
-            if not select.select([self._ended], [], [], timeout)[0]:
+            poll = select.poll()
+            poll.register(self._ended, select.POLLIN)
+            if not poll.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired(f"process {self.pid} of a pod", timeout or 0)
             told = os.read(self._ended, 16)
             self.returncode = int(told) if told else 137  # the server is gone, and the pod with it

@@ -67,6 +67,7 @@ class Pod:
     containers: Sequence[Container] = (Container(),)
     environ: Mapping[str, str] = field(default_factory=dict)
     mounts: Mapping[str, str] = field(default_factory=dict)
+    missing: Sequence[str] = ()  # programs that its image does not have: exec refuses them (not those they would start)
     steps: Sequence[tuple[float, str]] = ((0.0, "ready"),)
     node: str = "node-1"
     address: str | None = None  # its podIP; None: one of its own out of 127.0.0.0/8

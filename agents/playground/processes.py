@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import marshal
 import os
 import socket
@@ -26,15 +27,11 @@ class Listener(Protocol):
     def started(self, pid: int) -> None:
         """It runs."""
 
-    def failed(self, text: str) -> None:
-        """It could not be started: the runtime's words."""
+    def failed(self, error: int) -> None:
+        """It could not be started: the errno."""
 
     def exited(self, code: int) -> None:
         """It ended: its exit code, 128+n for signal n."""
-
-
-class TooLongError(Exception):
-    """The command does not fit in a message: as the kernel says E2BIG."""
 
 
 class Nursery:
@@ -104,11 +101,12 @@ class PodProcesses:
         listener: Listener,
         tty: str = "",
     ) -> None:
-        """Start a process in the pod. The file descriptors stay the caller's. Raises TooLongError."""
+        """Start a process in the pod. The file descriptors stay the caller's."""
         self._number += 1
         message = marshal.dumps(("exec", self._number, list(argv), dict(environ), folder, tty))
-        if len(message) > _SEND_BUFFER:
-            raise TooLongError
+        if len(message) > _SEND_BUFFER:  # as the kernel would say: more than 128 KiB in one argument
+            listener.failed(errno.E2BIG)
+            return
         self._listeners[self._number] = listener
         self._send(message, [os.dup(fd) for fd in fds])
 

@@ -5,6 +5,7 @@ It ends, with every process of every pod, when the control channel closes: so al
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -27,7 +28,7 @@ from .processes import Nursery
 from .store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _END_S = 10.0
 
@@ -39,6 +40,39 @@ def main() -> None:
     first = channel.wait()
     if first is not None:
         Server(channel, first[0]).run()
+
+
+class Listener:
+    """The port."""
+
+    def __init__(self, loop: Loop, address: str, port: int, accepted: Callable[[socket.socket], None]) -> None:
+        self._loop = loop
+        self._address = address
+        self._accepted = accepted
+        self._socket: socket.socket | None = None
+        self.port = port
+        self.listen(on=True)
+
+    def listen(self, *, on: bool) -> None:
+        """Take connections, or refuse them."""
+        if on and self._socket is None:
+            self._socket = socket.create_server((self._address, self.port), backlog=4096)
+            self._socket.setblocking(False)
+            self.port = self._socket.getsockname()[1]
+            self._loop.add(self._socket.fileno(), READ, self._accept)
+        elif not on and self._socket is not None:
+            self._loop.remove(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _accept(self, _mask: int) -> None:
+        for _ in range(128):
+            try:
+                assert self._socket is not None
+                sock, _address = self._socket.accept()
+            except OSError:
+                return
+            self._accepted(sock)
 
 
 class Server:
@@ -55,30 +89,24 @@ class Server:
         self._kubelet = kubelet
         counters = Counters()
         self._counters = counters
-        api = Api(self._loop, store, kubelet, Access(), Faults(), counters, settings["minor"])
+        api = Api(self._loop, store, kubelet, Access(), Faults(), counters, settings)
         self._api = api
         self._control = Control(api, self._nursery)
         self._context = _context(settings)
-        self._listener = socket.create_server((settings["address"], settings["port"]), backlog=4096)
-        self._listener.setblocking(False)
-        self._loop.add(self._listener.fileno(), READ, self._accept)
+        self._listener = Listener(self._loop, settings["address"], settings["port"], self._converse)
+        self._control.listen = self._listener.listen
         self._loop.add(channel.fd, READ, self._read_control)
         signal.signal(signal.SIGTERM, lambda _number, _frame: self._end())
-        port = self._listener.getsockname()[1]
-        channel.send({"ok": {"port": port, "hostnames": self._nursery.hostname, "mounts": self._nursery.mounts}})
+        found = {"hostnames": self._nursery.hostname, "mounts": self._nursery.mounts}
+        channel.send({"ok": {"port": self._listener.port, **found}})
 
     def run(self) -> None:
         """Serve until the control channel closes."""
         self._loop.run()
         self._nursery.close()
 
-    def _accept(self, _mask: int) -> None:
-        for _ in range(128):
-            try:
-                sock, _address = self._listener.accept()
-            except OSError:
-                return
-            Conversation(self._api, Connection(self._loop, sock, self._context))
+    def _converse(self, sock: socket.socket) -> None:
+        Conversation(self._api, Connection(self._loop, sock, self._context))
 
     def _read_control(self, _mask: int) -> None:
         if not self._channel.fill(socket.MSG_DONTWAIT):
@@ -89,10 +117,8 @@ class Server:
             self._control.carry_out(message[0], message[1], self._reply)
 
     def _reply(self, reply: dict[str, Any]) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the handle is gone, which the next read tells
             self._channel.send(reply)
-        except OSError:
-            pass  # the handle is gone, which the next read tells
 
     def _end(self) -> None:
         self._loop.call_later(_END_S, self._loop.stop)

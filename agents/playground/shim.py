@@ -11,7 +11,7 @@ Messages are marshalled tuples over SOCK_SEQPACKET, file descriptors come by SCM
   nursery → server  ("namespaces", hostname: bool, mounts: bool)   what pods can have here
   server → shim     ("exec", id, argv, environ, folder, tty)       with stdin, stdout, stderr
                     ("signal", pid, number), ("end",)
-  shim → server     ("entered", pid, hostname: bool, mounted: bool), ("started", id, pid), ("failed", id, text),
+  shim → server     ("entered", pid, hostname: bool, mounted: bool), ("started", id, pid), ("failed", id, errno),
                     ("exited", id, code), ("ended",)
 """
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import errno
 import marshal
 import os
 import select
@@ -186,7 +187,7 @@ class Shim:
         settings = self.settings
         wants_mounts = bool(settings["mounts"] or settings["hosts"])
         named = mounted = False
-        try:
+        with contextlib.suppress(OSError):  # told by what is returned: a pod without these works too
             if self.mounts and wants_mounts:
                 _unshare(mounts=True)
                 socket.sethostname(settings["name"])
@@ -197,8 +198,6 @@ class Shim:
                 _unshare(mounts=False)
                 socket.sethostname(settings["name"])
                 named = True
-        except OSError:
-            pass  # told by what is returned: a pod without these works too
         return named, mounted
 
     def _serve(self) -> bool:
@@ -219,6 +218,8 @@ class Shim:
     ) -> None:
         try:
             os.chdir(folder)
+            if os.fsdecode(argv[0]) in self.settings["missing"]:
+                raise FileNotFoundError(errno.ENOENT, "")
             path = _found(argv[0], environ.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
             actions: list[Any] = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(fds)]
             if tty:  # opened by a session leader, it becomes its controlling terminal
@@ -234,7 +235,7 @@ class Shim:
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT),
             )
         except OSError as error:
-            self._report("failed", number, _runtime_error(argv[0], error))
+            self._report("failed", number, error.errno or 0)
             return
         self.running[pid] = number
         self._report("started", number, pid)
@@ -268,10 +269,8 @@ class Shim:
         self._reap()
 
     def _report(self, *message: Any) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the server is gone: the closed socket ends the loop
             self.server.send(marshal.dumps(message))
-        except OSError:
-            pass  # the server is gone: the closed socket ends the loop
 
 
 def _found(name: bytes, path: bytes) -> bytes:
@@ -279,31 +278,15 @@ def _found(name: bytes, path: bytes) -> bytes:
     if b"/" in name:
         os.stat(name)
         if os.path.isdir(name):
-            raise IsADirectoryError("is a directory")
+            raise IsADirectoryError(errno.EISDIR, "")
         if not os.access(name, os.X_OK):
-            raise PermissionError("permission denied")
+            raise PermissionError(errno.EACCES, "")
         return name
     for folder in path.split(b":"):
         candidate = os.path.join(folder or b".", name)
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
-    raise _NotInPathError
-
-
-class _NotInPathError(OSError):
-    """No folder of PATH has it."""
-
-
-def _runtime_error(name: bytes, error: OSError) -> str:
-    """What runc says (libcontainer, `exec: …`)."""
-    shown = os.fsdecode(name)
-    if isinstance(error, _NotInPathError):
-        return f'exec: "{shown}": executable file not found in $PATH'
-    if isinstance(error, FileNotFoundError):
-        return f'exec: "{shown}": stat {shown}: no such file or directory'
-    if isinstance(error, (PermissionError, IsADirectoryError)):
-        return f'exec: "{shown}": {str(error.strerror or error).lower()}'
-    return f"exec {shown}: {(error.strerror or str(error)).lower()}"
+    raise FileNotFoundError(errno.ENOENT, "")
 
 
 def _children() -> list[int]:

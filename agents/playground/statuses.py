@@ -6,11 +6,15 @@ Sources: apimachinery `pkg/api/errors`, apiserver `pkg/util/proxy/streamtranslat
 
 from __future__ import annotations
 
+import errno
+import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+RUNTIMES = ("containerd", "docker", "cri-o")
 Status = dict[str, Any]
 
 _REASONS = {
@@ -93,10 +97,42 @@ def internal_error(message: str) -> Status:
     }
 
 
-def not_started(exec_id: str, runtime_error: str, *, v5: bool) -> Status:
-    """The runtime could not start the command. With v5 the API server wraps kubelet's status once more."""
+@dataclass(frozen=True)
+class Refusal:
+    """How an exec ends whose program can't be started: perhaps a text on a channel, and a Status."""
+
+    status: Status
+    channel: int = 0
+    text: str = ""
+
+
+def not_started(command: Sequence[str], error: int, exec_id: str, runtime: str, *, v5: bool) -> Refusal:
+    """What becomes of a program that can't be started (errno `error`), by container runtime.
+
+    containerd gives no exit code at all (cri `execInContainer`); with v5 the API server wraps its words once more.
+    Docker prints the words on stdout and gives the shell's 127 or 126 (moby `daemon/exec.go`, docker/cli#2025), CRI-O
+    prints them on stderr and gives runc's 255.
+    """
+    words = f"exec failed: unable to start container process: {runtime_error(command[0], error)}"
+    if runtime == "docker":
+        code = 127 if error == errno.ENOENT else 126
+        return Refusal(exit_code(code, command, v5=v5), 1, f"OCI runtime exec failed: {words}: unknown\r\n")
+    if runtime == "cri-o":
+        escaped = words.replace('"', '\\"')
+        return Refusal(exit_code(255, command, v5=v5), 2, f'level=error msg="{escaped}"\n')
     message = (
         f'error executing command in container: failed to exec in container: failed to start exec "{exec_id}": '
-        f"OCI runtime exec failed: exec failed: unable to start container process: {runtime_error}: unknown"
+        f"OCI runtime exec failed: {words}: unknown"
     )
-    return internal_error(f"Internal error occurred: {message}" if v5 else message)
+    return Refusal(internal_error(f"Internal error occurred: {message}" if v5 else message))
+
+
+def runtime_error(name: str, error: int) -> str:
+    """What runc says when it can't start a program (Go's os/exec, libcontainer)."""
+    if error == errno.ENOENT:
+        if "/" in name:
+            return f'exec: "{name}": stat {name}: no such file or directory'
+        return f'exec: "{name}": executable file not found in $PATH'
+    if error in {errno.EACCES, errno.EISDIR, errno.EPERM}:
+        return f'exec: "{name}": {os.strerror(error).lower()}'
+    return f"exec {name}: {os.strerror(error).lower()}"

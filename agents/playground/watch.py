@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from . import http1, selector, statuses
+from . import http1, selector, statuses, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,8 @@ class Lister:
             if len(self._pages) > _PAGES_KEPT:
                 del self._pages[next(iter(self._pages))]
             pods = pods[:limit]
+        if table.wanted(request.headers.get("accept", "")):
+            return 200, json.dumps(table.table(pods, meta)).encode()
         head = json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": meta}, separators=(",", ":")).encode()
         items = b",".join(self._store.encoded(pod) for pod in pods)
         return 200, head[:-1] + b',"items":[' + items + b"]}\n"
@@ -77,6 +79,8 @@ class Watch:
         self._namespace = namespace
         self._match: Callable[[Object], bool] = lambda _pod: True
         self._bookmarks = False
+        self._as_table = False
+        self._first = True
         self._timers = [loop.call_later(_DEFAULT_TIMEOUT_S, self.end)]
         self.stalled = False
         self.over = False
@@ -86,6 +90,7 @@ class Watch:
         """Answer the request. Raises selector.SelectorError before anything is sent."""
         self._match = selector_of(request)
         self._bookmarks = request.flag("allowWatchBookmarks")
+        self._as_table = table.wanted(request.headers.get("accept", ""))
         timeout_s = float(request.first("timeoutSeconds", "0") or 0)
         if timeout_s > 0:
             self._timers[0].cancel()
@@ -145,7 +150,12 @@ class Watch:
             self._send("DELETED", change.after)
 
     def _send(self, kind: str, pod: Object) -> None:
-        self._event(b'{"type":"%b","object":%b}' % (kind.encode(), self._store.encoded(pod)))
+        thing = self._store.encoded(pod)
+        if self._as_table:
+            meta = {"resourceVersion": pod["metadata"]["resourceVersion"]}
+            thing = json.dumps(table.table([pod], meta, head=self._first)).encode()
+            self._first = False
+        self._event(b'{"type":"%b","object":%b}' % (kind.encode(), thing))
 
     def _event(self, data: bytes) -> None:
         self._connection.write(http1.chunk(data + b"\n"))
