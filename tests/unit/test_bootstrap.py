@@ -1,0 +1,406 @@
+"""The request under every shell this machine has: same effect as `/bin/sh -c TEXT`, findable, endable."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rshagent.bootstrap import MAX_ARGUMENT, SHORT_TEXT, Mark, acknowledgement, control, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHELLS = [name for name in ("dash", "bash", "busybox", "mksh", "ksh93", "zsh") if shutil.which(name)]
+LAUNCHER = f"launcher-{os.getpid()}"  # no other run of these tests may be signalled
+MARK = Mark(LAUNCHER, "pod-0", "11-22", "session")
+SESSION = acknowledgement("session")
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "LC_ALL": "C.UTF-8",
+    # Names that the bootstrap could be tempted to use.
+    **{name: f"mine {name}" for name in ("s", "d", "f", "l", "m", "n", "p", "r")},
+}
+
+
+class Place:
+    """A shell as /bin/sh, with folders of its own for the kept status."""
+
+    def __init__(self, shell: str, folder: Path) -> None:
+        self.shell = shell
+        self.sh = folder / shell / "sh"
+        self.sh.parent.mkdir()
+        self.sh.symlink_to(shutil.which(shell) or "")
+        self.folders = [folder / "shm", folder / "tmp"]
+        for each in self.folders:
+            each.mkdir()
+
+    def placed(self, command: list[bytes]) -> list[bytes]:
+        folders = " ".join(map(str, self.folders)).encode()
+        return [
+            part.replace(b"/bin/sh", bytes(self.sh)).replace(b"/dev/shm /tmp /var/tmp", folders) for part in command
+        ]
+
+    def kept(self, folder: int = 0) -> str:
+        return (self.folders[folder] / ".mpi-agent-status").read_text()
+
+
+@pytest.fixture(params=SHELLS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(request.param, tmp_path)
+
+
+class Outcome:
+    def __init__(
+        self, command: list[bytes], stdin: bytes, *, ignored: bool = False, extra: dict[str, str] | None = None
+    ) -> None:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            env=ENVIRONMENT | (extra or {}),
+            check=False,
+            preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignored else None,
+        )
+        self.stdout = done.stdout
+        # A shell reports a signal's death of its child as 128+n; the CRI does so for a direct child.
+        self.status = 128 - done.returncode if done.returncode < 0 else done.returncode
+        self.acknowledged = b""
+        self.stderr = re.sub(rb"sh: \d+: ", b"sh: PID: ", done.stderr)
+        if SESSION in done.stderr:
+            before, self.acknowledged, after = self.stderr.partition(SESSION)
+            pid, _, rest = after.partition(b"\n")
+            assert pid.strip().isdigit()
+            assert pid.startswith(b" ")
+            assert before == b""
+            self.stderr = rest
+
+
+TEXTS = {
+    "plain": b"echo hello",
+    "words": b"""printf '<%s>' a "b  c" $HOME 'd"e'  f; echo""",
+    "leading blanks": b"   \t echo  x   ",
+    "literal quotes": b'"echo" "a b" \\"c\\"',
+    "newlines": b"echo a\necho b\n\n",
+    "comment at the end": b"echo a # no more",
+    "backslash at the end": b"printf '%s' a\\",
+    "continuation": b"echo a\\\nb",
+    "redirection": b"{ echo out; echo err >&2; } 2>&1 | tr a-z A-Z; echo err >&2",
+    "status": b"exit 3",
+    "status of the last": b"false",
+    "not found": b"exec /no/such/file",
+    "syntax error": b"echo before\nif then",
+    "csh": b"setenv A b;if ( $?A == 1 ) set x",
+    "name, arguments and options": b'echo "$0|$#|$-|$*"',
+    "environment": b"env | grep -v -e ^MPI_AGENT_MARK= -e ^_= -e ^_AST_FEATURES= | LC_ALL=C sort",
+    "variables": b"set | grep -e ^_[nptkrlc]= -e '^[sdf]='",
+    "open files": b"ls /proc/self/fd; ls -l /proc/self/fd | grep -c -e pipe -e null",
+    "place and mask": b"pwd; umask; ulimit -n",
+    "traps": b"trap 'echo trapped' EXIT; trap; exit 4",
+    "ignored signal": b"kill -INT $$; echo not ignored? $?",
+    "killed": b"kill -9 $$",
+    "terminated": b"kill -TERM $$",
+    "aborted child": b"(ulimit -c 0; kill -ABRT $$); echo unreached",
+    "child killed": b"sh -c 'kill -9 $$'; exit $?",
+    "stdin": b'read -r x; echo "got $x"; cat',
+    "in the background": b"(echo late) & wait; echo $?",
+    "its own exec": b"exec sh -c 'echo $0; exit 5' name",
+    "not UTF-8": b"printf '%s' '\xff\xfe\x81\x88\xc3' | od -c",
+    "empty": b"",
+    "only blanks": b"  \n ",
+}
+
+
+@pytest.mark.parametrize("by_stdin", [False, True], ids=["in the request", "by stdin"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_same_effect(place: Place, name: str, by_stdin: bool) -> None:
+    if place.shell == "zsh" and name == "ignored signal":
+        pytest.skip("zsh gives ignored signals back in subshells")
+    text, stdin, ignored = TEXTS[name], b" first \nsecond\n\xff\x81", "signal" in name
+    direct = Outcome([bytes(place.sh), b"-c", text], stdin, ignored=ignored)
+    asked = request(text, MARK, forwards_stdin=True, text_by_stdin=by_stdin)
+    ours = Outcome(place.placed(asked.command), asked.stdin + stdin, ignored=ignored)
+    assert asked.needs_stdin
+    assert (ours.stdout, ours.stderr, ours.status) == (direct.stdout, direct.stderr, direct.status)
+    assert ours.acknowledged
+    assert place.kept().split()[::2] == ["session", str(direct.status)]
+
+
+@pytest.mark.parametrize("by_stdin", [False, True], ids=["in the request", "by stdin"])
+@pytest.mark.parametrize("level", [None, "5"])
+def test_nesting_level(place: Place, level: str | None, by_stdin: bool) -> None:
+    if place.shell == "mksh" and level:
+        pytest.skip("mksh doesn't count, but looks as if it did")
+    extra = {"SHLVL": level} if level else {}
+    direct = Outcome([bytes(place.sh), b"-c", b"echo $SHLVL; env | grep SHLVL; :"], b"", extra=extra)
+    asked = request(b"echo $SHLVL; env | grep SHLVL; :", MARK, text_by_stdin=by_stdin)
+    assert Outcome(place.placed(asked.command), asked.stdin, extra=extra).stdout == direct.stdout
+
+
+@pytest.mark.parametrize("forwards", [False, True], ids=["stdin unread", "stdin forwarded"])
+@pytest.mark.parametrize(
+    "size", [SHORT_TEXT, SHORT_TEXT + 1, 100_000, MAX_ARGUMENT, MAX_ARGUMENT + 1, 300_000], ids=str
+)
+def test_long_text(place: Place, size: int, forwards: bool) -> None:
+    head = b"cksum <<'END'\n"
+    tail = b"\nEND\necho $0 $# ${_t-unset} ${_n-unset} ${_l-unset} ${_c-unset};cat;exit 7"
+    content = (b"long \\ \t\n" * (size // 8))[: size - len(head) - len(tail)]
+    text = head + content + tail
+    assert len(text) == size
+    asked = request(text, MARK, forwards_stdin=forwards)
+    assert sum(map(len, asked.command)) < 900 + SHORT_TEXT
+    assert bool(asked.stdin) == (size > SHORT_TEXT)
+    ours = Outcome(place.placed(asked.command), asked.stdin + b"for the command" * forwards)
+    counted = subprocess.run(["cksum"], input=content + b"\n", capture_output=True, check=True).stdout
+    expected = counted + f"{place.sh} 0 unset unset unset unset\n".encode() + b"for the command" * forwards
+    assert (ours.stdout, ours.stderr, ours.status) == (expected, b"", 7)
+    assert ours.acknowledged
+    assert place.kept().endswith(" 7\n")
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=200).map(lambda each: each.replace(b"\0", b"")))
+def test_any_bytes_by_stdin(name: str, content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = Place(name, tmp_path_factory.mktemp("place"))
+    text = b"printf %s '" + content.replace(b"'", b"'\\''") + b"'"
+    asked = request(text, MARK, text_by_stdin=True)
+    assert Outcome(place.placed(asked.command), asked.stdin + b"not for TEXT\n").stdout == content
+
+
+def test_where_text_goes() -> None:
+    text = "echo 'ä €' \n".encode()
+    assert request(text, MARK).command[3:] == [b"sh", text]
+    assert request(text, MARK).stdin == b""
+    assert not request(text, MARK).needs_stdin
+    for unfit in (b"echo \xff", b"x" * (SHORT_TEXT + 1)):
+        asked = request(unfit, MARK)
+        assert asked.stdin == unfit + b"\n"
+        assert asked.needs_stdin
+        assert not any(unfit in part for part in asked.command)
+
+
+def test_short_enough_for_a_url() -> None:
+    mark = Mark("l" * 40, "w" * 40, "1234567890-4026531841", "s" * 24)
+    assert sum(map(len, request(b"", mark).command)) < 600
+    assert sum(map(len, request(b"", mark, text_by_stdin=True).command)) < 700
+    assert sum(map(len, request(b"", mark, attempt=1, sweep=True).command)) < 1300
+
+
+@pytest.mark.parametrize("size", [100, MAX_ARGUMENT + 100])
+def test_cut_text_does_not_run(place: Place, size: int) -> None:
+    asked = request(b"echo started\n#" + b"x" * size, MARK, text_by_stdin=True)
+    ours = Outcome(place.placed(asked.command), asked.stdin[:-1])
+    assert (ours.stdout, ours.acknowledged, ours.status) == (b"", b"", 255)
+
+
+def test_status_goes_to_the_next_folder(place: Place, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (place.folders[0] / ".mpi-agent-status").symlink_to(target)
+    Outcome(place.placed(request(b"exit 5", MARK).command), b"")
+    assert target.read_text() == "precious"
+    assert place.kept(1).split()[::2] == ["session", "5"]
+
+
+def test_no_folder_for_the_status(place: Place) -> None:
+    for folder in place.folders:
+        folder.rmdir()
+    ours = Outcome(place.placed(request(b"echo ran;exit 5", MARK).command), b"", extra={"HOME": "/no/such"})
+    assert (ours.stdout, ours.stderr, ours.status) == (b"ran\n", b"", 5)
+
+
+@pytest.mark.parametrize("part", ["", "a b", "a;b", "$(x)", "a\n", "ä", "a:b", "a/b", "*"])
+def test_mark_is_safe_in_a_shell(part: str) -> None:
+    for position in range(4):
+        parts = ["ok"] * 4
+        parts[position] = part
+        with pytest.raises(ValueError, match="mark"):
+            Mark(*parts)
+
+
+class Session:
+    """A request that runs, with its acknowledged pid; ends with the test."""
+
+    def __init__(self, place: Place, mark: Mark, text: bytes, **options: bool) -> None:
+        command = place.placed(request(text, mark, **options).command)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+        )
+        assert self.process.stderr
+        line = self.process.stderr.readline()
+        assert line.startswith(acknowledgement(mark.session) + b" ")
+        self.pid = int(line.split()[-1])
+        assert self.pid == self.process.pid
+
+    def line(self) -> bytes:
+        assert self.process.stdout
+        return self.process.stdout.readline()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Asking:
+    """A control script that runs."""
+
+    def __init__(self, place: Place, mark: Mark, pid: int | None) -> None:
+        self.process = subprocess.Popen(
+            place.placed(control(mark, pid)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+
+    def __call__(self, line: str) -> str:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().decode().rstrip("\n")
+
+    def until(self, line: str, answer: str) -> None:
+        """Ask until the answer comes: processes end a moment after they were signalled."""
+        deadline = time.monotonic() + 20
+        while (said := self(line)) != answer:
+            assert time.monotonic() < deadline, f"{line}: {said}, not {answer}"
+
+    def close(self) -> None:
+        stdout, stderr = self.process.communicate(b"end\n")
+        assert (stdout, stderr, self.process.returncode) == (b"", b"", 0)
+
+
+class Worker:
+    """Starts sessions and asks after them in one place."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.opened: list[Session | Asking] = []
+
+    def start(self, text: str, mark: Mark = MARK, **options: bool) -> Session:
+        session = Session(self.place, mark, text.encode(), **options)
+        self.opened.append(session)
+        return session
+
+    def ask(self, pid: int | None, mark: Mark = MARK) -> Asking:
+        asking = Asking(self.place, mark, pid)
+        self.opened.append(asking)
+        return asking
+
+
+@pytest.fixture
+def worker(place: Place) -> Iterator[Worker]:
+    worker = Worker(place)
+    yield worker
+    for mark in (MARK, EARLIER, OTHER_POD, CURRENT):
+        worker.ask(None, mark)("signal KILL")
+    for opened in reversed(worker.opened):
+        opened.close()
+
+
+EARLIER = Mark(LAUNCHER, "pod-0", "10-22", "earlier")
+CURRENT = Mark(LAUNCHER, "pod-0", "11-22", "current")
+OTHER_POD = Mark(LAUNCHER, "pod-1", "10-22", "elsewhere")
+TREE = "sleep 1000 & setsid sleep 1000 & (exec sleep 1000) & echo ready; wait; wait; sleep 1000"
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["pid known", "pid unknown"])
+def test_tree_is_signalled_and_its_status_kept(worker: Worker, known: bool) -> None:
+    session = worker.start(TREE)
+    assert session.line() == b"ready\n"
+    ask = worker.ask(session.pid if known else None)
+    assert ask("ask") == "alive"
+    assert ask("count") == "left 4"
+    assert ask("signal TERM") == "left 4"
+    ask.until("count", "left 0")
+    assert session.process.wait() == 143
+    assert ask("ask") == "exit 143"
+    assert ask("nonsense") == "unknown"
+
+
+def test_daemon_left_behind(worker: Worker) -> None:
+    session = worker.start("setsid sleep 1000 >/dev/null 2>&1 & exit 6")
+    assert session.process.wait() == 6
+    ask = worker.ask(session.pid)
+    assert ask("ask") == "exit 6"
+    assert ask("count") == "left 1"
+    assert ask("signal KILL") == "left 1"
+    ask.until("count", "left 0")
+
+
+def test_bootstrap_killed_is_gone(worker: Worker) -> None:
+    session = worker.start("echo ready; sleep 1000")
+    assert session.line() == b"ready\n"
+    known, unknown = worker.ask(session.pid), worker.ask(None)
+    session.process.kill()
+    session.process.wait()
+    assert known("ask") == "gone"
+    assert unknown("ask") == "alive"
+    assert unknown("signal KILL") in ("left 1", "left 2")  # some shells replace themselves by the last command
+    unknown.until("ask", "gone")
+
+
+def test_never_started_is_gone(worker: Worker) -> None:
+    assert worker.ask(None)("ask") == "gone"
+    assert worker.ask(1)("ask") == "gone"
+
+
+def test_control_ends_with_its_stdin(worker: Worker) -> None:
+    ask = worker.ask(None)
+    ask.process.stdin.close()  # type: ignore[union-attr]
+    assert ask.process.wait() == 0
+    worker.opened.remove(ask)
+    ask.process.stdout.close()  # type: ignore[union-attr]
+    ask.process.stderr.close()  # type: ignore[union-attr]
+
+
+def test_sweep_ends_earlier_instances_only(worker: Worker) -> None:
+    old, elsewhere = worker.start(TREE, EARLIER), worker.start(TREE, OTHER_POD)
+    current = worker.start("echo ready; sleep 1000", CURRENT)
+    for session in (old, elsewhere, current):
+        assert session.line() == b"ready\n"
+    new = worker.start("echo ready; read x", sweep=True)
+    assert new.line() == b"ready\n"
+    assert old.process.wait() == -signal.SIGKILL
+    worker.ask(None, EARLIER).until("count", "left 0")
+    assert elsewhere.process.poll() is None
+    assert current.process.poll() is None
+    assert worker.ask(None, OTHER_POD)("count") == "left 4"
+
+
+def test_second_attempt_ends_the_first(worker: Worker) -> None:
+    first = worker.start(TREE)
+    assert first.line() == b"ready\n"
+    other = worker.start("echo ready; sleep 1000", CURRENT)
+    assert other.line() == b"ready\n"
+    second = worker.start("echo ready; sleep 1000; exit 9", attempt=True)
+    assert second.line() == b"ready\n"
+    assert first.process.wait() == -signal.SIGKILL
+    assert other.process.poll() is None
+    ask = worker.ask(second.pid)
+    assert ask("ask") == "alive"
+    assert ask("signal TERM") in ("left 1", "left 2")
+    assert second.process.wait() == 143
+    ask.until("count", "left 0")
+    assert ask("ask") == "exit 143"
+    assert worker.ask(first.pid)("ask") == "gone"
+
+
+def test_control_is_no_session(worker: Worker) -> None:
+    """What looks for a mark must not be found by others that look for it."""
+    worker.ask(None)("count")
+    assert worker.ask(None)("ask") == "gone"
+    other = worker.ask(None)
+    worker.start("true", attempt=True, sweep=True).process.wait()
+    assert other("count") == "left 0"
