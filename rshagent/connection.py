@@ -128,7 +128,7 @@ class Link:
 
     def close(self) -> None:
         """Close without a word to the owner."""
-        self._state = "closed"
+        was_open, self._state = self._state == "open", "closed"
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -136,6 +136,8 @@ class Link:
             self._loop.remove(self._sock.fileno())
             self._sock.close()
             self._sock = None
+        if self._tls is not None and was_open:  # a ticket comes after the handshake, so it is there at the end
+            self._cluster.tls.remember(self._tls)
         self._tls = None
         self._out.clear()
 

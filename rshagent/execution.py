@@ -129,7 +129,7 @@ class Execution(Owner):
         except ConfigError as error:
             self._end(status.Failure(str(error), retryable=False), "")
             return
-        target, offer = self._request
+        (target, offer), self._request = self._request, ("", ())  # kilobytes that a long session need not keep
         self._link.send(self._stream.request(target, self._cluster.authority, authorization, offer))
         self._heard_at = self._loop.now()
         self._ping = self._loop.call_later(PING_S, self._beat)

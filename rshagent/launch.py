@@ -274,6 +274,7 @@ class Launch(Listener):
         if self.state != "asked":  # it started while it was already told to end
             return
         self.state = "acknowledged"
+        self._text = self._request = None  # kilobytes, and nothing is asked again
         self._cancel()
         self._engine.gate.leave(self)
         self._engine.swept(self.where.pod, self.mark.instance)

@@ -48,6 +48,7 @@ class Workers:
         self._hostfile, self._hosts = _Watched(hostfile), _Watched(hosts)
         self._namespace, self._own_names, self._on_change = namespace, own_names, on_change
         self._entries: list[Entry] = []
+        self._by_name = Resolver([], {}, namespace, own_names)
         self.refresh()
 
     @property
@@ -64,15 +65,20 @@ class Workers:
 
     def refresh(self) -> None:
         """Read what has changed."""
-        self._hosts.refresh()
-        if self._hostfile.refresh():
-            self._entries = parse_hostfile(self._hostfile.data or b"")
-            self._on_change()
+        if self._hosts.refresh() | self._hostfile.refresh():
+            before, self._entries = self._entries, parse_hostfile(self._hostfile.data or b"")
+            self._by_name = self._resolver({})
+            if before != self._entries:
+                self._on_change()
 
     def resolve(self, host: str, namespace: str | None, pods: Mapping[str, Pod] | None) -> Worker | str:
         """Return the worker, or LOCAL. Raises hosts.UnknownHost for any other pod, or without a hostfile."""
         self.refresh()
-        addresses = parse_hosts(self._hosts.data or b"") if canonical_address(host) else {}
-        if addresses is not None and pods and canonical_address(host):
-            addresses |= {canonical_address(ip) or ip: pod.name for pod in pods.values() for ip in pod.ips}
-        return Resolver(self._entries, addresses, self._namespace, self._own_names).resolve(host, namespace)
+        if canonical_address(host) is None:
+            return self._by_name.resolve(host, namespace)
+        addresses = {canonical_address(ip) or ip: pod.name for pod in (pods or {}).values() for ip in pod.ips}
+        return self._resolver(addresses).resolve(host, namespace)
+
+    def _resolver(self, addresses: dict[str, str]) -> Resolver:
+        known = parse_hosts(self._hosts.data or b"") | addresses
+        return Resolver(self._entries, known, self._namespace, self._own_names)
