@@ -1,0 +1,5 @@
+"""`python -m agents.playground`."""
+
+from .cli import main
+
+main()

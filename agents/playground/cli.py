@@ -1,0 +1,81 @@
+"""`mpi-playground`: the command line.
+
+Exit codes: the launcher's own; 1 can't be set up, 2 usage, 130 Ctrl-C, 143 TERM.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import click
+
+from . import demo as demo_
+from . import run as run_
+from .cluster import ClusterError
+from .job import JobError
+from .launchers import LAUNCHERS
+from .stage import Terminated
+from .wheels import InstallError
+
+_NAMES = click.Choice(list(LAUNCHERS))
+_COUNT = click.IntRange(min=1, max=1000)
+
+
+def main() -> None:
+    """Run as a command, and end the process."""
+    try:
+        sys.exit(command.main(prog_name="mpi-playground", standalone_mode=False))
+    except click.Abort:  # click makes it of KeyboardInterrupt
+        sys.exit(128 + signal.SIGINT)
+    except Terminated:
+        sys.exit(128 + signal.SIGTERM)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (InstallError, ClusterError, JobError) as error:
+        sys.stderr.write(f"mpi-playground: {error}\n")
+        sys.exit(1)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Try the agents without a cluster: a stand-in API server whose pods are local processes."""
+
+
+@command.command()
+@click.option("--launcher", type=_NAMES, default="openmpi5", show_default=True)
+@click.option("--workers", type=_COUNT, default=4, show_default=True, help="Worker pods.")
+@click.option("--ranks-per-worker", type=_COUNT, default=1, show_default=True)
+def demo(launcher: str, workers: int, ranks_per_worker: int) -> int:
+    """Watch a small job: delivery waits, the hub serves, mpirun starts ranks that compute pi."""
+    return demo_.demo(LAUNCHERS[launcher], workers=workers, ranks_per_worker=ranks_per_worker)
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@click.option("--launcher", type=_NAMES, default="openmpi5", show_default=True)
+@click.option("--workers", type=_COUNT, default=2, show_default=True, help="Worker pods.")
+@click.option("-n", "ranks", type=_COUNT, help="Ranks. Default: one for each worker.")
+@click.option("--slots", type=_COUNT, help="Slots of each worker. Default: as many as the ranks need.")
+@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files (logs) there.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the hub's log at the end.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    launcher: str,
+    workers: int,
+    ranks: int | None,
+    slots: int | None,
+    folder: str | None,
+    verbose: bool,  # noqa: FBT001
+    program: tuple[str, ...],
+) -> int:
+    """Run PROGRAM under a real launcher: run --launcher mpich --workers 8 -n 16 -- python my.py."""
+    return run_.run(
+        LAUNCHERS[launcher],
+        program,
+        workers=workers,
+        ranks=ranks or workers,
+        slots=slots,
+        folder=folder,
+        verbose=verbose,
+    )
