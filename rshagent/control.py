@@ -109,16 +109,7 @@ class Control(Listener):
 
     def _connect(self) -> None:
         self._answers = b""
-        self._execution = Execution(
-            self._engine.loop,
-            self._engine.cluster,
-            self._where,
-            self._command,
-            self,
-            stdin=True,
-            acknowledgement=None,
-            offer=self._engine.offer,
-        )
+        self._execution = Execution(self._engine, self._where, self._command, self, stdin=True, acknowledgement=None)
         self._expect()
 
     def _expect(self) -> None:
@@ -150,7 +141,7 @@ class Settler:
         self._engine, self._on_settled = engine, on_settled
         self._delay_s = _ASK_FIRST_S
         self._timer: Timer | None = None
-        self._watchdog = engine.loop.call_later(engine.settle_s, self._unheard)
+        self._watchdog = engine.loop.call_later(engine.limits["settle"], self._unheard)
         self._control: Control | None = Control(
             engine, where, mark, pid, on_ready=self._ask, on_answer=self._take, on_gone=self._gone
         )
@@ -176,7 +167,7 @@ class Settler:
             self._settle(None, "it ended in the worker, and its exit status was not kept")
         elif word == "alive":
             self._watchdog.cancel()
-            self._watchdog = self._engine.loop.call_later(self._engine.settle_s, self._unheard)
+            self._watchdog = self._engine.loop.call_later(self._engine.limits["settle"], self._unheard)
             self._timer = self._engine.loop.call_later(self._delay_s, self._ask)
             self._delay_s = min(self._delay_s * 2, _ASK_LONGEST_S)
 
@@ -184,7 +175,7 @@ class Settler:
         self._settle(None, failure.message)
 
     def _unheard(self) -> None:
-        self._settle(None, f"the worker could not be asked for {self._engine.settle_s:.0f} s")
+        self._settle(None, f"the worker could not be asked for {self._engine.limits['settle']:.0f} s")
 
     def _settle(self, code: int | None, reason: str) -> None:
         self.close()

@@ -62,7 +62,12 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
 
     loop = Loop()
     try:
-        engine = Engine(loop, Cluster.load(environ), launcher=_own_name(environ))
+        engine = Engine(
+            loop,
+            Cluster.load(environ),
+            launcher=_own_name(environ),
+            limits_text=environ.get("MPI_AGENT_LIMITS") or "",
+        )
         mark = Mark(engine.launcher, worker.pod, _instance(environ), os.urandom(8).hex())
     except ConfigError as error:
         return _fail(str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rshagent import streams
+from rshagent.cluster import ConfigError
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
@@ -14,11 +15,35 @@ if TYPE_CHECKING:
     from rshagent.pods import Pod
 
 MAX_STARTS = 64  # at once, until acknowledged: more only makes the kubelets' and the API server's queues longer
-START_S = 120.0  # for all tries of one launch together
-ACKNOWLEDGE_S = 60.0  # for one try, from its beginning
-WORKER_S = 300.0  # for a worker to come back after a restart
-UNREADY_S = 30.0  # for a worker that runs, but whose readiness probe fails
-SETTLE_S = 60.0  # without an answer about a session whose stream was lost
+
+# Seconds. Each can be set by MPI_AGENT_LIMITS, as in "start=300,settle=20".
+DEFAULT_LIMITS = {
+    "start": 120.0,  # for all tries of one launch together
+    "acknowledge": 60.0,  # for one try, from its request
+    "worker": 300.0,  # for a worker to come back after a restart
+    "unready": 30.0,  # for a worker that runs, but whose readiness probe fails
+    "settle": 60.0,  # without an answer about a session whose stream was lost
+    "ping": 10.0,  # proxies cut idle connections after 20 s and more (kubernetes/kubernetes#94301)
+    "silence": 60.0,  # without a byte from the API server (kubernetes/kubernetes#123679)
+}
+
+
+def limits(text: str) -> dict[str, float]:
+    """Read MPI_AGENT_LIMITS. Raises ConfigError for a name that is none, or a number that is none or not positive."""
+    found = dict(DEFAULT_LIMITS)
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if not name:
+            continue
+        if name not in found:
+            raise ConfigError(f"MPI_AGENT_LIMITS has no limit {name!r}; it has {', '.join(DEFAULT_LIMITS)}")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] < 1e9:
+            raise ConfigError(f"the limit {name} in MPI_AGENT_LIMITS is not a number of seconds")
+    return found
 
 
 class Gate:
@@ -53,13 +78,15 @@ class Gate:
 class Engine:
     """Shared by all launches of a hub, or by the one launch of direct mode."""
 
-    def __init__(self, loop: Loop, cluster: Cluster, *, launcher: str, max_starts: int = MAX_STARTS) -> None:
+    def __init__(
+        self, loop: Loop, cluster: Cluster, *, launcher: str, max_starts: int = MAX_STARTS, limits_text: str = ""
+    ) -> None:
+        """Raises ConfigError for limits that can't be read."""
         self.loop, self.cluster, self.launcher = loop, cluster, launcher
         self.gate = Gate(max_starts)
         self.offer = streams.PROTOCOLS
         self.text_by_stdin = False
-        self.start_s, self.acknowledge_s, self.settle_s = START_S, ACKNOWLEDGE_S, SETTLE_S
-        self.worker_s, self.unready_s = WORKER_S, UNREADY_S
+        self.limits = limits(limits_text) if limits_text else DEFAULT_LIMITS
         self.on_retry: Callable[[Launch, str], None] = lambda _launch, _reason: None
         # The watched namespace's pods by name; None while there is no watch or it has no complete list.
         self.pods: dict[str, Pod] | None = None

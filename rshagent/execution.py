@@ -9,13 +9,11 @@ from rshagent.streams import Ended, ExecStream, Pinged, Ponged, Refused, StreamE
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
-    from rshagent.cluster import Cluster
-    from rshagent.loop import Loop, Timer
+    from rshagent.engine import Engine
+    from rshagent.loop import Timer
     from rshagent.status import Exited, Failure
     from rshagent.streams import Event
 
-PING_S = 10.0  # proxies cut idle connections after 20 s and more (kubernetes/kubernetes#94301)
-SILENCE_S = 60.0  # kubernetes/kubernetes#123679
 _CLOSE_S = 5.0  # from the command's status to the end of the stream
 
 
@@ -49,25 +47,35 @@ class Listener:
 class Execution(Owner):
     """An exec request from its connection to its end."""
 
-    __slots__ = ("_closing", "_cluster", "_heard_at", "_link", "_listener", "_loop", "_ping", "_request", "_stream")
+    __slots__ = (
+        "_closing",
+        "_cluster",
+        "_engine",
+        "_heard_at",
+        "_link",
+        "_listener",
+        "_loop",
+        "_ping",
+        "_request",
+        "_stream",
+    )
 
     def __init__(
         self,
-        loop: Loop,
-        cluster: Cluster,
+        engine: Engine,
         where: Where,
         command: list[bytes],
         listener: Listener,
         *,
         stdin: bool,
         acknowledgement: bytes | None,
-        offer: tuple[str, ...] = streams.PROTOCOLS,
     ) -> None:
         """Begin; what comes of it is told to `listener` by the loop, never from within this call."""
-        self._loop, self._cluster, self._listener = loop, cluster, listener
+        loop, cluster = engine.loop, engine.cluster
+        self._engine, self._loop, self._cluster, self._listener = engine, loop, cluster, listener
         self._stream = ExecStream(acknowledgement)
         target = streams.target(where.namespace, where.pod, where.container, command, stdin=stdin)
-        self._request = (cluster.path + target, offer)
+        self._request: tuple[str, tuple[str, ...]] = (cluster.path + target, engine.offer)
         self._heard_at = loop.now()
         self._closing: Timer | None = None
         self._ping: Timer | None = None
@@ -132,7 +140,7 @@ class Execution(Owner):
         (target, offer), self._request = self._request, ("", ())  # kilobytes that a long session need not keep
         self._link.send(self._stream.request(target, self._cluster.authority, authorization, offer))
         self._heard_at = self._loop.now()
-        self._ping = self._loop.call_later(PING_S, self._beat)
+        self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
 
     def received(self, data: memoryview) -> None:
         """Hand on what the bytes mean."""
@@ -186,12 +194,13 @@ class Execution(Owner):
     def _beat(self) -> None:
         """Ping, or give a stream up that has been silent for too long. A paused one can't hear the answer."""
         assert self._link is not None
-        if not self._link.is_paused and self._loop.now() - self._heard_at > SILENCE_S:
-            self._lose(f"the API server has been silent for {SILENCE_S:.0f} s")
+        silence_s = self._engine.limits["silence"]
+        if not self._link.is_paused and self._loop.now() - self._heard_at > silence_s:
+            self._lose(f"the API server has been silent for {silence_s:.0f} s")
             return
         if self._stream.protocol:
             self._link.send(websocket.frame(websocket.PING, b""))
-        self._ping = self._loop.call_later(PING_S, self._beat)
+        self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
 
     def _close_late(self) -> None:
         self._lose("the stream did not end after the command's status")

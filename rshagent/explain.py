@@ -78,7 +78,7 @@ def _resolver(environ: Mapping[str, str], namespace: str) -> Resolver:
         None if hostfile is None else parse_hostfile(hostfile),
         parse_hosts(hosts or b""),
         namespace,
-        frozenset((os.uname().nodename,)),
+        frozenset((environ.get("POD_NAME") or environ.get("HOSTNAME") or "", os.uname().nodename)),
     )
 
 

@@ -138,7 +138,7 @@ class Resolver:
     hostfile's, else the job's.
     """
 
-    __slots__ = ("_addresses", "_known", "_namespace", "_own", "_pods", "_workers")
+    __slots__ = ("_addresses", "_entries", "_names", "_namespace", "_own", "_pods")
 
     def __init__(
         self,
@@ -151,25 +151,28 @@ class Resolver:
         self._pods = frozenset(addresses.values())
         self._namespace = namespace
         self._own = frozenset(canonical_address(name) or _plain(name) for name in own_names if name) | _LOCAL_NAMES
-        self._workers: list[str] = []
-        self._known: dict[str, Worker] | None = None
-        if known is not None:
-            self._index(known)
+        self._entries = None if known is None else list(known)
+        self._names: dict[str, Worker] | None = None
 
-    def _index(self, known: Iterable[Entry]) -> None:
-        self._known = {}
-        aliases: dict[str, Worker] = {}
-        for entry in known:
-            address = canonical_address(entry.host)
-            name = self._addresses.get(address, entry.host) if address else _plain(entry.host)
-            pod = self._pod(name)
-            worker = Worker(entry.namespace or _dns_namespace(name) or self._namespace, pod)
-            self._workers.append(pod)
-            self._known.setdefault(address or name, worker)
-            self._known.setdefault(f"{worker.namespace}/{pod}", worker)
-            for alias in (name, pod):
-                aliases.setdefault(alias, worker)
-        self._known = {**aliases, **self._known}
+    def _worker(self, entry: Entry) -> Worker:
+        name = self._name(entry)
+        return Worker(entry.namespace or _dns_namespace(name) or self._namespace, self._pod(name))
+
+    def _name(self, entry: Entry) -> str:
+        address = canonical_address(entry.host)
+        return self._addresses.get(address, entry.host) if address else _plain(entry.host)
+
+    def _index(self, entries: list[Entry]) -> dict[str, Worker]:
+        """Every name by which an entry may be called; a host as it is written wins over what others are short for."""
+        exact: dict[str, Worker] = {}
+        short: dict[str, Worker] = {}
+        for entry in entries:
+            name, worker = self._name(entry), self._worker(entry)
+            exact.setdefault(canonical_address(entry.host) or name, worker)
+            exact.setdefault(f"{worker.namespace}/{worker.pod}", worker)
+            short.setdefault(name, worker)
+            short.setdefault(worker.pod, worker)
+        return short | exact
 
     def _pod(self, name: str) -> str:
         """The pod's name in a DNS name: what delivery's file says, where it knows it, else the first label."""
@@ -190,12 +193,12 @@ class Resolver:
         wanted = namespace or space or ("" if address else _dns_namespace(name))
         if wanted in ("", self._namespace) and self._is_own(name):
             return LOCAL
-        if self._known is None:
+        if self._entries is None:
             found = self._addresses.get(address, given.strip("[]")) if address else name
             return Worker(wanted or self._namespace, self._pod(found))
-        worker = self._find(self._known, name, wanted)
+        worker = self._find(self._entries, name, wanted)
         if worker is None:
-            raise UnknownHost(self._not_a_worker(host))
+            raise UnknownHost(_not_a_worker(host, [self._worker(entry).pod for entry in self._entries]))
         return Worker(wanted or worker.namespace, worker.pod)
 
     def _is_own(self, name: str) -> bool:
@@ -203,23 +206,29 @@ class Resolver:
             return True
         return name in self._own or any(part in self._own for part in _prefixes(self._addresses.get(name, name)))
 
-    def _find(self, known: dict[str, Worker], name: str, wanted: str) -> Worker | None:
+    def _find(self, entries: list[Entry], name: str, wanted: str) -> Worker | None:
+        if self._names is None:
+            for entry in entries:  # one launch of many workers: most hosts are asked for as the file has them
+                if entry.host == name and (entry.namespace or wanted) == wanted:
+                    return self._worker(entry)
+            self._names = self._index(entries)
         if canonical_address(name):
-            if name in known:
-                return known[name]
+            if name in self._names:
+                return self._names[name]
             name = self._addresses.get(name, "")
         for part in _prefixes(name):
-            worker = known.get(f"{wanted}/{part}") or known.get(part)
+            worker = self._names.get(f"{wanted}/{part}") or self._names.get(part)
             if worker:
                 return worker
         return None
 
-    def _not_a_worker(self, host: str) -> str:
-        if not self._workers:
-            return f"host {host!a} is not a worker of this job: its hostfile names none"
-        more = len(self._workers) - SHOWN_WORKERS
-        shown = ", ".join(self._workers[:SHOWN_WORKERS]) + (f", … and {more} more" if more > 0 else "")
-        return f"host {host!a} is not a worker of this job; its workers are {shown}"
+
+def _not_a_worker(host: str, pods: list[str]) -> str:
+    if not pods:
+        return f"host {host!a} is not a worker of this job: its hostfile names none"
+    more = len(pods) - SHOWN_WORKERS
+    shown = ", ".join(pods[:SHOWN_WORKERS]) + (f", … and {more} more" if more > 0 else "")
+    return f"host {host!a} is not a worker of this job; its workers are {shown}"
 
 
 def _lines(data: bytes | str) -> Iterator[list[str]]:
@@ -277,12 +286,13 @@ def _dns_namespace(name: str) -> str:
 
 
 def _ipv4(text: str) -> str | None:
-    if text.count(".") != 3:
+    parts = text.split(".")
+    if len(parts) != 4:
         return None
-    numbers = [_number(part) for part in text.split(".")]
-    if any(number is None or number > 255 for number in numbers):
-        return None
-    return ".".join(str(number) for number in numbers)
+    for part in parts:
+        if not part.isdigit() or not part.isascii() or len(part) > 3 or int(part) > 255:
+            return None
+    return ".".join(str(int(part)) for part in parts)
 
 
 def _groups(text: str, *, last: bool) -> list[int] | None:

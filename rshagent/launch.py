@@ -142,7 +142,7 @@ class Launch(Listener):
     def start(self, text: bytes) -> None:
         """Start TEXT in the worker."""
         self._text = text
-        self._deadline = self._engine.loop.now() + self._engine.start_s
+        self._deadline = self._engine.loop.now() + self._engine.limits["start"]
         self._engine.gate.enter(self, self._try)
 
     def resume(self, pid: int | None) -> None:
@@ -229,7 +229,7 @@ class Launch(Listener):
         self.state = "waiting"
         runs = self._pod() is not None and self._pod().phase == "Running"  # type: ignore[union-attr]
         self._engine.gate.leave(self)
-        wait_s = self._engine.unready_s if runs else self._engine.worker_s
+        wait_s = self._engine.limits["unready" if runs else "worker"]
         self._timer = self._engine.loop.call_later(wait_s, self._unready)
 
     def _unready(self) -> None:
@@ -238,7 +238,9 @@ class Launch(Listener):
             self._ask()
             return
         state = f"it is {pod.phase or 'in no phase'}" if pod is not None else "there is no such pod"
-        self._finish(AGENT_FAILED, f"the worker did not become ready within {self._engine.worker_s:.0f} s: {state}")
+        self._finish(
+            AGENT_FAILED, f"the worker did not become ready within {self._engine.limits['worker']:.0f} s: {state}"
+        )
 
     def _ask(self) -> None:
         assert self._text is not None
@@ -254,19 +256,19 @@ class Launch(Listener):
         )
         self.state = "asked"
         self._baseline = self._pod()
+        if self.where.container is None and self._baseline is not None:
+            self.where.container = self._baseline.main_container or None
         self.times.asked = engine.loop.now()
         self._on_asked(self)
         self._execution = Execution(
-            engine.loop,
-            engine.cluster,
+            engine,
             self.where,
             self._request.command,
             self,
             stdin=self._request.needs_stdin,
             acknowledgement=bootstrap.acknowledgement(self.mark.session),
-            offer=engine.offer,
         )
-        self._timer = engine.loop.call_later(engine.acknowledge_s, self._unacknowledged)
+        self._timer = engine.loop.call_later(engine.limits["acknowledge"], self._unacknowledged)
 
     def _acknowledge(self, pid: int) -> None:
         self._pid = pid or None
@@ -300,7 +302,7 @@ class Launch(Listener):
     def _unacknowledged(self) -> None:
         if self._execution is not None:
             self._execution.close()
-        self.exec_ended(None, f"the worker did not start the command within {self._engine.acknowledge_s:.0f} s")
+        self.exec_ended(None, f"the worker did not start the command within {self._engine.limits['acknowledge']:.0f} s")
 
     def _not_acknowledged(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Try again, unless it can't help or the time is over."""
@@ -311,6 +313,10 @@ class Launch(Listener):
             )
             return
         failure = outcome or Failure(reason, retryable=True)
+        if self.where.container is None and failure.containers:
+            self.where.container = failure.containers[0]  # as kubectl does
+            self._ask()
+            return
         delay_s = self._backoff.delay_s(failure.retry_after_s)
         now, patience_s = self._engine.loop.now(), failure.patience_s
         deadline = self._deadline if patience_s is None else min(self._deadline, self.times.created + patience_s)

@@ -32,12 +32,12 @@ class Exited:
 class Failure:
     """A launch that did not succeed for a reason that is not the command's.
 
-    `message` is one line for people; `retryable` says whether the same request may succeed later;
-    `patience_s` for how long that is worth trying, None as long as anything is; `retry_after_s` is the server's own
-    wish, if it had one; `exit_code` is for when there is no retry left.
+    `message` is one line for people; `retryable` says whether the same request may succeed later, and `patience_s` for
+    how long that is worth trying (None: as long as anything is); `retry_after_s` is the server's own wish, if it had
+    one; `containers` are those among which it wants a choice; `exit_code` is for when there is no retry left.
     """
 
-    __slots__ = ("exit_code", "http_status", "message", "patience_s", "retry_after_s", "retryable")
+    __slots__ = ("containers", "exit_code", "http_status", "message", "patience_s", "retry_after_s", "retryable")
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class Failure:
         exit_code: int = AGENT_FAILED,
     ) -> None:
         self.message = message
+        self.containers = _choice(message) if http_status == 400 else ()
         self.patience_s = _ABSENT_S if "container not found" in message else _PATIENCE_S.get(http_status)
         self.retryable = retryable
         self.retry_after_s = retry_after_s
@@ -141,6 +142,12 @@ def _exit_code(status: dict[str, object]) -> int | None:
             except ValueError:
                 return None
     return None
+
+
+def _choice(message: str) -> tuple[str, ...]:
+    """Return the names out of "a container name must be specified for pod P, choose one of: [a b]…"."""
+    listed = message.partition("choose one of: [")[2].partition("]")
+    return tuple(listed[0].split()) if listed[1] else ()
 
 
 def _has_no_shell(message: str) -> bool:

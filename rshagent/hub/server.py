@@ -40,7 +40,13 @@ class Hub:
     def __init__(self, loop: Loop, cluster: Cluster, settings: Settings, environ: Mapping[str, str]) -> None:
         self.loop, self.environ, self._settings = loop, environ, settings
         self.container = settings.container
-        self.engine = Engine(loop, cluster, launcher=settings.launcher, max_starts=settings.max_starts)
+        self.engine = Engine(
+            loop,
+            cluster,
+            launcher=settings.launcher,
+            max_starts=settings.max_starts,
+            limits_text=environ.get("MPI_AGENT_LIMITS") or "",
+        )
         self.engine.text_by_stdin = settings.text_by_stdin
         self.engine.on_retry = self._retried
         self.metrics = Metrics()
