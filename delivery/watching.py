@@ -60,6 +60,10 @@ class Watching:
         return [pod for host in self._roster.hosts if (pod := self._pod_of(host)) is not None]
 
     def _start(self, selector: str | None) -> None:
+        hosts = len(self._names)
+        labelled = f" with {selector}" if selector else ""
+        workers = "1 worker" if hosts == 1 else f"{hosts} workers"
+        self._progress.line(f"waiting for {workers}, among the pods of namespace {self._namespace}{labelled}")
         self._watch = PodWatch(
             self._loop,
             self._cluster,

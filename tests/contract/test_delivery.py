@@ -165,6 +165,9 @@ def test_any_number_of_workers_costs_one_look_at_the_own_pod_one_list_and_one_wa
     names = launcher.workers(30, steps=PULLING)
     launcher.cluster.reset_stats()
     launcher.start()
+    launcher.until_told(
+        "waiting for 30 workers, among the pods of namespace default with training.kubeflow.org/job-name=pi"
+    )
     launcher.until_told("0/30 ready")
     for name in names:
         launcher.cluster.set_state(name, "ready")
@@ -286,6 +289,7 @@ def test_own_pod_need_not_be_readable(launcher: Launcher) -> None:
     launcher.workers(2)
     token = launcher.cluster.token("list pods", "watch pods")
     assert launcher.run(environ=launcher.cluster.environ(token)) == exits.READY
+    assert "waiting for 2 workers, among the pods of namespace default\n" in launcher.told
 
 
 PASSING: dict[str, dict[str, Any]] = {
@@ -321,6 +325,7 @@ def test_watch_that_breaks_is_taken_up_again(launcher: Launcher, what: str) -> N
     assert launcher.cluster.watches(what) == 1
     launcher.cluster.set_state(only, "ready")
     assert launcher.end() == exits.READY
+    assert launcher.cluster.stats()["requests"]["watch"] <= 3  # taken up again, not asked for in a loop
 
 
 def test_garbage_in_the_watch_is_survived(launcher: Launcher) -> None:
@@ -466,8 +471,8 @@ def read_until(screen: IO[bytes], words: bytes) -> bytes:
 
 
 def test_thousand_workers_fit_into_40_mib(launcher: Launcher) -> None:
-    """Each pod is padded to the size that real ones have (managedFields, volumes, environment)."""
-    launcher.workers(1000, annotations={"padding": "x" * 6000})
+    """Each pod has as many fields, and is as large, as real ones are (managedFields, volumes, environment)."""
+    launcher.workers(1000, annotations={f"field-{number}": "x" * 30 for number in range(200)})
     launcher.start(code=MEASURED)
     assert launcher.end() == exits.READY
     assert len(launcher.hosts()) == 1000

@@ -35,6 +35,7 @@ FORMS: dict[str, tuple[bytes, list[str]]] = {
     "a job that ends in launcher": (
         b"my-launcher-worker-0\nmy-launcher-worker-1\n", ["my-launcher-worker-0", "my-launcher-worker-1"],
     ),
+    "a pod called launcher": (b"launcher\nlauncher-worker-0\n", ["launcher", "launcher-worker-0"]),
     "a pod that ends in launcher": (b"other-launcher\n", ["other-launcher"]),
     "a Service that ends in launcher": (b"worker-0.my-launcher\n", ["worker-0.my-launcher"]),
     "addresses": (b"10.0.0.7:2\n[fd00::7]:2\nfd00::8\n", ["10.0.0.7", "fd00::7", "fd00::8"]),

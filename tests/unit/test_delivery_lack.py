@@ -82,6 +82,17 @@ CASES: dict[str, tuple[Pod, str, Patience]] = {
         "running, container mpi not ready yet",
         Patience.ENDLESS,
     ),
+    "init container done, not ready": (
+        pod(**UP, containers=(container("setup", init=True, state="terminated", exit_code=0, ready=True),
+                              container(state="running"))),
+        "running, container mpi not ready yet",
+        Patience.ENDLESS,
+    ),
+    "another container was restarted once and is well": (
+        pod(**UP, containers=(container("log", state="running", restarts=1, ready=True), container(state="running"))),
+        "running, container mpi not ready yet",
+        Patience.ENDLESS,
+    ),
     "sidecar not ready, main container is": (
         pod(**UP, containers=(container("agent", init=True, state="running"),
                               container(state="running", ready=True))),
