@@ -110,7 +110,7 @@ class Watching:
             self._loop.stop()
             return
         if verdict.exit_code is not None:
-            raise DeliveryError(verdict.exit_code, verdict.text)
+            raise DeliveryError(verdict.exit_code, self.standing)
         key = (*verdict.key, self._trouble.is_on(now))
         self._progress.show(key, self.standing, now)
         self._judge_in(min(self._progress.next_s(key, now), verdict.check_in_s or float("inf")))
