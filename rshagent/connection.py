@@ -69,6 +69,7 @@ class Link:
     __slots__ = (
         "_addresses",
         "_cluster",
+        "_context",
         "_loop",
         "_mask",
         "_out",
@@ -86,6 +87,7 @@ class Link:
         """Begin to connect; the result comes by the loop, never from within this call."""
         self._loop, self._cluster, self._owner = loop, cluster, owner
         self._sock: Socket | None = None
+        self._context = cluster.tls
         self._tls: Tls | None = None
         self._out: list[memoryview] = []  # what the kernel has not taken yet
         self._waiting = 0  # bytes in it
@@ -137,7 +139,7 @@ class Link:
             self._sock.close()
             self._sock = None
         if self._tls is not None and was_open:  # a ticket comes after the handshake, so it is there at the end
-            self._cluster.tls.remember(self._tls)
+            self._context.remember(self._tls)
         self._tls = None
         self._out.clear()
 
@@ -243,7 +245,8 @@ class Link:
 
     def _start_tls(self) -> None:
         assert self._sock is not None
-        self._tls = self._cluster.tls.wrap(self._sock, self._cluster.host)
+        self._context = self._cluster.tls
+        self._tls = self._context.wrap(self._sock, self._cluster.host)
         self._state = "handshaking"
         self._handshake()
 

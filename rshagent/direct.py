@@ -65,7 +65,7 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
         engine = Engine(
             loop,
             Cluster.load(environ),
-            launcher=_own_name(environ),
+            launcher=environ.get("MPI_AGENT_LAUNCHER") or _own_name(environ),
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
         )
         mark = Mark(engine.launcher, worker.pod, _instance(environ), os.urandom(8).hex())

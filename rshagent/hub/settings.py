@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         container=options.container or None,
         namespace=options.namespace or None,
         selector=options.selector or None,
-        launcher=name,
+        launcher=environ.get("MPI_AGENT_LAUNCHER") or name,
         own_names=frozenset((name, socket.gethostname(), *_own_addresses(environ))),
         max_starts=options.max_starts,
         metrics=options.metrics,

@@ -1,0 +1,276 @@
+"""Every fault of the stand-in API server, against the hub and direct mode: what the launcher sees, and what is left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from running import ROOT, Agent, Direct, WithHub, environment, run, start, until
+
+from agents.playground.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WORKERS = ["worker-0", "worker-1"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("client") / "rshagent")
+    subprocess.run([sys.executable, "-m", "rshagent.client_build", path], cwd=ROOT, check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def workers(cluster: Cluster) -> Iterator[list[str]]:
+    cluster.clear_faults()
+    for name in WORKERS:
+        cluster.create_pod(name, ready_after_s=0)
+    yield WORKERS
+    cluster.clear_faults()
+    for name in WORKERS:
+        cluster.delete_pod(name)
+
+
+@pytest.fixture(params=["hub", "direct"])
+def agent(
+    request: pytest.FixtureRequest, cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+) -> Iterator[Agent]:
+    environ = environment(cluster, tmp_path, workers)
+    agent: Agent = Direct(environ) if request.param == "direct" else WithHub(environ, client, tmp_path)
+    yield agent
+    agent.close()
+    assert "internal error" not in agent.log()
+
+
+# A fault that may heal: the command runs once, and nobody notices but the log.
+HEALING: list[dict[str, Any]] = [
+    {"kind": "drop-before-upgrade"},
+    {"kind": "drop-after-upgrade"},
+    {"kind": "drop-after-start"},
+    {"kind": "dial-error"},
+    {"kind": "http", "status": 401},
+    {"kind": "http", "status": 409},
+    {"kind": "http", "status": 429, "retry_after_s": 1},
+    {"kind": "http", "status": 500},
+    {"kind": "http", "status": 503, "times": 3},
+    {"kind": "drop-before-upgrade", "times": 4},
+    {"kind": "half-open", "after_bytes": 0},
+    {"kind": "no-status"},  # settled: the worker kept the exit status
+    {"kind": "drop-mid-stream", "after_bytes": 60},
+    {"kind": "silent", "after_bytes": 60},
+    {"kind": "half-open", "after_bytes": 60},
+    {"kind": "raw", "after_bytes": 60, "data": b"\xff\xff\xff\xff"},
+    {"kind": "raw", "after_bytes": 60, "data": b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff"},
+    {"kind": "status", "data": b'{"status": "Failure", "message": "etcd is on holiday"}'},
+    {"kind": "slow", "bytes_per_s": 20000},
+    {"kind": "v4-only"},
+]
+
+
+@pytest.mark.parametrize("fault", HEALING, ids=lambda fault: "-".join(str(value) for value in fault.values()))
+def test_a_fault_that_heals_is_not_the_launchers_matter(cluster: Cluster, agent: Agent, fault: dict[str, Any]) -> None:
+    cluster.fault(pod="worker-0", **fault)
+    # Only the exit code must survive all faults: output that was in a lost stream is lost with it.
+    done = run(agent, "-n", "worker-0", "echo started >> ran; sleep 0.5; exit 7")
+    assert done.returncode == 7, (done.stderr, agent.log())
+    assert done.stderr == b""
+    with open(cluster.pod_folder("worker-0") + "/home/ran") as ran:
+        starts = ran.read().count("started")
+    # A start whose acknowledgement was lost can't be told from one that never was; it was ended before the next.
+    assert starts == 1 or fault["kind"] in ("drop-after-start", "half-open")
+    until(lambda: not cluster.leftovers("worker-0"), "nothing is left in the worker")
+
+
+FINAL: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "http", "status": 403, "text": 'cannot get resource "pods/exec"'}, "The verb get is missing"),
+    ({"kind": "http", "status": 400}, "400"),
+    ({"kind": "http", "status": 401, "times": None}, "401"),
+    ({"kind": "http", "status": 500, "times": None}, "500"),
+    ({"kind": "drop-before-upgrade", "times": None}, "API server"),
+    ({"kind": "drop-after-upgrade", "times": None}, "connection"),
+    ({"kind": "dial-error", "times": None}, "dialing backend"),
+    ({"kind": "raw", "data": b"HTTP/1.1 200 FINE\r\n\r\n", "times": None}, "rshagent: worker-0:"),
+    ({"kind": "raw", "data": b"\x00" * 70000, "times": None}, "rshagent: worker-0:"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"), FINAL, ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else ""
+)
+def test_a_fault_that_stays_is_one_line_and_255(
+    cluster: Cluster, agent: Agent, fault: dict[str, Any], words: str
+) -> None:
+    cluster.fault(pod="worker-0", **fault)
+    done = run(agent, "-n", "worker-0", "echo unreached")
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 255, (done.stderr, agent.log())
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert done.stdout == b""
+    cluster.clear_faults()
+    assert run(agent, "-n", "worker-0", "exit 5").returncode == 5, "one session's end is no other's"
+
+
+def test_one_malformed_stream_ends_no_other(cluster: Cluster, agent: Agent) -> None:
+    cluster.fault("raw", pod="worker-1", data=b"\xff" * 20000, after_bytes=60, times=None)
+    other = start(agent, "worker-0", "read line; exit 6")
+    cluster.until(lambda stats: stats["running"] >= 1)
+    broken = run(agent, "-n", "worker-1", "sleep 0.3; exit 9")
+    assert broken.returncode == 9
+    out, err = other.communicate(b"go on\n", 30)
+    assert (other.returncode, out, err) == (6, b"", b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_ends_the_remote_tree_and_becomes_an_exit_code(
+    cluster: Cluster, agent: Agent, number: signal.Signals
+) -> None:
+    process = start(agent, "-n", "worker-0", "sleep 1000 & (trap '' TERM INT HUP QUIT; while :; do sleep 1; done)")
+    until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
+    assert not cluster.leftovers("worker-0")
+    process.communicate()
+
+
+def test_other_signals_are_passed_on(cluster: Cluster, agent: Agent) -> None:
+    process = start(agent, "-n", "worker-0", "trap 'echo got it; exit 4' USR1; echo ready; while :; do sleep 0.1; done")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGUSR1)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (4, b"got it\n")
+
+
+def test_a_killed_client_is_a_dead_command(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
+    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
+    process = start(agent, "-n", "worker-0", "setsid sleep 1000 & sleep 1001")
+    until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
+    process.kill()
+    until(lambda: not cluster.leftovers("worker-0"), "its daemons are gone too")
+    process.communicate()
+    until(lambda: "result=client_died" in agent.log(), "the hub tells of it")
+    agent.close()
+
+
+def test_a_hub_that_dies_is_followed_by_one_that_settles(
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+) -> None:
+    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
+    process = start(agent, "-n", "worker-0", "echo up; while [ ! -e go ]; do sleep 0.1; done; exit 8")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    agent.kill()
+    agent.start()
+    open(cluster.pod_folder("worker-0") + "/home/go", "w").close()
+    assert process.wait(30) == 8
+    process.communicate()
+    agent.close()
+
+
+def test_a_hub_that_is_told_to_end_ends_what_it_started(
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+) -> None:
+    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
+    processes = [start(agent, "-n", worker, "sleep 1000") for worker in workers for _ in range(3)]
+    cluster.until(lambda stats: stats["running"] >= 6)
+    agent.close()
+    assert [process.wait(30) for process in processes] == [143] * 6
+    assert not any(cluster.leftovers(worker) for worker in workers)
+    for process in processes:
+        process.communicate()
+
+
+def _replace(cluster: Cluster) -> None:
+    cluster.delete_pod("worker-0", streams="freeze")
+    cluster.create_pod("worker-0", ready_after_s=0)
+
+
+GONE = {
+    "deleted": (lambda cluster: cluster.delete_pod("worker-0", streams="freeze"), 255, "deleted"),
+    "replaced": (_replace, 255, "gone"),
+    "oom": (lambda cluster: cluster.set_state("worker-0", "oom-killed"), 137, "OOMKilled"),
+}
+
+
+@pytest.mark.parametrize("how", GONE)
+def test_a_worker_that_goes_ends_its_sessions_with_the_reason(
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path, how: str
+) -> None:
+    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
+    process = start(agent, "-n", "worker-0", "echo up; sleep 1000")
+    other = start(agent, "worker-1", "read line; exit 6")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    act, code, word = GONE[how]
+    act(cluster)
+    _, err = process.communicate(timeout=5)
+    assert process.returncode == code, (err, agent.log())
+    if code == 255:
+        assert word in err.decode() or "replaced" in err.decode()
+        assert err.count(b"\n") == 1
+    other.communicate(b"\n", 30)
+    assert other.returncode == 6
+    agent.close()
+
+
+def test_starts_wait_for_a_worker_that_is_not_ready(
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+) -> None:
+    agent = WithHub({**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": ""}, client, tmp_path)
+    cluster.delete_pod("worker-0")
+    process = start(agent, "-n", "worker-0", "exit 3")
+    cluster.create_pod("worker-0", ready_after_s=0.5)
+    assert process.wait(30) == 3
+    process.communicate()
+    agent.close()
+
+
+def test_at_most_n_starts_are_under_way(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
+    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path, "--max-starts", "3")
+    cluster.reset_stats()
+    processes = [start(agent, "-n", workers[number % 2], "exit 2") for number in range(40)]
+    assert {process.wait(30) for process in processes} == {2}
+    assert cluster.stats()["peak_unacknowledged"] <= 3
+    for process in processes:
+        process.communicate()
+    agent.close()
+
+
+def test_a_new_instance_of_the_launcher_ends_what_the_old_one_left(
+    cluster: Cluster, agent: Agent, tmp_path: Path
+) -> None:
+    assert run(agent, "-n", "worker-0", "setsid sleep 1000 >/dev/null 2>&1 </dev/null &").returncode == 0
+    assert cluster.leftovers("worker-0")
+    assert run(agent, "-n", "worker-0", "exit 3").returncode == 3
+    assert cluster.leftovers("worker-0"), "the same instance's daemons live on"
+    assert run(agent, "-n", "worker-0", "exit 3", MPI_AGENT_INSTANCE=f"next-{tmp_path.name[-1]}").returncode == 3
+    until(lambda: not cluster.leftovers("worker-0"), "the daemon is gone")
+
+
+def test_the_command_is_in_no_log(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
+    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
+    run(agent, "-n", "worker-0", ": s3cret; exit 1")
+    cluster.fault(
+        "status",
+        pod="worker-0",
+        data=b'{"status":"Failure","message":"error executing command [/bin/sh -c s3cret], x"}',
+    )
+    run(agent, "-n", "worker-0", ": s3cret; exit 1")
+    cluster.fault("http", pod="worker-0", status=500, times=None)
+    run(agent, "-n", "worker-0", ": s3cret")
+    agent.close()
+    assert "s3cret" not in agent.log()
+    assert "worker-0" in agent.log()
