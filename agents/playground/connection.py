@@ -12,7 +12,7 @@ import ssl
 import struct
 from typing import TYPE_CHECKING, Any
 
-from .loop import READ, WRITE, Loop
+from .loop import HANG_UP, READ, WRITE, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,11 @@ class Connection:
         return len(self._unsent) > 0
 
     @property
+    def live(self) -> bool:
+        """Whether it is open and not frozen."""
+        return self.open and not self._frozen
+
+    @property
     def certificate_subject(self) -> dict[str, list[str]]:
         """What the client's verified certificate says it is ("commonName", "organizationName"); empty without one."""
         subject: dict[str, list[str]] = {}
@@ -75,7 +80,7 @@ class Connection:
 
     def close(self, *, reset: bool = False) -> None:
         """Close when what was written has been sent; with `reset` at once, as a crashed peer does."""
-        if not self.open:
+        if not self.open or (self._frozen and not reset):
             return
         if reset:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -104,14 +109,14 @@ class Connection:
     def _watch(self) -> None:
         if not self.open:
             return
-        mask = 0 if self._frozen else (READ if self._reading else 0) | (WRITE if self._unsent else 0)
+        mask = HANG_UP if self._frozen else (READ if self._reading else 0) | (WRITE if self._unsent else 0)
         if mask != self._mask:
             self._mask = mask
             self.loop.modify(self._fd, mask)
 
     def _ready(self, mask: int) -> None:
         if self._frozen:
-            self._end()  # the mask is 0: only an error or hang-up of the peer is told
+            self._end()  # the client has closed it
             return
         if mask & WRITE:
             self._flush()

@@ -135,7 +135,7 @@ class Control:
     def do_streams(self, kind: str, pod: str | None) -> Reply:
         """Cut, freeze or silence the open exec streams of a pod (None: of all). Answers how many."""
         uids = {live.uid for live in self._api.kubelet.all() if pod in {None, live.pod.name}}
-        chosen = [one for one, uid in self._api.sessions.items() if uid in uids and one.connection.open]
+        chosen = [one for one, uid in self._api.sessions.items() if uid in uids and one.connection.live]
         for session in chosen:
             session.suffer(kind)
         return {"ok": len(chosen)}

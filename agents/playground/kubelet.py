@@ -27,7 +27,8 @@ class LivePod:
         self.processes: PodProcesses | None = None
         self.main_exit_codes: dict[str, int] = {}
         self.main_listeners: dict[str, MainProcess] = {}
-        self.steps_over = False
+        self.steps_over = False  # what comes next is not decided by the pod's steps any more
+        self.ended = False  # its processes are being killed
 
 
 class MainProcess:
@@ -115,7 +116,7 @@ class Kubelet:
             then()
 
         self._store.update(live.pod.namespace, live.pod.name, mark)
-        live.steps_over = True
+        live.steps_over = live.ended = True
         if grace_s > 0 and live.processes is not None and live.processes.main_pids:
             for pid in live.processes.main_pids:
                 live.processes.signal(pid, 15)
@@ -138,12 +139,12 @@ class Kubelet:
         if state in {"running", "ready", "initializing"}:
             self._start_main(live, init=state == "initializing")
         elif state in {"succeeded", "failed", "oom-killed", "evicted"} and live.processes is not None:
-            live.steps_over = True
+            live.steps_over = live.ended = True
             live.processes.end(lambda: None)
 
     def container_ended(self, live: LivePod, container: pods.Container, code: int) -> None:
         """A main process ended. When all have, the pod has succeeded or failed."""
-        if live.steps_over:
+        if live.ended:
             return
         live.main_exit_codes[container.name] = code
         waiting = {one.name for one in live.pod.containers if not one.init and not one.sidecar}
@@ -197,7 +198,7 @@ class Kubelet:
                 then()
 
         for live in self._live.values():
-            live.steps_over = True
+            live.steps_over = live.ended = True
         if not waiting:
             then()
         for processes in waiting:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
+HANG_UP = select.EPOLLRDHUP
 
 
 class Timer:

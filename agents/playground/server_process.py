@@ -40,8 +40,13 @@ class ServerProcess:
         self._channel = Channel(ours)
         self._lock = threading.Lock()
         self.pid = self._process.pid
-        self.started: dict[str, Any] = self.send(settings)
+        self.started: dict[str, Any]
         """What it said when it was ready: port, hostnames, mounts."""
+        try:
+            self.started = self.send(settings)
+        except BaseException:
+            self.close()
+            raise
 
     def ask(self, what: str, fds: Sequence[int] = (), **fields: Any) -> Any:
         """Ask for something (see control.py) and return the answer. Raises ClusterError."""

