@@ -54,6 +54,8 @@ class Lack:
     hint: str = ""
 
 
+UNKNOWN = Lack("unknown", "not known yet")  # before the first list
+
 _DESCRIBE_HINT = "`kubectl describe pod` tells more"
 _LOGS_HINT = "`kubectl logs --previous` shows its last words"
 _NODE_HINT = "see whether its node is up"

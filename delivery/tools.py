@@ -31,7 +31,7 @@ def parse(argument: str) -> Tool:
     """Read `NAME`, `PATH` or either with `:DEST`. Raises DeliveryError if DEST would lie outside the target."""
     source, colon, dest = argument.partition(":")
     name = dest if colon else os.path.basename(_FILES.get(source, source))
-    if not source or not name or name.startswith("/") or name.endswith("/") or ".." in name.split("/"):
+    if not source or not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise DeliveryError(USAGE, f"{argument!r} names no tool: it takes NAME or PATH[:NAME-IN-TARGET]")
     return Tool(_FILES.get(source, source), name)
 

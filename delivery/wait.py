@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delivery import durations, exits
-from delivery.lack import Patience, lack_of
+from delivery.lack import UNKNOWN, Patience, lack_of
 from delivery.sentence import sentence
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class _Worker:
         self.name = name
         self.uid = ""
         self.seen = False
-        self.lack = lack_of(None)
-        self.clock = ("absent", "")
+        self.lack: Lack | None = UNKNOWN
+        self.clock = (UNKNOWN.kind, "")
         self.since = now
         self.ready_since = now
 

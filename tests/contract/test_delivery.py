@@ -168,7 +168,7 @@ def test_any_number_of_workers_costs_one_look_at_the_own_pod_one_list_and_one_wa
     launcher.until_told(
         "waiting for 30 workers, among the pods of namespace default with training.kubeflow.org/job-name=pi"
     )
-    launcher.until_told("0/30 ready")
+    launcher.until_told("pulling image")
     for name in names:
         launcher.cluster.set_state(name, "ready")
     assert launcher.end() == exits.READY
@@ -238,18 +238,27 @@ def test_state_that_lasts_ends_the_wait_with_its_code_and_reason(launcher: Launc
 def test_worker_that_is_gone_and_not_replaced(launcher: Launcher) -> None:
     first, _ = launcher.workers(2, steps=PULLING)
     launcher.start("--replacement", "0.2")
-    launcher.until_told("0/2 ready")
+    launcher.until_told("0/2 ready · pi-worker-0, pi-worker-1 pulling image")
     launcher.cluster.delete_pod(first)
     assert launcher.end() == exits.GONE
     assert "pi-worker-0 gone and not replaced" in launcher.last_line
 
 
-@pytest.mark.parametrize("state", ["image-pull-backoff", "config-error", "crash-loop", "unschedulable", "failed"])
+HEALS = {
+    "image-pull-backoff": "can't get its image",
+    "config-error": "can't be created",
+    "crash-loop": "crashes again and again",
+    "unschedulable": "unschedulable",
+    "failed": "failed",
+}
+
+
+@pytest.mark.parametrize("state", HEALS)
 def test_trouble_that_heals_does_not_end_the_wait(launcher: Launcher, state: str) -> None:
     (only,) = launcher.workers(1)
     launcher.cluster.set_state(only, state)
     launcher.start()
-    launcher.until_told("0/1 ready · pi-worker-0 ")
+    launcher.until_told(HEALS[state])
     if state == "failed":
         launcher.cluster.replace_pod(only, labels=LABELS)
     else:
@@ -321,7 +330,7 @@ def test_watch_that_breaks_is_taken_up_again(launcher: Launcher, what: str) -> N
     (only,) = launcher.workers(1, steps=PULLING)
     launcher.start()
     launcher.cluster.until(lambda stats: stats["requests"].get("watch"))
-    launcher.until_told("0/1 ready")
+    launcher.until_told("pulling image")
     assert launcher.cluster.watches(what) == 1
     launcher.cluster.set_state(only, "ready")
     assert launcher.end() == exits.READY
@@ -332,7 +341,7 @@ def test_garbage_in_the_watch_is_survived(launcher: Launcher) -> None:
     (only,) = launcher.workers(1, steps=PULLING)
     launcher.start()
     launcher.cluster.until(lambda stats: stats["requests"].get("watch"))
-    launcher.until_told("0/1 ready")
+    launcher.until_told("pulling image")
     launcher.cluster.watches("raw", b"{{{ this is no event\n")
     launcher.until_told("trying again")
     launcher.cluster.set_state(only, "ready")
@@ -442,7 +451,7 @@ def test_wrong_usage_is_one_line(launcher: Launcher, arguments: list[str]) -> No
 def test_signal_ends_it_at_once_with_a_line(launcher: Launcher, number: signal.Signals) -> None:
     launcher.workers(1, steps=PULLING)
     launcher.start()
-    launcher.until_told("0/1 ready")
+    launcher.until_told("0/1 ready · pi-worker-0 pulling image")
     launcher.process.send_signal(number)
     assert launcher.end() == 128 + number
     assert f"stopped by {number.name} while waiting: 0/1 ready · pi-worker-0 pulling image" in launcher.last_line

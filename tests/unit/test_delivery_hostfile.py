@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delivery_pods import failed, pod, ready
 from hypothesis import given
+from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from delivery.exits import HOSTFILE, DeliveryError
@@ -81,6 +82,7 @@ def test_missing_hostfile_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+@example_settings(deadline=None)  # a loaded machine is no failure
 @given(st.binary(max_size=200))
 def test_no_bytes_crash(data: bytes) -> None:
     try:
@@ -94,6 +96,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9]{0,6}-worker-[0-9]{1,3}", fullmatch=True)
 LINES = st.sampled_from(["{} slots=2", "{}:2", "{}", "  {}\t", "user@{} # x", "{}\r", "\n{}"])
 
 
+@example_settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(st.tuples(NAMES, LINES), unique_by=lambda pair: pair[0]))
 def test_each_form_keeps_each_worker(pairs: list[tuple[str, str]]) -> None:
     data = "\n".join(form.format(name) for name, form in pairs).encode()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delivery_pods import container, failed, pod, ready, waiting
 from hypothesis import given
+from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from delivery import exits
@@ -119,7 +120,13 @@ def test_reason_of_an_end_is_one_sentence_with_what_to_do() -> None:
 
 
 def test_worker_that_was_never_created_is_waited_for() -> None:
-    assert after([], 1e6).exit_code is None
+    verdict = after([(0, None)], 1e6)
+    assert verdict.exit_code is None
+    assert "pi-worker-0 not created yet" in verdict.text
+
+
+def test_nothing_is_said_of_workers_before_the_first_list() -> None:
+    assert after([], 5).text == "0/1 ready · pi-worker-0 not known yet 5 s"
 
 
 def test_replaced_worker_starts_anew() -> None:
@@ -205,6 +212,7 @@ STATES = st.sampled_from([None, pod(), ready(), failed(), waiting("ImagePullBack
                           ready(uid="another"), ready(deleting=True), pod(phase="Unknown")])  # fmt: skip
 
 
+@example_settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(st.tuples(st.floats(0, 100), st.sampled_from([W0, W1]), STATES)))
 def test_any_history_gives_a_verdict_that_fits_the_present(history: list[tuple[float, str, Pod | None]]) -> None:
     wait, now, present = wait_for(W0, W1), 0.0, dict.fromkeys((W0, W1))
