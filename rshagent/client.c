@@ -179,7 +179,7 @@ static void lose_hub(struct client *c, int why) {
 }
 
 /* A hub that does not take it is lost; that shows when all it sent before was read. */
-static void send_message(struct client *c, const struct header *message) {
+static bool send_message(struct client *c, const struct header *message) {
     union { struct cmsghdr header; char room[CMSG_SPACE(sizeof(int[3]))]; } rights = {
         .header = {.cmsg_len = CMSG_LEN(sizeof(int[3])), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
     memcpy(CMSG_DATA(&rights.header), (int[]){STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}, sizeof(int[3]));
@@ -194,16 +194,19 @@ static void send_message(struct client *c, const struct header *message) {
                 "or a sandboxed runtime forbid it?", c->address.sun_path, strerror(errno));
         if (n < 0 && errno != EINTR) {
             if (errno != EPIPE && errno != ECONNRESET) lose_hub(c, errno);
-            return;
+            return false;
         }
         sent += n > 0 ? (size_t)n : 0;
     }
+    return true;
 }
 
 static void forward_signals(struct client *c) {
-    for (int n = 1; c->unsent && c->hub >= 0; c->unsent &= ~(UINT64_C(1) << (n++ - 1))) {
-        struct { struct header header; uint32_t number; } message = {header(SIGNAL, 4), htonl((uint32_t)n)};
-        if (c->unsent >> (n - 1) & 1) send_message(c, &message.header);
+    while (c->hub >= 0 && c->unsent) {
+        uint32_t number = (uint32_t)ffsll((long long)c->unsent);
+        struct { struct header header; uint32_t number; } message = {header(SIGNAL, 4), htonl(number)};
+        if (!send_message(c, &message.header)) return;
+        c->unsent &= c->unsent - 1;
     }
 }
 
@@ -214,10 +217,8 @@ static void connect_hub(struct client *c) {
     setsockopt(c->hub, SOL_SOCKET, SO_RCVTIMEO, &stall, sizeof stall);
     int why = connect(c->hub, (struct sockaddr *)&c->address, sizeof c->address) < 0 ? errno : 0;
     c->connected_at = now_ms();
-    if (why)
-        lose_hub(c, why);
-    else
-        send_message(c, c->opening);
+    if (why) lose_hub(c, why);
+    else send_message(c, c->opening);
     if (c->told) c->unsent |= UINT64_C(1) << (c->told - 1);
 }
 
