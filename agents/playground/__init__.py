@@ -8,9 +8,9 @@
         mpirun = cluster.exec_local("worker-0", ["mpirun", …], env=environ, stdout=PIPE)
 
 What it is not: pods are process trees of one user on one machine. They have a home, a temporary folder, an
-environment, a name and an address of their own; a host name, a hosts file and mounts of their own only where user
-namespaces are allowed. All other files, /dev/shm and process ids are shared by all pods. Of the API there is reading
-pods, exec and access reviews.
+environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
+own only where namespaces are allowed (`Cluster.hostnames`, `.mounts`, `.processes_apart`). All else is shared by all
+pods. Of the API there is reading pods, exec and access reviews.
 """
 
 from .cluster import Cluster, ClusterError

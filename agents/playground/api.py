@@ -115,10 +115,12 @@ class Conversation:
             self._answer(fault.status, statuses.failure(fault.status, text), **headers)
         elif fault.kind == "drop-before-upgrade":
             self._connection.close(reset=True)
+        elif fault.kind == "no-answer":
+            self._busy = True
         return fault
 
     def _done_with(self, fault: Fault | None) -> bool:
-        return fault is not None and fault.kind in {"http", "drop-before-upgrade"}
+        return fault is not None and fault.kind in {"http", "no-answer", "drop-before-upgrade"}
 
     # Pods ------------------------------------------------------------------------------------------------------------
 
@@ -214,6 +216,9 @@ class Conversation:
         session.take_over(self._reader.rest())
         if wrong is not None:
             session.fail(statuses.internal_error(wrong))
+            return
+        if fault is not None and fault.kind == "hang":
+            session.hang()
             return
         live = api.kubelet.find(namespace, name)
         session.start(api.kubelet.processes(live), api.kubelet.environ(live, container), api.kubelet.home(live))

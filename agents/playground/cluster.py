@@ -11,6 +11,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from .credentials import write_kubeconfig, write_service_account
+from .namespaces import HOSTNAME, MOUNTS, PROCESSES
 from .pod_process import Leftover, PodProcess
 from .pods import Container, Pod
 from .server_process import ClusterError, ServerProcess
@@ -45,9 +46,11 @@ class Cluster:
     ) -> None:
         self.folder = os.path.abspath(folder)
         self.hostnames = False
-        """Whether pods have a host name of their own here (user namespaces)."""
+        """Whether pods have a host name of their own here (UTS namespaces)."""
         self.mounts = False
-        """Whether `Pod.mounts` can work here (user and mount namespaces)."""
+        """Whether `Pod.mounts` can work here (mount namespaces)."""
+        self.processes_apart = False
+        """Whether pods have process ids, /proc and /dev/shm of their own here (pid namespaces)."""
         self.port = port
         self.pid = 0
         """The server's process; its CPU time is its own, commands' not among it."""
@@ -81,8 +84,12 @@ class Cluster:
         self._server = ServerProcess({**self._behaviour, **files, "port": self.port})
         self.pid = self._server.pid
         self.port = self._server.started["port"]
-        self.hostnames = self._server.started["hostnames"]
-        self.mounts = self._server.started["mounts"]
+        level = self._server.started["level"]
+        self.hostnames, self.mounts, self.processes_apart = (
+            level >= HOSTNAME,
+            level >= MOUNTS,
+            level >= PROCESSES,
+        )
 
     def close(self) -> None:
         """End the server and every process of every pod. Harmless if done before."""
@@ -148,10 +155,13 @@ class Cluster:
 
     def mounted(self, name: str, namespace: str = "default") -> bool:
         """Whether a pod sees its `mounts` and a hosts file with the cluster's pods."""
-        return bool(self._ask("enter", name=name, namespace=namespace)["mounted"])
+        return bool(self._ask("enter", name=name, namespace=namespace))
 
     def leftovers(self, name: str, namespace: str = "default") -> list[Leftover]:
-        """The live processes of a pod other than its containers' own: by descent, and by the environment's mark."""
+        """The live processes of a pod other than its containers' own: by descent, and by the environment's mark.
+
+        The process ids are those outside of the pod.
+        """
         return [Leftover(**one) for one in self._ask("leftovers", name=name, namespace=namespace)]
 
     def exec_local(  # noqa: PLR0913 - as subprocess.Popen

@@ -79,10 +79,10 @@ class Control:
         return {"ok": {"object": self._api.store.get(namespace, name), "folder": live.folder, "address": live.address}}
 
     def do_enter(self, name: str, namespace: str) -> Reply | None:
-        """Start the pod's shim; the answer tells what namespaces it has."""
+        """Start the pod's shim; the answer tells whether its mounts are there."""
         processes = self._api.kubelet.processes(self._live(name, namespace))
         reply = self._reply
-        processes.enter(lambda: reply({"ok": {"hostname": processes.hostname, "mounted": processes.mounted}}))
+        processes.enter(lambda: reply({"ok": processes.mounted}))
         return None
 
     def do_leftovers(self, name: str, namespace: str) -> Reply:

@@ -107,6 +107,10 @@ class ExecSession:
         processes.exec(argv, environ, folder, stdio.theirs, self, stdio.tty)
         stdio.close_theirs()
 
+    def hang(self) -> None:
+        """Start nothing and say nothing; pings are answered."""
+        self._command_over = self._held = True
+
     def fail(self, status: statuses.Status) -> None:
         """End the stream with this Status; nothing was started."""
         self._command_over = True
@@ -153,7 +157,7 @@ class ExecSession:
     def _finish(self, status: statuses.Status) -> None:
         self._finished = True
         self._acknowledge()
-        if not self.connection.open or self._held:
+        if not self.connection.live or self._held or self._silent:
             return
         if self._kind == "drop-after-start":
             self.connection.close(reset=True)

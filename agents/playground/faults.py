@@ -2,9 +2,11 @@
 
 For execs (`on="exec"`):
   http                 answers `status` (with `retry_after_s`) instead of doing anything
+  no-answer            says nothing to the request, for ever
   drop-before-upgrade  resets the connection instead of answering
   drop-after-upgrade   101, then a reset; the command is not started
   dial-error           the kubelet can't be reached: 101 and a Status on v5, HTTP 500 on v4
+  hang                 101, pongs, and nothing else: kubelet does not answer; the command is not started
   drop-after-start     the command runs; a reset at its first output (the acknowledgement), of which nothing is sent
   drop-mid-stream      a reset when `after_bytes` of output have been sent
   no-status            the stream ends properly but without a Status
@@ -15,7 +17,7 @@ For execs (`on="exec"`):
   silent               after `after_bytes` of output nothing is sent any more, not even pongs; reading goes on
   no-pong              pings are not answered; all else works
   v4-only              only v4.channel.k8s.io is known, as before Kubernetes 1.29
-For `on` = "list", "get", "watch" or "review": http and drop-before-upgrade; for "watch" also gone (an ERROR event 410).
+For `on` = "list", "get", "watch" or "review": http, no-answer, drop-before-upgrade; "watch" also gone (ERROR 410).
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from dataclasses import dataclass
 EXEC_KINDS = frozenset(
     {
         "http",
+        "no-answer",
         "drop-before-upgrade",
         "drop-after-upgrade",
         "dial-error",
+        "hang",
         "drop-after-start",
         "drop-mid-stream",
         "no-status",
@@ -40,7 +44,7 @@ EXEC_KINDS = frozenset(
         "v4-only",
     }
 )
-OTHER_KINDS = frozenset({"http", "drop-before-upgrade", "gone"})
+OTHER_KINDS = frozenset({"http", "no-answer", "drop-before-upgrade", "gone"})
 REQUESTS = frozenset({"exec", "list", "get", "watch", "review"})
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 from . import pods
@@ -119,7 +121,8 @@ class Kubelet:
         live.steps_over = live.ended = True
         if grace_s > 0 and live.processes is not None and live.processes.main_pids:
             for pid in live.processes.main_pids:
-                live.processes.signal(pid, 15)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
             self._loop.call_later(grace_s, kill)
         else:
             kill()

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 MARK = "PLAYGROUND_POD"  # the environment variable that every process of a pod carries
 _SEND_BUFFER = 1 << 18
+# Imports shim.py out of its folder as a package without an `__init__`, whose imports shims don't need.
+_START = """
+import sys
+package = sys.modules["pod"] = type(sys)("pod")
+package.__path__ = [sys.argv[1]]
+from pod.shim import nursery
+nursery(int(sys.argv[2]))
+"""
 
 
 class Listener(Protocol):
@@ -40,9 +48,8 @@ class Nursery:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            shim = os.path.join(os.path.dirname(__file__), "shim.py")
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-E", shim, str(theirs.fileno())],
+                [sys.executable, "-I", "-S", "-E", "-c", _START, os.path.dirname(__file__), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -53,7 +60,8 @@ class Nursery:
         answer = ours.recv(4096)
         if not answer:
             raise RuntimeError("the stand-in's nursery did not start; its message is above")
-        _, self.hostname, self.mounts = marshal.loads(answer)  # noqa: S302 - our own child's bytes
+        self.level: int = marshal.loads(answer)[1]  # noqa: S302 - our own child's bytes
+        """What pods have of their own here (namespaces.py)."""
         self.pid = self._process.pid
 
     def shim(self, settings: Mapping[str, Any]) -> socket.socket:
@@ -78,7 +86,6 @@ class PodProcesses:
 
     def __init__(self, loop: Loop, nursery: Nursery, settings: Mapping[str, Any]) -> None:
         self.pid = 0
-        self.hostname = False
         self.mounted = False
         self.main_pids: set[int] = set()
         self._loop = loop
@@ -109,10 +116,6 @@ class PodProcesses:
             return
         self._listeners[self._number] = listener
         self._send(message, [os.dup(fd) for fd in fds])
-
-    def signal(self, pid: int, number: int) -> None:
-        """Signal one process of the pod."""
-        self._send(marshal.dumps(("signal", pid, number)), [])
 
     def enter(self, then: Callable[[], None]) -> None:
         """Start the shim if it is not there, and call when it is in its namespaces."""
@@ -192,7 +195,7 @@ class PodProcesses:
     def _handle(self, message: tuple[Any, ...]) -> None:
         kind = message[0]
         if kind == "entered":
-            _, self.pid, self.hostname, self.mounted = message
+            _, self.pid, self.mounted = message
             waiting, self._on_entered = self._on_entered, []
             for call in waiting:
                 call()

@@ -97,8 +97,7 @@ class Server:
         self._control.listen = self._listener.listen
         self._loop.add(channel.fd, READ, self._read_control)
         signal.signal(signal.SIGTERM, lambda _number, _frame: self._end())
-        found = {"hostnames": self._nursery.hostname, "mounts": self._nursery.mounts}
-        channel.send({"ok": {"port": self._listener.port, **found}})
+        channel.send({"ok": {"port": self._listener.port, "level": self._nursery.level}})
 
     def run(self) -> None:
         """Serve until the control channel closes."""

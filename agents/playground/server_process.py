@@ -41,7 +41,7 @@ class ServerProcess:
         self._lock = threading.Lock()
         self.pid = self._process.pid
         self.started: dict[str, Any]
-        """What it said when it was ready: port, hostnames, mounts."""
+        """What it said when it was ready: port, level."""
         try:
             self.started = self.send(settings)
         except BaseException:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PODS = "/api/v1/namespaces/default/pods"
 # Leaves a process in a session of its own, with an empty environment, and ends.
-DAEMON = 'setsid env -i sleep 1000 >/dev/null 2>&1 </dev/null & echo "$!"'
+DAEMON = "setsid env -i sleep 1000 >/dev/null 2>&1 </dev/null &"
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,13 @@ def alive(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def daemon_of(cluster: Cluster, pod: str) -> int:
+    """Leave a daemon in a pod, and return its process id here."""
+    run(cluster, pod, DAEMON)
+    (found,) = cluster.leftovers(pod)
+    return found.pid
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
@@ -67,6 +74,13 @@ def test_each_pod_has_its_own_home_environment_and_name(cluster: Cluster) -> Non
     assert os.path.exists(f"{folder}/tmp/x")
     if cluster.hostnames:
         assert lines[5] == "own"
+
+
+def test_pods_do_not_see_each_other_s_processes(cluster: Cluster) -> None:
+    if not cluster.processes_apart:
+        pytest.skip("no pid namespaces here")
+    cluster.create_pod("apart")
+    assert run(cluster, "apart", "cd /proc; echo [0-9]*; ls /dev/shm; cat /proc/1/comm") == "1 2\npod apart\n"
 
 
 def test_local_processes_are_like_popen(cluster: Cluster) -> None:
@@ -113,8 +127,9 @@ def test_mounts_and_names(cluster: Cluster, tmp_path: Path) -> None:
 def test_leftovers_are_found_and_end_with_the_pod(cluster: Cluster) -> None:
     cluster.create_pod("leaver", containers=(Container(command=["sleep", "1000"]),))
     assert cluster.leftovers("leaver") == []
-    daemon = int(run(cluster, "leaver", DAEMON))
-    assert [one.argv for one in cluster.leftovers("leaver") if one.pid == daemon] == [["sleep", "1000"]]
+    daemon = daemon_of(cluster, "leaver")
+    (found,) = cluster.leftovers("leaver")
+    assert found.argv[-2:] == ["sleep", "1000"]
     cluster.delete_pod("leaver")
     assert not alive(daemon)
     with pytest.raises(ClusterError):
@@ -277,7 +292,7 @@ def test_nothing_is_left_when_the_context_ends(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with pytest.raises(ZeroDivisionError), cluster:  # noqa: PT012 - it is what is tested
         cluster.create_pod("w-0", containers=(Container(command=["sleep", "1000"]),))
-        daemon = int(run(cluster, "w-0", DAEMON))
+        daemon = daemon_of(cluster, "w-0")
         helpers = [cluster.pid, *cluster.processes()["shims"], cluster.processes()["nursery"]]
         raise ZeroDivisionError
     assert not alive(daemon)
@@ -294,8 +309,8 @@ cluster.start()
 cluster.create_workers(2, "w")
 pids = []
 for name in ("w-0", "w-1"):
-    process = cluster.exec_local(name, ["/bin/sh", "-c", {DAEMON!r}], stdout=-1)
-    pids.append(int(process.communicate()[0]))
+    cluster.exec_local(name, ["/bin/sh", "-c", {DAEMON!r}]).wait()
+    pids += [one.pid for one in cluster.leftovers(name)]
 processes = cluster.processes()
 helpers = [cluster.pid, processes["nursery"], *processes["shims"]]
 print(*pids, *helpers, flush=True)

@@ -194,11 +194,10 @@ def test_the_stream_waits_for_output_that_is_held_open(cluster: Cluster, token: 
 
 def test_a_closed_stream_leaves_the_command(cluster: Cluster, token: str) -> None:
     cluster.create_pod("orphans")
-    with RawExec(cluster, "orphans", ["sh", "-c", "echo $$; cat; sleep 1000"], token=token, stdin=True) as stream:
+    with RawExec(cluster, "orphans", ["sh", "-c", "echo; cat; sleep 1000"], token=token, stdin=True) as stream:
         stream.until(STDOUT, b"\n")
-        pid = int(stream.output[STDOUT])
-    stats = cluster.until(lambda stats: stats["sessions"] == 0)
-    assert stats["running"] == 1
+        pid = next(one.pid for one in cluster.leftovers("orphans") if one.argv[0] == "sh")
+    cluster.until(lambda stats: stats["sessions"] == 0 and stats["running"] == 1)
     left = cluster.leftovers("orphans")
     assert pid in [one.pid for one in left]
     os.kill(pid, signal.SIGKILL)
@@ -223,8 +222,8 @@ def test_commands_are_counted_and_kept_for_tests(cluster: Cluster, token: str) -
     cluster.reset_stats()
     with sh(cluster, token, "echo hello; read x", stdin=True) as stream:
         stream.until(STDOUT, b"hello")
-        stats = cluster.stats()
-        assert (stats["sessions"], stats["running"], stats["unacknowledged"]) == (1, 1, 1)
+        stats = cluster.until(lambda stats: stats["running"] == 1)
+        assert (stats["sessions"], stats["unacknowledged"]) == (1, 1)
         stream.send(STDIN, b"\n")
         stream.finish()
     stats = cluster.until(lambda stats: stats["sessions"] == 0)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from raw_api import ERROR, STDERR, STDOUT, RawExec, receive, request
+from raw_api import ERROR, STDERR, STDOUT, RawExec, connect, receive, request
 
 from agents.playground import Cluster, ClusterError
 
@@ -103,6 +103,23 @@ def test_drop_in_mid_stream(cluster: Cluster, token: str) -> None:
         with pytest.raises(ConnectionResetError):
             stream.finish()
         assert stream.output[STDERR] == b"ack\n"
+
+
+def test_hang_starts_nothing_but_answers_pings(cluster: Cluster, token: str, tmp_path: Any) -> None:
+    cluster.fault("hang")
+    with sh(cluster, token, f"touch {tmp_path}/started") as stream:
+        assert stream.answer.status == 101
+        assert answered(stream)
+        assert not list(tmp_path.iterdir())
+
+
+def test_no_answer(cluster: Cluster, token: str) -> None:
+    cluster.fault("no-answer", on="list")
+    with connect(cluster) as stream:
+        stream.settimeout(0.3)
+        stream.sendall(f"GET {PODS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+        with pytest.raises(TimeoutError):
+            stream.recv(1)
 
 
 def test_dial_error(cluster: Cluster, token: str) -> None:
