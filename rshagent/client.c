@@ -254,7 +254,7 @@ static void handle_message(struct client *c) {
 
 static void tell(struct client *c, int number) {
     c->unsent |= UINT64_C(1) << (number - 1);
-    if (c->told || number == SIGUSR1 || number == SIGUSR2) return; /* those mean what the application wants */
+    if (c->told || number == SIGUSR1 || number == SIGUSR2 || number == SIGALRM) return; /* the application's */
     c->told = number;
     c->told_until = now_ms() + PATIENCE_MS;
 }
