@@ -84,7 +84,7 @@ class Job:
         self.folders = self._volumes
         self._token = ""
 
-    def create(self, steps: Sequence[Steps] = ()) -> None:
+    def create(self, steps: Sequence[Steps] = (), worker_environ: Mapping[str, str] | None = None) -> None:
         """Create the pods; worker i goes through `steps[i]`, or is ready at once."""
         for folder in (self._volumes.mpi, self._volumes.kube, self._volumes.run):
             os.makedirs(folder)
@@ -94,9 +94,10 @@ class Job:
         volumes = {**config, inside.kube: self._volumes.kube, inside.run: self._volumes.run}
         self.cluster.create_pod(Pod(self.pod, labels={**self._labels, "role": "launcher"}, mounts=volumes))
         labels = {**self._labels, "role": "worker"}
+        environ = worker_environ or {}
         for number, worker in enumerate(self.workers):
             way = steps[number] if number < len(steps) else READY
-            self.cluster.create_pod(Pod(worker, labels=labels, steps=way, mounts=config))
+            self.cluster.create_pod(Pod(worker, labels=labels, steps=way, mounts=config, environ=environ))
         if self.cluster.mounted(self.pod):
             self.folders = inside
         self._write_config()

@@ -1,0 +1,89 @@
+"""A real launcher's job in the playground, as tests start it: its output, its end, and what it leaves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from agents.playground.job import Job
+    from agents.playground.pod_process import PodProcess
+
+DEADLINE_S = 60.0
+_SESSION = re.compile(r" session=(?P<session>\S+) host=(?P<host>\S+) .*exit=(?P<exit>\S+) result=(?P<result>\S+)")
+
+
+def until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+    """Wait until `condition` gives something true, and return it."""
+    end = time.monotonic() + deadline_s
+    while not (found := condition()):
+        assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+class Running:
+    """A launcher that was started."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job = job
+        self._out = folder / "stdout"
+        self._err = folder / "stderr"
+        self.process: PodProcess
+
+    def start(self, program: Sequence[str], *, ranks: int | None = None, stdin: Any = subprocess.DEVNULL) -> Running:
+        """Start `program`: one rank on each worker, if nothing else is said."""
+        count = len(self.job.workers) if ranks is None else ranks
+        with open(self._out, "wb") as out, open(self._err, "wb") as err:
+            self.process = self.job.launch(count, program, stdin=stdin, stdout=out, stderr=err)
+        return self
+
+    @property
+    def output(self) -> str:
+        """Its stdout so far."""
+        return self._out.read_text(errors="replace")
+
+    @property
+    def errors(self) -> str:
+        """Its stderr so far."""
+        return self._err.read_text(errors="replace")
+
+    def until_output(self, text: str, times: int = 1) -> None:
+        """Wait until `text` was printed so often."""
+        until(
+            lambda: self.output.count(text) >= times,
+            f"{times} times {text!r} in {self.output!r}; {self.errors[-2000:]}",
+        )
+
+    def end(self, deadline_s: float = DEADLINE_S) -> int:
+        """Wait for its end; its exit code. What it wrote stands in the failure."""
+        try:
+            return self.process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            log = "\n".join(self.job.hub_lines()[-20:])
+            raise AssertionError(f"it runs on\n{self.output[-2000:]}\n{self.errors[-2000:]}\n{log}") from None
+
+    def agents(self) -> list[int]:
+        """Process ids of the agents that the launcher has called and that still run."""
+        inside = self.job.cluster.leftovers(self.job.pod)
+        return [one.pid for one in inside if one.argv and one.argv[0] == self.job.folders.client]
+
+    def sessions(self) -> list[dict[str, str]]:
+        """The hub's log of what has ended: `session`, `host`, `exit`, `result`."""
+        lines = self.job.hub_lines()
+        return [match.groupdict() for line in lines if (match := _SESSION.search(line)) and "result=" in line]
+
+    def sessions_by_host(self) -> Counter[str]:
+        """How often each worker was called, once all calls have ended."""
+        until(lambda: not self.agents(), "all agents have ended")
+        return Counter(one["host"] for one in self.sessions())
+
+    def assert_nothing_left(self) -> None:
+        """No process is left in any worker."""
+        until(lambda: not self.job.leftovers(), "no process is left in a worker", 30.0)
