@@ -51,14 +51,24 @@ def _try(level: int) -> bool:
 
 
 def prepare(level: int) -> None:
-    """Get, where it takes one, a user namespace for all pods: it maps the user to itself. Raises OSError."""
-    if level == NOTHING or (os.geteuid() == 0 and _may_unshare()):
+    """Be able to make what pods have of their own. Raises OSError.
+
+    It may take a user namespace, which maps the user to itself; and as `fork` has to come back from a pid namespace, we
+    have to be in one that is ours: the caller goes on in a child, its first process, and what is left of us waits.
+    """
+    if level == NOTHING:
         return
-    uid, gid = os.geteuid(), os.getegid()
-    _check(_libc.unshare(_NEWUSER))
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{uid} {uid} 1")
-    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    if os.geteuid() != 0 or not _may_unshare():
+        uid, gid = os.geteuid(), os.getegid()
+        _check(_libc.unshare(_NEWUSER))
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{uid} {uid} 1")
+        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    if level == PROCESSES:
+        _check(_libc.unshare(_NEWPID))
+        pid = os.fork()
+        if pid != 0:
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
 
 
 def _may_unshare() -> bool:

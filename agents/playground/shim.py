@@ -40,9 +40,9 @@ def nursery(number: int) -> None:
     """Be the nursery on the socket of this number."""
     server = socket.socket(fileno=number)
     os.setsid()
-    namespaces.adopt_orphans("nursery")
     level = namespaces.possible()
     namespaces.prepare(level)
+    namespaces.adopt_orphans("nursery")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended shims are reaped by the kernel
     gc.disable()
     gc.freeze()  # so that a shim's pages stay shared with ours
