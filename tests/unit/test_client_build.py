@@ -1,0 +1,57 @@
+"""Compiling the client: what is said where it can't be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rshagent import client_build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPLAINTS = {
+    "static C library": "/usr/bin/ld: cannot find -lc: No such file or directory",
+    "sanitizers": "/usr/bin/ld: cannot find libasan.so.8: No such file or directory",
+    "error: no such thing": "client.c: In function 'main':\nclient.c:1:2: error: no such thing\nmore",
+    "exit status 1": "",
+}
+
+
+@pytest.mark.parametrize(("expected", "complaint"), COMPLAINTS.items(), ids=COMPLAINTS)
+def test_a_compiler_that_fails_is_one_line(
+    expected: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler, out = tmp_path / "cc", tmp_path / "rshagent"
+    compiler.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{complaint}\nEND\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    assert client_build.main([str(out)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("client_build: ")
+    assert expected in told
+    assert told.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == [compiler]
+
+
+def test_no_compiler_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert client_build.main([str(tmp_path / "rshagent")]) == 1
+    expected = "client_build: no C compiler: no-such-compiler can't be run; install gcc or clang, or set CC\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_a_target_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "none" / "rshagent"
+    assert client_build.main([str(out)]) == 1
+    told = capsys.readouterr().err
+    assert told == f"client_build: the client can't be written to {out}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--sanitize"], ["a", "--other"]])
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert client_build.main(arguments) == 2
+    assert capsys.readouterr().err == "usage: python -m rshagent.client_build OUT [--sanitize]\n"
