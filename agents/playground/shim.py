@@ -1,10 +1,11 @@
 """The nursery, from which a shim is forked for each pod: to its pod what containerd's shim and pause are to a real one.
 
-A shim enters the pod's namespaces, starts processes for the server and reports their ends. It is the first process of a pid namespace where
-that is allowed, and a child subreaper elsewhere, so whatever a pod's processes leave behind becomes its child, and
-ending a pod is: kill the children until there are none. Process ids in messages are those outside of the namespace.
-Shim and nursery end, and with them all processes, when their socket closes: nothing outlives the server.
+A shim enters the pod's namespaces, starts processes for the server and reports their ends. It is the first process of a
+pid namespace, or where there is none a child subreaper: so whatever a pod's processes leave behind becomes its child,
+and ending a pod is to kill the children until there are none. Shim and nursery end, and with them all processes, when
+their socket closes: nothing outlives the server.
 
+The server runs this with a light interpreter and without the package's `__init__` (processes.py): a shim takes 1 MiB.
 Messages are marshalled tuples over SOCK_SEQPACKET, file descriptors come by SCM_RIGHTS. Process ids are the server's.
   server → nursery  ("pod", settings)                              with the pod's socket
   nursery → server  ("level", level)                               what pods have of their own here: namespaces.py
