@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+import secrets
 import subprocess
 import sys
 import time
@@ -98,7 +98,7 @@ def environment(cluster: Cluster, folder: Path, hosts: list[str], token: str | N
         "MPI_AGENT_HOSTS": str(folder / "hosts"),
         "MPI_AGENT_SOCKET": str(folder / "hub.sock"),
         "MPI_AGENT_LIMITS": LIMITS,
-        "MPI_AGENT_INSTANCE": re.sub(r"\W", "", folder.name),
+        "MPI_AGENT_INSTANCE": secrets.token_hex(4),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import signal
 import subprocess
 import sys
@@ -256,14 +257,12 @@ def test_at_most_n_starts_are_under_way(cluster: Cluster, workers: list[str], cl
     agent.close()
 
 
-def test_a_new_instance_of_the_launcher_ends_what_the_old_one_left(
-    cluster: Cluster, agent: Agent, tmp_path: Path
-) -> None:
+def test_a_new_instance_of_the_launcher_ends_what_the_old_one_left(cluster: Cluster, agent: Agent) -> None:
     assert run(agent, "-n", "worker-0", "setsid sleep 1000 >/dev/null 2>&1 </dev/null &").returncode == 0
     assert cluster.leftovers("worker-0")
     assert run(agent, "-n", "worker-0", "exit 3").returncode == 3
     assert cluster.leftovers("worker-0"), "the same instance's daemons live on"
-    assert run(agent, "-n", "worker-0", "exit 3", MPI_AGENT_INSTANCE=f"next-{tmp_path.name[-1]}").returncode == 3
+    assert run(agent, "-n", "worker-0", "exit 3", MPI_AGENT_INSTANCE=secrets.token_hex(4)).returncode == 3
     until(lambda: not cluster.leftovers("worker-0"), "the daemon is gone")
 
 
