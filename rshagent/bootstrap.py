@@ -6,9 +6,10 @@ runs in a shell of its own, so that its `$0`, `$@`, variables, traps and options
 it can see of us is MPI_AGENT_MARK, one more process above it, and that it leads no process group.
 
 The mark, `<launcher>:<pod>:<instance>:<session>:` in MPI_AGENT_MARK, is inherited by all that TEXT starts, daemons
-too, and is read back from /proc/PID/environ. Out of its reach are processes of other users and those that were started
-with, or wrote themselves, another environment. The bootstrap's own process has the mark in its command line instead:
-it outlives the tree that is signalled, and so can keep and return the status.
+too, and is read back from /proc/PID/environ. Out of its reach are processes of other users, those that were started
+with, or wrote themselves, another environment, and those in a UTS namespace of their own. The bootstrap's own process
+has the mark in its command line instead: it outlives the tree that is signalled, and so can keep and return the
+status.
 """
 
 from __future__ import annotations
@@ -113,16 +114,16 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
     - `count`: `left N`.
     """
     alive = (
-        "for p in /proc/[0-9]*;do m $p/cmdline||m $p/environ&&{ echo alive;return;};done;"
+        "for p in /proc/[0-9]*;do m $p cmdline||m $p environ&&{ echo alive;return;};done;"
         if pid is None
-        else f"m /proc/{pid}/cmdline&&{{ echo alive;return;}};"
+        else f"m /proc/{pid} cmdline&&{{ echo alive;return;}};"
     )
     kept = f'"$s" = {mark.session}' if pid is None else f'"$s $p" = "{mark.session} {pid}"'
     script = (
         "exec 2>/dev/null;"
         + _marked(f"{_pattern(str(mark))})return 0")
         # The bootstrap has no mark in its environment, so it is not signalled and can tell the tree's status.
-        + "t(){ n=0;for p in /proc/[0-9]*;do m $p/environ&&kill -$1 ${p#/proc/}&&n=$((n+1));done;echo left $n;};"
+        + "t(){ n=0;for p in /proc/[0-9]*;do m $p environ&&kill -$1 ${p#/proc/}&&n=$((n+1));done;echo left $n;};"
         # Alive first, kept status after: between the two it may end, but not before the first and unseen.
         + "a(){ "
         + alive
@@ -190,13 +191,20 @@ def _sweep(mark: Mark, *, attempt: int, others: bool) -> str:
     return (
         _marked(";;".join(arms))
         + "for _r in 1 2 3;do _k=;for _p in /proc/[0-9]*;do [ $_p != /proc/$$ ]&&"
-        + "{ m $_p/cmdline||m $_p/environ;}&&kill -9 ${_p#/proc/}&&_k=1;done;[ $_k ]||break;done;"
+        + "{ m $_p cmdline||m $_p environ;}&&kill -9 ${_p#/proc/}&&_k=1;done;[ $_k ]||break;done;"
     )
 
 
 def _marked(arms: str) -> str:
-    """The function m FILE: whether one of /proc/PID's files carries a mark. Reading, shells drop the NULs in it."""
-    return f'm(){{ while IFS= read -r _l||[ "$_l" ];do case $_l in {arms};;esac;done<$1;return 1;}};'
+    """The function m /proc/PID FILE: whether one of the files of a process carries a mark.
+
+    Shells drop the NULs that they read, and some ask the kernel for each byte. So in a pod that sees its node's
+    processes (hostPID), those of other hostnames are passed over unread.
+    """
+    return (
+        "m(){ [ -e $1/ns/uts ]&&[ ! $1/ns/uts -ef /proc/$$/ns/uts ]&&return 1;"
+        f'while IFS= read -r _l||[ "$_l" ];do case $_l in {arms};;esac;done<$1/$2;return 1;}};'
+    )
 
 
 def _pattern(beginning: str) -> str:

@@ -190,6 +190,8 @@ class Resolver:
         name = address or _plain(given)
         if not (address or _is_name(name)) or (slash and not _is_name(space)):
             raise UnknownHost(f"host {host!a} is neither a pod's name nor an address")
+        if namespace and not _is_name(namespace):
+            raise UnknownHost(f"namespace {namespace!a} is no name")
         wanted = namespace or space or ("" if address else _dns_namespace(name))
         if wanted in ("", self._namespace) and self._is_own(name):
             return LOCAL
