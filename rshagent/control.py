@@ -249,3 +249,27 @@ class Reaper:
     def _finish(self, reason: str) -> None:
         self.close()
         self._on_done(reason)
+
+
+class Messenger:
+    """Passes one signal on to a session's processes, and goes."""
+
+    __slots__ = ("_control", "_name", "is_done")
+
+    def __init__(self, engine: Engine, where: Where, mark: Mark, signal_name: str) -> None:
+        self.is_done = False
+        self._name = signal_name
+        self._control = Control(
+            engine, where, mark, None, on_ready=self._say, on_answer=self._finish, on_gone=self._finish
+        )
+
+    def close(self) -> None:
+        """Give up."""
+        self.is_done = True
+        self._control.close()
+
+    def _say(self) -> None:
+        self._control.say(f"signal {self._name}")
+
+    def _finish(self, _answer: object) -> None:
+        self.close()

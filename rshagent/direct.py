@@ -57,8 +57,9 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     from rshagent.cluster import Cluster, ConfigError  # noqa: PLC0415
     from rshagent.engine import Engine  # noqa: PLC0415
     from rshagent.execution import Where  # noqa: PLC0415
-    from rshagent.launch import ENDING_SIGNALS, SIGNALS, Launch, Streams, stdin_of  # noqa: PLC0415
+    from rshagent.launch import ENDING_SIGNALS, SIGNALS, Launch  # noqa: PLC0415
     from rshagent.loop import Loop  # noqa: PLC0415
+    from rshagent.stdio import Stdio  # noqa: PLC0415
 
     loop = Loop()
     try:
@@ -76,8 +77,8 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     if not _is_first(mark):
         engine.swept(mark.pod, mark.instance)
     where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
-    streams = Streams(stdin_of(os.dup(0), wanted=call.wants_stdin), os.dup(1), os.dup(2))
-    launch = Launch(engine, where, mark, streams, lambda _: loop.stop(), lambda _: None)
+    stdio = Stdio(loop, os.dup(0), os.dup(1), os.dup(2), reads_stdin=call.wants_stdin)
+    launch = Launch(engine, where, mark, stdio, lambda _: loop.stop(), lambda _: None)
     launch.is_traced = bool(environ.get("MPI_AGENT_TRACE"))
     launch.text_by_stdin = bool(environ.get("MPI_AGENT_TEXT_BY_STDIN"))
     loop.on_signals((*ENDING_SIGNALS, *SIGNALS), launch.signal)

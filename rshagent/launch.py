@@ -20,24 +20,22 @@ fails is never retried once it was acknowledged, and no end without a status is 
 
 from __future__ import annotations
 
-import os
-
-from rshagent import bootstrap, fds
+from rshagent import bootstrap
 from rshagent.execution import Execution, Listener, Where
-from rshagent.fds import Reader, Writer
 from rshagent.retry import Backoff
 from rshagent.status import AGENT_FAILED, Exited, Failure
-from rshagent.streams import STDERR, Acknowledged, Opened, Output
+from rshagent.streams import Acknowledged, Opened, Output
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rshagent.bootstrap import Mark, Request
-    from rshagent.control import Control, Reaper, Settler
+    from rshagent.control import Messenger, Reaper, Settler
     from rshagent.engine import Engine
     from rshagent.loop import Timer
     from rshagent.pods import Pod
+    from rshagent.stdio import Stdio
     from rshagent.streams import Event
 
 # Signals by number on Linux, without importing `signal`. The first four end a session, the others are only passed on.
@@ -47,15 +45,6 @@ _PIPE = 13
 
 _GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
 _SECOND_LOOK_S = 1.0
-
-
-class Streams:
-    """The client's stdin (None where it is not to be read), stdout and stderr; the launch closes them."""
-
-    __slots__ = ("stderr", "stdin", "stdout")
-
-    def __init__(self, stdin: int | None, stdout: int, stderr: int) -> None:
-        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
 
 
 class Times:
@@ -72,14 +61,13 @@ class Launch(Listener):
     """One launch; see the module for its states.
 
     After `on_end(launch)`, `code` is the exit code, `reason` a line about a failure of our own (else ""), and `times`,
-    `retries`, `sent` and `received` are what there is to count.
+    `retries` and `stdio` have what there is to count.
     """
 
     __slots__ = (
-        "_backoff", "_baseline", "_deadline", "_engine", "_execution", "_is_orphan", "_on_asked", "_on_end", "_pid",
-        "_reader", "_reaper", "_request", "_settler", "_side", "_signal", "_stderr", "_stdin_fd", "_stdout", "_text",
-        "_timer", "code", "is_traced", "mark", "reason", "received", "retries", "sent", "state", "text_by_stdin",
-        "times", "where",
+        "_backoff", "_baseline", "_deadline", "_engine", "_execution", "_is_orphan", "_messengers", "_on_asked",
+        "_on_end", "_pid", "_reaper", "_request", "_settler", "_signal", "_text", "_timer", "code", "is_traced", "mark",
+        "reason", "retries", "state", "stdio", "text_by_stdin", "times", "where",
     )  # fmt: skip
 
     def __init__(
@@ -87,24 +75,21 @@ class Launch(Listener):
         engine: Engine,
         where: Where,
         mark: Mark,
-        streams: Streams,
+        stdio: Stdio,
         on_end: Callable[[Launch], None],
         on_asked: Callable[[Launch], None],
     ) -> None:
         """Make a launch; `start` or `resume` begins it. `on_asked` is called before anything may have started."""
-        loop = engine.loop
         self._engine, self.where, self.mark = engine, where, mark
         self._on_end, self._on_asked = on_end, on_asked
-        self._stdin_fd = streams.stdin
-        self._reader: Reader | None = None
-        self._stdout = Writer(loop, streams.stdout, self._drained, self._broken)
-        self._stderr = Writer(loop, streams.stderr, self._drained, self._drained)
+        self.stdio = stdio
+        stdio.attach(on_data=self._read, on_drained=self._drained, on_broken=self._broken)
         self._text: bytes | None = None
         self._request: Request | None = None
         self._execution: Execution | None = None
         self._settler: Settler | None = None
         self._reaper: Reaper | None = None
-        self._side: list[Control] = []  # conversations that pass signals on
+        self._messengers: list[Messenger] = []
         self._backoff = Backoff()
         self._baseline: Pod | None = None
         self._timer: Timer | None = None
@@ -116,8 +101,8 @@ class Launch(Listener):
         self.is_traced = False
         self.text_by_stdin = engine.text_by_stdin
         self.code, self.reason = AGENT_FAILED, ""
-        self.times = Times(loop.now())
-        self.retries = self.sent = self.received = 0
+        self.times = Times(engine.loop.now())
+        self.retries = 0
         engine.launches.setdefault(where.pod, set()).add(self)
 
     @property
@@ -174,7 +159,7 @@ class Launch(Listener):
             self._end_now()
             return
         if number is None:  # nobody reads or writes these any more, and their other ends may wait for the close
-            self._close_descriptors()
+            self.stdio.close()
             if self._execution is not None:
                 self._execution.resume()
         self.state = "ending"
@@ -193,9 +178,8 @@ class Launch(Listener):
     def exec_event(self, event: Event) -> None:
         """Take what the stream brings."""
         if isinstance(event, Output):
-            self.received += len(event.data)
-            (self._stderr if event.channel == STDERR else self._stdout).write(event.data)
-            if (self._stdout.is_behind or self._stderr.is_behind) and self._execution is not None:
+            self.stdio.write(event.channel, event.data)
+            if self.stdio.is_behind and self._execution is not None:
                 self._execution.pause()
         elif isinstance(event, Opened):
             if self._execution is not None and self._request is not None and self._request.stdin:
@@ -205,8 +189,7 @@ class Launch(Listener):
 
     def exec_drained(self) -> None:
         """Read on from stdin."""
-        if self._reader is not None:
-            self._reader.resume()
+        self.stdio.resume_reading()
 
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Decide what the end of the stream means."""
@@ -245,13 +228,12 @@ class Launch(Listener):
     def _ask(self) -> None:
         assert self._text is not None
         engine = self._engine
-        forwards = self._stdin_fd is not None
         self._request = bootstrap.request(
             self._text,
             self.mark,
             attempt=self.retries,
             sweep=engine.needs_sweep(self.where.pod, self.mark.instance),
-            forwards_stdin=forwards,
+            forwards_stdin=self.stdio.reads_stdin,
             text_by_stdin=self.text_by_stdin,
         )
         self.state = "asked"
@@ -281,23 +263,18 @@ class Launch(Listener):
         self._engine.gate.leave(self)
         self._engine.swept(self.where.pod, self.mark.instance)
         self._on_asked(self)
-        if self._stdin_fd is not None:
-            self._reader = Reader(self._engine.loop, self._stdin_fd, self._read)
-            self._stdin_fd = None
-            self._reader.resume()
+        self.stdio.start_reading()
 
     def _read(self, data: bytes) -> None:
         """Send what came from stdin; its end is passed on where the protocol can."""
         if self._execution is None:
             return
         if not data:
-            self._reader = None
             self._execution.close_stdin()
             return
-        self.sent += len(data)
         self._execution.send(data)
-        if self._execution.is_behind and self._reader is not None:
-            self._reader.pause()
+        if self._execution.is_behind:
+            self.stdio.pause_reading()
 
     def _unacknowledged(self) -> None:
         if self._execution is not None:
@@ -336,9 +313,7 @@ class Launch(Listener):
 
     def _settle(self) -> None:
         self.state = "settling"
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self.stdio.stop_reading()
         from rshagent.control import Settler  # noqa: PLC0415 (no launch that goes well pays for it)
 
         self._settler = Settler(self._engine, self.where, self.mark, self._pid, self._settled)
@@ -370,23 +345,10 @@ class Launch(Listener):
             self._end_now()
 
     def _pass_on(self, name: str) -> None:
-        from rshagent.control import Control  # noqa: PLC0415
+        from rshagent.control import Messenger  # noqa: PLC0415
 
-        def done(*_: object) -> None:
-            if control in self._side:
-                self._side.remove(control)
-            control.close()
-
-        control = Control(
-            self._engine,
-            self.where,
-            self.mark,
-            self._pid,
-            on_ready=lambda: control.say(f"signal {name}"),
-            on_answer=done,
-            on_gone=done,
-        )
-        self._side.append(control)
+        self._messengers = [messenger for messenger in self._messengers if not messenger.is_done]
+        self._messengers.append(Messenger(self._engine, self.where, self.mark, name))
 
     def _reap(self) -> None:
         """End what the session left in the worker."""
@@ -425,20 +387,20 @@ class Launch(Listener):
         self._cancel()
         self._continue()
         if reason:
-            self._stderr.write(memoryview(f"rshagent: {self.where.pod}: {reason}\n".encode()))
+            self.stdio.say(f"rshagent: {self.where.pod}: {reason}")
         if self.is_traced:
-            self._stderr.write(memoryview(self._trace().encode()))
+            self.stdio.say(self._trace())
         self.state = "draining"
         self._drained()
 
     def _trace(self) -> str:
         times, now = self.times, self._engine.loop.now()
         started = f"started after {times.acknowledged - times.created:.3f} s" if times.acknowledged else "not started"
-        return f"+ rshagent {self.where}: exit {self.code}, {started}, ended after {now - times.created:.3f} s\n"
+        return f"+ rshagent {self.where}: exit {self.code}, {started}, ended after {now - times.created:.3f} s"
 
     def _drained(self) -> None:
         """Go on when a reader has caught up."""
-        if self._stdout.is_behind or self._stderr.is_behind:
+        if self.stdio.is_behind:
             return
         if self.state == "draining":
             self._end_now()
@@ -461,26 +423,16 @@ class Launch(Listener):
             self._settler.close()
             self._settler = None
 
-    def _close_descriptors(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-        if self._stdin_fd is not None:
-            os.close(self._stdin_fd)
-            self._stdin_fd = None
-        self._stdout.close()
-        self._stderr.close()
-
     def _end_now(self) -> None:
         if self.state == "ended":
             return
         self.state = "ended"
         self.times.ended = self._engine.loop.now()
         self._cancel()
-        for part in (self._execution, self._settler, self._reaper, *self._side):
+        for part in (self._execution, self._settler, self._reaper, *self._messengers):
             if part is not None:
                 part.close()
-        self._close_descriptors()
+        self.stdio.close()
         peers = self._engine.launches.get(self.where.pod)
         if peers is not None:
             peers.discard(self)
@@ -503,14 +455,6 @@ class Launch(Listener):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def stdin_of(fd: int, *, wanted: bool) -> int | None:
-    """Return the descriptor to read stdin from, or None (closing it) where nothing can come from it."""
-    if wanted and not fds.is_null(fd):
-        return fd
-    os.close(fd)
-    return None
 
 
 def _why(signal: int | None) -> str:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from rshagent import arguments, explain, hosts, protocol
 from rshagent.bootstrap import Mark
 from rshagent.execution import Where
-from rshagent.launch import Launch, Streams, stdin_of
+from rshagent.launch import Launch
 from rshagent.status import AGENT_FAILED
+from rshagent.stdio import Stdio
 
 if TYPE_CHECKING:
     from rshagent.arguments import Call
@@ -159,8 +160,8 @@ class Client:
     def _make(self, where: Where, mark: Mark, *, wants_stdin: bool) -> Launch:
         stdin, stdout, stderr = self._fds
         self._fds = []
-        streams = Streams(stdin_of(stdin, wanted=wants_stdin), stdout, stderr)
-        self._launch = Launch(self._hub.engine, where, mark, streams, self._ended, self._asked)
+        stdio = Stdio(self._hub.loop, stdin, stdout, stderr, reads_stdin=wants_stdin)
+        self._launch = Launch(self._hub.engine, where, mark, stdio, self._ended, self._asked)
         return self._launch
 
     def _asked(self, launch: Launch) -> None:

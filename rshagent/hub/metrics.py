@@ -23,8 +23,8 @@ class Metrics:
     def count(self, launch: Launch) -> None:
         """Count an ended launch."""
         self._results[result_of(launch)] += 1
-        self._sent += launch.sent
-        self._received += launch.received
+        self._sent += launch.stdio.sent
+        self._received += launch.stdio.received
         self._retries += launch.retries
         if launch.times.acknowledged:
             seconds = launch.times.acknowledged - launch.times.created
