@@ -15,6 +15,7 @@ from .namespaces import HOSTNAME, MOUNTS, PROCESSES
 from .pod_process import Leftover, PodProcess
 from .pods import Container, Pod
 from .server_process import ClusterError, ServerProcess
+from .statuses import RUNTIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,9 +52,12 @@ class Cluster:
         """Whether `Pod.mounts` can work here (mount namespaces)."""
         self.processes_apart = False
         """Whether pods have process ids, /proc and /dev/shm of their own here (pid namespaces)."""
+        self.address = address
         self.port = port
         self.pid = 0
         """The server's process; its CPU time is its own, commands' not among it."""
+        if runtime not in RUNTIMES:
+            raise ValueError(f"no runtime {runtime!r}; there are: {', '.join(RUNTIMES)}")
         self._behaviour = {"minor": minor, "runtime": runtime, "address": address}
         self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
         self._server: ServerProcess | None = None
@@ -67,9 +71,11 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         errors = 0
-        if kind is None:
-            errors = self.stats()["errors"]
-        self.close()
+        try:
+            if kind is None:
+                errors = self.stats()["errors"]
+        finally:
+            self.close()
         if errors:
             raise ClusterError(f"the stand-in itself failed {errors} times; its traces are on stderr")
 
@@ -85,11 +91,9 @@ class Cluster:
         self.pid = self._server.pid
         self.port = self._server.started["port"]
         level = self._server.started["level"]
-        self.hostnames, self.mounts, self.processes_apart = (
-            level >= HOSTNAME,
-            level >= MOUNTS,
-            level >= PROCESSES,
-        )
+        self.hostnames = level >= HOSTNAME
+        self.mounts = level >= MOUNTS
+        self.processes_apart = level >= PROCESSES
 
     def close(self) -> None:
         """End the server and every process of every pod. Harmless if done before."""
@@ -198,7 +202,8 @@ class Cluster:
     @property
     def url(self) -> str:
         """The server's address."""
-        return f"https://127.0.0.1:{self.port}"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"https://{host}:{self.port}"
 
     @property
     def ca(self) -> str:
@@ -243,7 +248,7 @@ class Cluster:
     def environ(self, token: str | None = None, namespace: str = "default") -> dict[str, str]:
         """The variables of an agent that runs "in the cluster"."""
         return {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_HOST": self.address,
             "KUBERNETES_SERVICE_PORT": str(self.port),
             "KUBERNETES_SERVICE_PORT_HTTPS": str(self.port),
             "MPI_AGENT_SERVICE_ACCOUNT": self.service_account_folder(token, namespace),

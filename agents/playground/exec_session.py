@@ -238,6 +238,8 @@ class ExecSession:
                 self.connection.close()
             elif opcode in {frames.BINARY, frames.TEXT} and payload:
                 self._message(payload[0], memoryview(payload)[1:])
+        if self._stdin is not None:
+            self._stdin.flush()
 
     def _message(self, channel: int, data: memoryview) -> None:
         if channel == frames.STDIN and self._stdin is not None:

@@ -60,30 +60,40 @@ class FrameReader:
     """Takes a client's bytes in any pieces and returns whole messages as (opcode, payload)."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._partial = bytearray()  # the beginning of a frame
         self._message = bytearray()
         self._message_opcode = 0
 
     def feed(self, data: bytes | memoryview) -> list[tuple[int, bytearray]]:
         """The messages that these bytes complete. Raises FramingError."""
-        buffer = self._buffer
-        buffer += data
         messages: list[tuple[int, bytearray]] = []
-        start = 0
+        view = memoryview(data)
+        start = self._complete(view, messages) if self._partial else 0
         while True:
-            head = _head(buffer, start)
-            if head is None:
+            head = _head(view, start)
+            if head is None or len(view) < head[1] + head[2]:
                 break
             first, payload_at, size = head
-            if len(buffer) < payload_at + size:
-                break
-            mask = bytes(buffer[payload_at - 4 : payload_at])
-            payload = unmask(mask, buffer[payload_at : payload_at + size])
             start = payload_at + size
+            payload = unmask(bytes(view[payload_at - 4 : payload_at]), bytearray(view[payload_at:start]))
             self._collect(first, payload, messages)
-        if start:
-            del buffer[:start]
+        self._partial += view[start:]
         return messages
+
+    def _complete(self, view: memoryview, messages: list[tuple[int, bytearray]]) -> int:
+        """Complete the frame that has begun, if these bytes do; how many of them that takes."""
+        partial, taken = self._partial, 0
+        while (head := _head(partial, 0)) is None or len(partial) < head[1] + head[2]:
+            if taken == len(view):
+                return taken
+            wanted = 1 if head is None else head[1] + head[2] - len(partial)
+            partial += view[taken : taken + wanted]
+            taken = min(taken + wanted, len(view))
+        mask = bytes(partial[head[1] - 4 : head[1]])
+        del partial[: head[1]]
+        self._partial = bytearray()
+        self._collect(head[0], unmask(mask, partial), messages)
+        return taken
 
     def _collect(self, first: int, payload: bytearray, messages: list[tuple[int, bytearray]]) -> None:
         opcode, final = first & 0x0F, bool(first & 0x80)
@@ -102,7 +112,7 @@ class FrameReader:
             messages.append((opcode, payload))
 
 
-def _head(buffer: bytearray, start: int) -> tuple[int, int, int] | None:
+def _head(buffer: bytearray | memoryview, start: int) -> tuple[int, int, int] | None:
     """First byte, where the payload begins, its size; None while the head is not whole."""
     if len(buffer) < start + 2:
         return None

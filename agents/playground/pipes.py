@@ -97,12 +97,17 @@ class InputPipe:
         os.set_blocking(fd, False)
 
     def write(self, data: memoryview) -> None:
-        """Give the command more, now or when it reads. Nothing happens after its end. The data are kept, not copied."""
-        if not self._open or self._ending or not data:
-            return
-        self._queue.append(data)
-        self._queued += len(data)
-        if not self._waiting:
+        """Give the command more, at the next `flush` or when it reads. Nothing happens after its end.
+
+        The data are kept, not copied.
+        """
+        if self._open and not self._ending and data:
+            self._queue.append(data)
+            self._queued += len(data)
+
+    def flush(self) -> None:
+        """Write what has been given: many pieces by one system call."""
+        if not self._waiting and self._queue:
             self._write()
         if self._queued > _QUEUE and not self._is_crowded:
             self._is_crowded = True
@@ -111,6 +116,7 @@ class InputPipe:
     def end(self) -> None:
         """End of file, after all that waits."""
         self._ending = True
+        self.flush()
         if not self._queue:
             self.close()
 

@@ -48,6 +48,7 @@ class Listener:
     def __init__(self, loop: Loop, address: str, port: int, accepted: Callable[[socket.socket], None]) -> None:
         self._loop = loop
         self._address = address
+        self._family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._accepted = accepted
         self._socket: socket.socket | None = None
         self.port = port
@@ -56,7 +57,7 @@ class Listener:
     def listen(self, *, on: bool) -> None:
         """Take connections, or refuse them."""
         if on and self._socket is None:
-            self._socket = socket.create_server((self._address, self.port), backlog=4096)
+            self._socket = socket.create_server((self._address, self.port), family=self._family, backlog=4096)
             self._socket.setblocking(False)
             self.port = self._socket.getsockname()[1]
             self._loop.add(self._socket.fileno(), READ, self._accept)

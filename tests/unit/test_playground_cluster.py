@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -221,6 +224,19 @@ def test_before_1_35_get_is_enough_and_before_1_29_there_is_no_v5(tmp_path: Path
             assert stream.answer.headers["sec-websocket-protocol"] == "v4.channel.k8s.io"
             assert stream.finish()["details"]["causes"][0]["message"] == "127"
             assert b"executable file not found" in stream.output[STDOUT]
+
+
+def test_a_server_on_ipv6(tmp_path: Path) -> None:
+    try:
+        cluster = Cluster(tmp_path / "six", address="::1")
+        cluster.start()
+    except ClusterError:
+        pytest.skip("no IPv6 here")
+    with contextlib.closing(cluster):
+        assert cluster.url == f"https://[::1]:{cluster.port}"
+        context = ssl.create_default_context(cafile=cluster.ca)
+        with socket.create_connection(("::1", cluster.port)) as plain:
+            context.wrap_socket(plain, server_hostname="::1").close()
 
 
 def test_access_reviews(cluster: Cluster) -> None:
