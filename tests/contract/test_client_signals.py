@@ -61,6 +61,7 @@ def test_harmless_signals_are_not_forwarded(clients: Clients, hub: ScriptedHub) 
     client.send_signal(signal.SIGUSR1)
     assert connection.signal() == signal.SIGUSR1
     connection.exit(0)
+    assert connection.read() is None
     assert ended(client) == (0, "")
 
 
@@ -162,6 +163,24 @@ def test_signals_wait_for_the_new_hub(clients: Clients, hub: ScriptedHub) -> Non
     assert connection.signal() == signal.SIGTERM  # the one that ends it is told to each hub
     connection.exit(143)
     assert ended(client) == (143, "")
+
+
+def test_a_signal_that_a_dead_hub_did_not_take_goes_to_the_next(clients: Clients, hub: ScriptedHub) -> None:
+    client = clients.start()
+    connection = hub.accept()
+    connection.start()
+    client.send_signal(signal.SIGSTOP)
+    os.waitpid(client.pid, os.WUNTRACED)
+    connection.ticket()  # so that it reads this, sends the signal, and only then sees that the hub is gone
+    hub.stop()
+    client.send_signal(signal.SIGUSR1)
+    client.send_signal(signal.SIGCONT)
+    hub.listen()
+    connection = hub.accept()
+    connection.expect(protocol.RESUME)
+    assert connection.signal() == signal.SIGUSR1
+    connection.exit(0)
+    assert ended(client) == (0, "")
 
 
 def test_nothing_is_started_for_a_client_that_was_told_to_end(clients: Clients, hub: ScriptedHub) -> None:
