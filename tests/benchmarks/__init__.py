@@ -1,0 +1,1 @@
+"""What a launch through the agents costs beside `kubectl exec`: `make bench` (docs/performance.md)."""

@@ -1,0 +1,99 @@
+"""`python -m tests.benchmarks`: measure, print the table, and with --write put it into docs/performance.md.
+
+The exit code tells whether it could be measured (0), not what came out; 1: it couldn't, 2: wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+
+from agents.playground.cluster import ClusterError
+
+from . import figures, pythons, report
+from .measure import BenchmarkError, busy_cores
+from .peers import ROOT
+from .stage import kubectl_program, staged
+
+_DOC = os.path.join(ROOT, "docs", "performance.md")
+_NOISE_CORES = 0.25
+
+
+def main() -> int:
+    """Run the command line."""
+    options = _options()
+    began = time.monotonic()
+    try:
+        python = options.python or pythons.lightest()
+        setting = _setting(python)
+        noise = _noise()
+        print(f"{setting}\n{noise}", flush=True)
+        table = _measure(options.figures or list(figures.ALL), figures.QUICK if options.quick else figures.FULL, python)
+        if options.quick:
+            print("\nA smoke run: smaller than the figures that the targets are for.")
+        print(f"\n{report.plain(table)}\n\nmeasured in {time.monotonic() - began:.0f} s")
+        if options.write:
+            report.write(_DOC, f"{setting} {noise}\n\n{report.markdown(table)}")
+    except (BenchmarkError, ClusterError) as error:
+        print(f"benchmark: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="What a launch costs beside kubectl exec.")
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"only these: {', '.join(figures.ALL)}")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: smaller, and not the figures that count")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--python", metavar="PATH", help="run the agents by this Python (default: the lightest found)")
+    options = parser.parse_args()
+    unknown = set(options.figures) - set(figures.ALL)
+    if unknown:
+        parser.error(f"no such figure: {', '.join(sorted(unknown))}")
+    if options.write and (options.quick or options.figures):
+        parser.error("--write takes the whole table, in its full size")
+    return options
+
+
+def _measure(names: list[str], size: figures.Size, python: str) -> list[report.Figure]:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with staged(size.held, python) as stage:
+        table = [figure for name in names for figure in figures.ALL[name](stage, size)]
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    # What has a target first, then what is for information.
+    return sorted(table, key=lambda figure: figure.target.must is None)
+
+
+def _setting(python: str) -> str:
+    """What it was measured with, in one sentence."""
+    answer = subprocess.run([kubectl_program(), "version", "--client", "-o", "json"], check=True, capture_output=True)
+    kubectl = json.loads(answer.stdout)["clientVersion"]["gitVersion"].removeprefix("v")
+    machine = f"{os.cpu_count()} cores of {_processor()}, Linux {platform.release().split('-')[0]}"
+    return f"kubectl {kubectl}; agents run by Python {pythons.version(python)} ({python}); {machine}."
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _noise() -> str:
+    busy = busy_cores(1.0)
+    if busy > _NOISE_CORES:
+        return f"Something else kept {busy:.1f} cores busy: only the ratios mean something."
+    return "The machine was quiet."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

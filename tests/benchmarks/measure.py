@@ -1,0 +1,99 @@
+"""Processes and what they cost: CPU, wall time, memory. Linux only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIB = 1 << 20
+_CPUCLOCK_SCHED = 2  # clock ids made of a process id: kernel, include/linux/posix-timers_types.h
+
+
+class BenchmarkError(Exception):
+    """Something can't be measured; the text is one line."""
+
+
+class Cost(NamedTuple):
+    """What one process took, its children that it waited for included."""
+
+    cpu_s: float
+    wall_s: float
+    code: int
+
+
+class Command(NamedTuple):
+    """What to start; nothing of our own environment is handed on."""
+
+    argv: list[str]
+    environ: Mapping[str, str]
+
+
+class Process:
+    """A started command. Wall time runs from before its start until it has been waited for."""
+
+    def __init__(self, command: Command, *, stdin: int, stdout: int, stderr: int) -> None:
+        self._began = time.perf_counter()
+        # posix_spawn and not subprocess: the less happens here between the two clocks, the better.
+        self.pid = os.posix_spawn(
+            command.argv[0],
+            command.argv,
+            command.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, stdout, stderr))],
+            setsigdef=[signal.SIGPIPE],
+        )
+        self._cost: Cost | None = None
+
+    def wait(self) -> Cost:
+        """Wait for the end. The kernel's CPU times of an ended process are exact, no ticks (cputime_adjust)."""
+        if self._cost is None:
+            _, status, usage = os.wait4(self.pid, 0)
+            wall_s = time.perf_counter() - self._began
+            self._cost = Cost(usage.ru_utime + usage.ru_stime, wall_s, os.waitstatus_to_exitcode(status))
+        return self._cost
+
+    def kill(self) -> None:
+        """End it if it still runs."""
+        if self._cost is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a live process with all its threads, to the nanosecond (clock_getcpuclockid(3))."""
+    return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
+
+
+def pss_mib(pid: int) -> float:
+    """Memory of a process, each page divided by the number of processes that share it."""
+    return _rollup_mib(pid, "Pss:")
+
+
+def rss_mib(pid: int) -> float:
+    """Memory of a process, shared pages in full: the PSS that it would have were it alone."""
+    return _rollup_mib(pid, "Rss:")
+
+
+def _rollup_mib(pid: int, field: str) -> float:
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        for line in file:
+            if line.startswith(field):
+                return int(line.split()[1]) / 1024
+    raise BenchmarkError(f"the kernel does not tell {field} of a process")
+
+
+def busy_cores(seconds: float) -> float:
+    """How many cores are busy with whatever runs on the machine."""
+    before = _busy_ticks()
+    time.sleep(seconds)
+    return (_busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
+
+
+def _busy_ticks() -> int:
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return user + nice + system + irq + softirq + steal

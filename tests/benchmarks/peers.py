@@ -1,0 +1,124 @@
+"""The three that are compared: kubectl, client and hub, direct mode. All run the same shell text in the same pods."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from .measure import BenchmarkError, Command, cpu_s, rss_mib
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_DIRECT = os.path.join(ROOT, "rshagent", "__main__.py")
+_HUB_START_S, _HUB_END_S = 20.0, 30.0
+
+
+class Peer(Protocol):
+    """One way to run a command in a pod."""
+
+    name: str
+
+    def command(self, pod: str, text: str, *, stdin: bool = False) -> Command:
+        """The process that runs `/bin/sh -c TEXT` in a pod; `stdin` says whether it forwards its input."""
+
+    def cpu_s(self) -> float:
+        """CPU time so far of what serves those processes."""
+
+    def memory_mib(self) -> float:
+        """Memory now of what serves those processes."""
+
+
+class _Alone:
+    """A peer whose processes need no other."""
+
+    def cpu_s(self) -> float:
+        return 0.0
+
+    def memory_mib(self) -> float:
+        return 0.0
+
+
+class Kubectl(_Alone):
+    """`kubectl exec`, as kubectl-delivery's kubexec.sh runs it."""
+
+    name = "kubectl"
+
+    def __init__(self, program: str, kubeconfig: str, home: str) -> None:
+        self._program = program
+        self._environ = {"PATH": os.defpath, "HOME": home, "KUBECONFIG": kubeconfig}
+
+    def command(self, pod: str, text: str, *, stdin: bool = False) -> Command:
+        options = ["-i"] if stdin else []
+        return Command([self._program, "exec", *options, pod, "--", "/bin/sh", "-c", text], self._environ)
+
+
+class Direct(_Alone):
+    """The agent without a hub, with Python's lightest start."""
+
+    name = "direct"
+
+    def __init__(self, python: str, environ: Mapping[str, str]) -> None:
+        self._python, self._environ = python, environ
+
+    def command(self, pod: str, text: str, *, stdin: bool = False) -> Command:
+        options = [] if stdin else ["-n"]
+        return Command([self._python, "-I", "-S", "-E", _DIRECT, *options, pod, text], self._environ)
+
+
+class Hub:
+    """The client, and a hub of its own behind it, from `with` to its end."""
+
+    name = "hub"
+
+    def __init__(self, python: str, client: str, environ: Mapping[str, str], folder: str) -> None:
+        self._python, self._client = python, client
+        self._environ = {**environ, "MPI_AGENT_SOCKET": os.path.join(folder, "hub.sock")}
+        self._log = os.path.join(folder, "hub.log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Hub:
+        with open(self._log, "wb") as log:
+            command = [self._python, "-m", "rshagent.hub"]
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + _HUB_START_S
+        while not os.path.exists(self._environ["MPI_AGENT_SOCKET"]):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                raise BenchmarkError(f"the hub did not start: {self._last_line()}")
+            time.sleep(0.01)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(_HUB_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def command(self, pod: str, text: str, *, stdin: bool = False) -> Command:
+        options = [] if stdin else ["-n"]
+        return Command([self._client, *options, pod, text], self._environ)
+
+    def cpu_s(self) -> float:
+        assert self._process is not None
+        return cpu_s(self._process.pid)
+
+    def memory_mib(self) -> float:
+        # In its pod nobody shares the interpreter with the hub; here the stand-in's processes do.
+        assert self._process is not None
+        return rss_mib(self._process.pid)
+
+    def _last_line(self) -> str:
+        with open(self._log, encoding="utf-8", errors="replace") as file:
+            return (file.read().splitlines() or ["no word from it"])[-1]
