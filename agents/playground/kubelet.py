@@ -31,6 +31,7 @@ class LivePod:
         self.main_listeners: dict[str, MainProcess] = {}
         self.steps_over = False  # what comes next is not decided by the pod's steps any more
         self.ended = False  # its processes are being killed
+        self.mains_over: Callable[[], None] | None = None  # called when the last main process has ended
 
 
 class MainProcess:
@@ -57,6 +58,9 @@ class MainProcess:
         """It ended."""
         if self._live.processes is not None:
             self._live.processes.main_pids.discard(self.pid)
+            if self._live.mains_over is not None and not self._live.processes.main_pids:
+                mains_over, self._live.mains_over = self._live.mains_over, None
+                mains_over()
         self._kubelet.container_ended(self._live, self.container, code)
 
 
@@ -98,13 +102,14 @@ class Kubelet:
         return self._object(live)
 
     def delete(self, live: LivePod, then: Callable[[], None], *, grace_s: float = 0.0) -> None:
-        """Delete a pod: TERM to its main processes, KILL to all after the grace, then DELETED."""
+        """Delete a pod: TERM to its main processes; KILL to all when those have ended, or after the grace; DELETED."""
 
         def mark(thing: Object) -> None:
             thing["metadata"]["deletionTimestamp"] = pods.timestamp()
             thing["metadata"]["deletionGracePeriodSeconds"] = int(grace_s)
 
         def kill() -> None:
+            live.mains_over = None
             if live.processes is None:
                 gone()
             else:
@@ -123,7 +128,13 @@ class Kubelet:
             for pid in live.processes.main_pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
-            self._loop.call_later(grace_s, kill)
+            timer = self._loop.call_later(grace_s, kill)
+
+            def early() -> None:
+                timer.cancel()
+                kill()
+
+            live.mains_over = early
         else:
             kill()
 

@@ -182,11 +182,22 @@ def test_a_deleted_pod_s_streams_end_or_freeze(cluster: Cluster) -> None:
 
 
 def test_a_graceful_end(cluster: Cluster) -> None:
-    script = "trap 'exit 0' TERM; while :; do sleep 0.02; done"
+    script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 0.02; done"
     cluster.create_pod("graceful", containers=(Container(command=["sh", "-c", script]),))
-    cluster.delete_pod("graceful", grace_s=0.2)
+    log = f"{cluster.pod_folder('graceful')}/worker.log"
+
+    def logged() -> str:
+        with open(log, encoding="ascii") as file:
+            return file.read()
+
+    assert within(30, lambda: logged() == "hello\n")
+    cluster.delete_pod("graceful", grace_s=1000)
+    assert logged() == "hello\nbye\n"
+    stubborn = Container(command=["sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"])
+    cluster.create_pod("stubborn", containers=(stubborn,))
+    cluster.delete_pod("stubborn", grace_s=0.1)
     with pytest.raises(ClusterError, match="KeyError"):
-        cluster.pod("graceful")
+        cluster.pod("stubborn")
 
 
 # Access
