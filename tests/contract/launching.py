@@ -54,12 +54,17 @@ class Running:
         """Its stderr so far."""
         return self._err.read_text(errors="replace")
 
-    def until_output(self, text: str, times: int = 1) -> None:
+    def until_output(self, text: str, times: int = 1, deadline_s: float = DEADLINE_S) -> None:
         """Wait until `text` was printed so often."""
-        until(
-            lambda: self.output.count(text) >= times,
-            f"{times} times {text!r} in {self.output!r}; {self.errors[-2000:]}",
-        )
+        end = time.monotonic() + deadline_s
+        while True:
+            ended = self.process.poll() is not None
+            if (count := self.output.count(text)) >= times:
+                return
+            state = f"{count} of {times} {text!r}\n{self.output[-2000:]}\n{self.errors[-2000:]}"
+            assert not ended, f"it ended with {self.process.returncode}: {state}"
+            assert time.monotonic() < end, f"not within {deadline_s:g} s: {state}"
+            time.sleep(0.02)
 
     def end(self, deadline_s: float = DEADLINE_S) -> int:
         """Wait for its end; its exit code. What it wrote stands in the failure."""
