@@ -24,6 +24,9 @@ _AGENT_FAILED = 255
 def main() -> int:
     """Be the rsh agent: `AGENT [options] [user@]HOST [options] COMMAND…`; return the exit code."""
     argv = [os.fsencode(word) for word in sys.argv]
+    name = os.environ.pop("MPI_AGENT_ARGV0", "")  # the name by which the client was called: kubexec.sh reads no stdin
+    if name:
+        argv[0] = os.fsencode(name)
     code = run(argv, os.environ)
     # Leaving by the interpreter's own way would free what the kernel frees faster.
     os._exit(code)
@@ -57,7 +60,7 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     from rshagent.cluster import Cluster, ConfigError  # noqa: PLC0415
     from rshagent.engine import Engine  # noqa: PLC0415
     from rshagent.execution import Where  # noqa: PLC0415
-    from rshagent.launch import ENDING_SIGNALS, SIGNALS, Launch  # noqa: PLC0415
+    from rshagent.launch import ENDING, PASSED_ON, Launch  # noqa: PLC0415
     from rshagent.loop import Loop  # noqa: PLC0415
     from rshagent.stdio import Stdio  # noqa: PLC0415
 
@@ -81,7 +84,7 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     launch = Launch(engine, where, mark, stdio, lambda _: loop.stop(), lambda _: None)
     launch.is_traced = bool(environ.get("MPI_AGENT_TRACE"))
     launch.text_by_stdin = bool(environ.get("MPI_AGENT_TEXT_BY_STDIN"))
-    loop.on_signals((*ENDING_SIGNALS, *SIGNALS), launch.signal)
+    loop.on_signals((*ENDING, *PASSED_ON), launch.signal)
     launch.start(call.text)
     loop.run()
     return launch.code

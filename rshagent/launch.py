@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from rshagent.stdio import Stdio
     from rshagent.streams import Event
 
-# Signals by number on Linux, without importing `signal`. The first four end a session, the others are only passed on.
-SIGNALS = {1: "HUP", 2: "INT", 3: "QUIT", 15: "TERM", 10: "USR1", 12: "USR2", 14: "ALRM", 18: "CONT", 28: "WINCH"}
-ENDING_SIGNALS = (1, 2, 3, 15)
+# Signals by number on Linux, without importing `signal`: the first are only passed on, all others end a session.
+PASSED_ON = {10: "USR1", 12: "USR2", 14: "ALRM"}
+ENDING = {1: "HUP", 2: "INT", 3: "QUIT", 15: "TERM"}
 _PIPE = 13
 
 _GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
@@ -137,11 +137,11 @@ class Launch(Listener):
         self._settle()
 
     def signal(self, number: int) -> None:
-        """Pass a signal on; one of those that end a session ends this one with 128+n."""
-        if number in ENDING_SIGNALS:
+        """Pass a signal on; all but the user's own ones end the session with 128+n (docs/protocol.md)."""
+        if number not in PASSED_ON:
             self.end(number)
-        elif self.state in ("acknowledged", "settling") and number in SIGNALS:
-            self._pass_on(SIGNALS[number])
+        elif self.state in ("acknowledged", "settling"):
+            self._pass_on(PASSED_ON[number])
 
     def end(self, number: int | None, grace_s: float = _GRACE_S) -> None:
         """End the session: `number` is the signal that said so, None where the client has died."""
@@ -149,7 +149,7 @@ class Launch(Listener):
             return
         self._signal, self._is_orphan = number, number is None
         self.reason = _why(number)
-        self.code = 128 + number if number is not None else AGENT_FAILED
+        self.code = 128 + (number & 0x7F) if number is not None else AGENT_FAILED
         self._engine.gate.leave(self)
         self._cancel()
         if self._settler is not None:
@@ -354,7 +354,7 @@ class Launch(Listener):
         """End what the session left in the worker."""
         from rshagent.control import Reaper  # noqa: PLC0415
 
-        name = SIGNALS[self._signal] if self._signal in ENDING_SIGNALS else "TERM"
+        name = ENDING.get(self._signal or 0, "TERM")
         self._reaper = Reaper(self._engine, self.where, self.mark, name, self._reaped)
 
     def _reaped(self, reason: str) -> None:
@@ -460,4 +460,4 @@ class Launch(Listener):
 def _why(signal: int | None) -> str:
     if signal is None:
         return "the client has died"
-    return "nobody reads its output any more" if signal == _PIPE else f"ended by SIG{SIGNALS[signal]}"
+    return "nobody reads its output any more" if signal == _PIPE else f"ended by SIG{ENDING.get(signal, signal)}"

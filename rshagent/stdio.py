@@ -38,7 +38,7 @@ class Stdio:
     def attach(
         self, *, on_data: Callable[[bytes], None], on_drained: Callable[[], None], on_broken: Callable[[], None]
     ) -> None:
-        """Tell of what comes from stdin (b"" once, at its end), of backlogs that have gone, of a stdout nobody reads."""
+        """Tell of what comes from stdin (b"" once, at its end), of a backlog that is gone, of a stdout nobody reads."""
         self._on_data, self._on_drained, self._on_broken = on_data, on_drained, on_broken
 
     @property

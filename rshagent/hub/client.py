@@ -38,6 +38,7 @@ class Client:
         self._fds: list[int] = []
         self._launch: Launch | None = None
         self._is_open = True
+        self._is_last = False  # what waits to be sent is the last
         hub.loop.add(sock.fileno(), select.EPOLLIN, self._ready)
 
     def close(self) -> None:
@@ -82,7 +83,12 @@ class Client:
             while self._is_open and (message := self._inbox.next()) is not None:
                 self._take(message, is_cut=bool(flags & socket.MSG_CTRUNC))
         except protocol.ProtocolError as error:
+            launch, self._launch = self._launch, None
             self._fail(f"the client and the hub do not speak the same protocol: {error}")
+            self._is_last = True
+            self._flush()
+            if launch is not None:
+                launch.end(None)
 
     def _gone(self) -> None:
         """End the session of a client that has died."""
@@ -97,7 +103,7 @@ class Client:
             self._send(protocol.encode(protocol.OK))
         elif message.kind == protocol.SIGNAL:
             if self._launch is not None:
-                self._launch.signal(int.from_bytes(message.payload, "big"))
+                self._launch.signal(message.number())
         elif self._launch is not None:
             raise protocol.ProtocolError("a second start on one connection")
         elif message.kind not in (protocol.START, protocol.RESUME):
@@ -203,10 +209,13 @@ class Client:
             self._gone()
             return
         del self._out[:sent]
+        if self._is_last and not self._out:
+            self.close()
+            return
         self._hub.loop.modify(self._sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if self._out else 0))
 
     def _drop_fds(self) -> None:
-        for fd in self._fds:
+        for fd in (*self._fds, *self._inbox.take_fds()):
             os.close(fd)
         self._fds = []
 
