@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -234,7 +235,12 @@ class Session:
     def __init__(self, place: Place, mark: Mark, text: bytes, **options: bool) -> None:
         command = place.placed(request(text, mark, **options).command)
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            start_new_session=True,
         )
         assert self.process.stderr
         line = self.process.stderr.readline()
@@ -247,8 +253,13 @@ class Session:
         return self.process.stdout.readline()
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+        """End what is left even if marks don't work, without waiting for who holds the pipes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe:
+                pipe.close()
 
 
 class Asking:
