@@ -19,7 +19,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -273,7 +273,7 @@ static void check_deadlines(const struct client *c, int64_t now) {
 int main(int argc, char **argv) {
     struct client c = {.hub = -1, .address.sun_family = AF_UNIX, .hub_until = now_ms() + PATIENCE_MS};
     const char *path = setting("MPI_AGENT_SOCKET", "/run/mpi-agents/hub.sock"), *slash = strrchr(path, '/');
-    int missing = access(slash ? strndupa(path, (size_t)(slash - path) + 1) : ".", F_OK) < 0 ? errno : 0;
+    int missing = access(slash ? strndup(path, (size_t)(slash - path) + 1) : ".", F_OK) < 0 ? errno : 0;
     bool set_up = missing != ENOENT && missing != ENOTDIR;
     const char *direct = !set_up || setting("MPI_AGENT_EXPLAIN", NULL) ? run_direct(argv) : NULL;
     if (!set_up)

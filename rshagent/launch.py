@@ -45,6 +45,7 @@ _PIPE = 13
 
 _GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
 _SECOND_LOOK_S = 1.0
+_LASTING_S = 1.0
 
 
 class Times:
@@ -262,7 +263,8 @@ class Launch(Listener):
         self._cancel()
         self._engine.gate.leave(self)
         self._engine.swept(self.where.pod, self.mark.instance)
-        self._on_asked(self)
+        # With the pid. Most commands are over before this is worth a message.
+        self._timer = self._engine.loop.call_later(_LASTING_S, lambda: self._on_asked(self))
         self.stdio.start_reading()
 
     def _read(self, data: bytes) -> None:

@@ -7,7 +7,6 @@ import resource
 import signal
 import socket
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
 from rshagent import protocol
@@ -62,6 +61,8 @@ class _Boundary:
         self._log = log
 
     def __call__(self, call: object, error: Exception) -> None:
+        import traceback  # noqa: PLC0415 (a megabyte that a hub without bugs does without)
+
         trace = traceback.extract_tb(error.__traceback__)
         place = f"{os.path.basename(trace[-1].filename)}:{trace[-1].lineno}" if trace else "?"
         # Not the error's own text: it may hold what a session has sent.
