@@ -20,6 +20,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 # A projected token is replaced at 80 % of its life, an hour by default; client-go reads it again every minute as well.
 _TOKEN_AGE_S = 60.0
+_FILE_MAX = 1024 * 1024
 
 
 class ConfigError(Exception):
@@ -37,17 +38,19 @@ class Token:
         self._read_at: float | None = None
 
     def value(self) -> str:
-        """Return the token, read again once a minute. Raises ConfigError."""
+        """Return the token, read again once a minute; the old one where that fails. Raises ConfigError."""
         if self._read_at is None or self._clock() - self._read_at >= _TOKEN_AGE_S:
-            value = _read(self._path, "the token").decode("latin-1").strip()
-            if not value or not value.isprintable():
-                raise ConfigError(f"the token file {self._path} holds no token")
-            self._value, self._read_at = value, self._clock()
+            try:
+                self._value = header_value(read_file(self._path, "the token"), f"the token file {self._path}")
+                self._read_at = self._clock()
+            except ConfigError:
+                if not self._value:
+                    raise
         return self._value
 
     def forget(self) -> None:
         """Read the file again at the next use (after a 401)."""
-        self._read_at = None
+        self._value, self._read_at = "", None
 
 
 class Cluster:
@@ -115,7 +118,7 @@ def own_namespace(environ: Mapping[str, str]) -> str | None:
     try:
         with open(f"{_account(environ)}/namespace", encoding="utf-8") as file:
             return file.read().strip() or None
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
@@ -147,31 +150,44 @@ def tls_context(*, ca_file: str | None = None, ca_data: str | None = None) -> Co
         raise ConfigError(f"the cluster's CA can't be read from {ca_file or 'the kubeconfig'}: {reason}") from None
 
 
+def header_value(token: bytes, place: str) -> str:
+    """Return a token as it goes into a header; `place` says where it stood. Raises ConfigError, without it."""
+    value = token.decode("latin-1").strip()
+    if not value or not value.isascii() or not value.isprintable():
+        raise ConfigError(f"{place} holds no token")
+    return value
+
+
 def _account(environ: Mapping[str, str]) -> str:
     return environ.get("MPI_AGENT_SERVICE_ACCOUNT") or SERVICE_ACCOUNT
 
 
-def _read(path: str, what: str) -> bytes:
+def read_file(path: str, what: str) -> bytes:
+    """Return what a file of ours holds. Raises ConfigError."""
     try:
         with open(path, "rb") as file:
-            return file.read(1024 * 1024)
+            return file.read(_FILE_MAX)
     except OSError as error:
         raise ConfigError(f"{what} can't be read from {path}: {error.strerror}") from None
+    except ValueError:  # a NUL in it
+        raise ConfigError(f"{what} can't be read from {path!a}: that is no path") from None
 
 
 def _split_server(server: str) -> tuple[str, int, str]:
     scheme, separator, rest = server.partition("://")
     if not separator:
         scheme, rest = "https", server
-    if scheme != "https":
+    if not server.isascii() or not server.isprintable() or " " in server:
+        raise ConfigError(f"the API server {server!a} is no address")
+    if scheme.lower() != "https":
         raise ConfigError(f"the API server {server} is not an https address: a token would be readable on the way")
     authority, _, path = rest.partition("/")
     try:
         host, port = proxy.split_host(authority, 443)
     except ValueError:
         raise ConfigError(f"the API server {server} has no valid port") from None
-    if not host:
-        raise ConfigError(f"the API server {server} has no host")
+    if not proxy.is_host(host):
+        raise ConfigError(f"the API server {server} has no valid host")
     return host, port, "/" + path.strip("/") if path.strip("/") else ""
 
 

@@ -49,12 +49,13 @@ def limits(text: str) -> dict[str, float]:
 class Gate:
     """Lets at most `limit` starts be under way; the others wait in the order in which they came."""
 
-    __slots__ = ("_limit", "_waiting", "inside")
+    __slots__ = ("_is_opening", "_limit", "_waiting", "inside")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting: dict[object, Callable[[], None]] = {}  # keeps the order, and lets one leave from the middle
         self.inside: set[object] = set()
+        self._is_opening = False
 
     def enter(self, who: object, go: Callable[[], None]) -> None:
         """Call `go()` now, or when it is the turn of `who`."""
@@ -68,11 +69,17 @@ class Gate:
         """Make room; harmless for who is not there."""
         self._waiting.pop(who, None)
         self.inside.discard(who)
-        while self._waiting and len(self.inside) < self._limit:
-            first = next(iter(self._waiting))
-            go = self._waiting.pop(first)
-            self.inside.add(first)
-            go()
+        if self._is_opening:  # one that was just let in leaves at once: the loop below goes on, a call deeper would not
+            return
+        self._is_opening = True
+        try:
+            while self._waiting and len(self.inside) < self._limit:
+                first = next(iter(self._waiting))
+                go = self._waiting.pop(first)
+                self.inside.add(first)
+                go()
+        finally:
+            self._is_opening = False
 
 
 class Engine:

@@ -6,7 +6,7 @@ so setting it would change mpirun's side too (and every sibling's): it is never 
 - pipes: splice(2) with SPLICE_F_NONBLOCK from or to a pipe of our own, which neither waits nor needs a new kernel
   (RWF_NOWAIT works on pipes from Linux 6.4 only, and reopening /proc/self/fd/N is denied under another uid);
 - sockets: MSG_DONTWAIT;
-- terminals: poll(2) first, then less than a terminal takes at once;
+- terminals: poll(2) first, then no more than a terminal takes at once;
 - regular files and the likes of /dev/null: a plain call, which waits for nothing but a disk.
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rshagent.loop import Loop, Timer
 
 _CHUNK = 64 * 1024  # a pipe's default capacity
-_TERMINAL_CHUNK = 1024  # a terminal that polls writable takes at least this (n_tty: WAKEUP_CHARS and the pty's buffer)
-_STDIN_CHUNK = 64 * 1024  # a block of the mask in `websocket`
+_TERMINAL_PIECE = 256  # a terminal that polls writable has room for this: a pty's is counted in 256 (TTYB_ALIGN_MASK)
+_STDIN_CHUNK = 64 * 1024
 
 _FILE, _PIPE, _SOCKET, _TERMINAL = "file", "pipe", "socket", "terminal"
 
@@ -92,7 +92,7 @@ def write_some(fd: int, kind: str, data: memoryview) -> int:
             with _borrowed(fd) as sock:
                 return sock.send(data, _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL)
         if kind == _TERMINAL:
-            return os.write(fd, data[:_TERMINAL_CHUNK]) if _polls(fd, select.POLLOUT) else 0
+            return _write_terminal(fd, data)
         return os.write(fd, data)
     except BlockingIOError:
         return 0
@@ -105,11 +105,26 @@ def _write_pipe(fd: int, data: memoryview) -> int:
         moved = 0
         try:
             moved = os.splice(pipe.read_end, fd, filled, flags=os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:  # full by what the rounds before have written, which counts
+            pass
         finally:
             if moved < filled:
                 os.read(pipe.read_end, filled - moved)
         written += moved
         if moved < filled:
+            break
+    return written
+
+
+def _write_terminal(fd: int, data: memoryview) -> int:
+    """Write runs of plain bytes, and the bytes that a terminal makes longer (a line feed, a tab) one by one."""
+    written = 0
+    while written < len(data) and _polls(fd, select.POLLOUT):
+        piece = bytes(data[written : written + _TERMINAL_PIECE])
+        plain = min((at for at in map(piece.find, (b"\n", b"\r", b"\t")) if at >= 0), default=len(piece))
+        try:
+            written += os.write(fd, piece[: max(plain, 1)])
+        except BlockingIOError:  # it is somebody else's who made it non-blocking
             break
     return written
 
@@ -180,7 +195,7 @@ class Writer:
             fd, self._fd = self._fd, -1
             self._loop.remove(fd)
             os.close(fd)
-            self._backlog.clear()
+            self._backlog = bytearray()  # not cleared: it may be viewed just now
 
     def _write(self, data: memoryview) -> int:
         try:
@@ -246,9 +261,8 @@ class Reader:
             os.close(fd)
 
     def _read_file(self) -> None:
+        self._timer = self._loop.call_later(0, self._read_file)
         self._read(0)
-        if self._active:
-            self._timer = self._loop.call_later(0, self._read_file)
 
     def _read(self, _events: int) -> None:
         try:

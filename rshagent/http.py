@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 HEAD_MAX = 64 * 1024
+_DIGITS_MAX = 20  # of a length in bytes; Python refuses to read a number of thousands of digits
 
 
 class HttpError(Exception):
@@ -63,7 +64,7 @@ class BodyReader:
     def __init__(self, head: Head) -> None:
         self._chunked = head.fields.get("transfer-encoding", "").lower() == "chunked"
         length = head.fields.get("content-length")
-        if length is not None and not length.isdecimal():
+        if length is not None and not (length.isdecimal() and len(length) < _DIGITS_MAX):
             raise HttpError("the answer's Content-Length is not a number")
         self._left: int | None = None if length is None or self._chunked else int(length)
         self._buffer = bytearray()

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from rshagent.cluster import Cluster, ConfigError, Token, decode, tls_context
+from rshagent.cluster import Cluster, ConfigError, Token, decode, header_value, read_file, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def load(path: str, environ: Mapping[str, str], clock: Callable[[], float]) -> C
         namespace=environ.get("MPI_AGENT_NAMESPACE") or str(context.get("namespace") or "default"),
         token=_token(user, folder, clock),
         environ=environ,
-        proxy_url=cluster.get("proxy-url"),
+        proxy_url=str(cluster.get("proxy-url") or "") or None,
     )
 
 
@@ -67,10 +67,14 @@ def _named(document: dict[str, Any], group: str, kind: str, name: str, path: str
 def _context(cluster: dict[str, Any], user: dict[str, Any], folder: str) -> Context:
     data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
     if data:
-        context = tls_context(ca_data=decode(str(data), "certificate-authority-data").decode("latin-1"))
+        # In ASCII, as PEM is: a comment of other letters does no harm, and _ssl would not take it.
+        pem = decode(str(data), "certificate-authority-data").decode("ascii", "replace").replace("\ufffd", "?")
+        context = tls_context(ca_data=pem)
     else:
         context = tls_context(ca_file=os.path.join(folder, str(file)) if file else None)
     certificate, key = (_part(user, name, folder) for name in ("client-certificate", "client-key"))
+    if bool(certificate) != bool(key):
+        raise ConfigError("the kubeconfig has one of client certificate and key, and lacks the other")
     if certificate and key:
         try:
             context.use_certificate_data(certificate, key)
@@ -85,12 +89,7 @@ def _part(user: dict[str, Any], name: str, folder: str) -> bytes | None:
         return decode(str(data), f"{name}-data")
     if not file:
         return None
-    path = os.path.join(folder, str(file))
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError as error:
-        raise ConfigError(f"the kubeconfig's {name} {path} can't be read: {error.strerror}") from None
+    return read_file(os.path.join(folder, str(file)), f"the kubeconfig's {name}")
 
 
 def _token(user: dict[str, Any], folder: str, clock: Callable[[], float]) -> str | Token | None:
@@ -99,4 +98,4 @@ def _token(user: dict[str, Any], folder: str, clock: Callable[[], float]) -> str
         token.value()
         return token
     inline = user.get("token")
-    return str(inline) if inline else None
+    return header_value(str(inline).encode("utf-8", "replace"), "the kubeconfig's token") if inline else None

@@ -51,6 +51,9 @@ class Loop:
         self._order = 0
         self._running = False
         self._wakeup: tuple[int, int] | None = None
+        # glibc's malloc learns from the largest block that was freed how much to keep; from none, it would give the
+        # top of the heap back to the kernel, and fault it in again, for each piece of a stream.
+        bytes(1 << 20)
 
     def add(self, fd: int, mask: int, call: Callable[[int], None]) -> None:
         """Call `call(events)` while `fd` is ready for `mask`. Raises PermissionError for a regular file."""
@@ -94,10 +97,10 @@ class Loop:
         """Run until `stop` is called."""
         self._running = True
         while self._running:
-            for fd, events in self._epoll.poll(self._timeout()):
-                # A call before this one in the same batch may have removed the descriptor.
-                call = self._calls.get(fd)
-                if call is not None:
+            ready = [(fd, events, self._calls.get(fd)) for fd, events in self._epoll.poll(self._timeout())]
+            for fd, events, call in ready:
+                # A call before this one in the same batch may have removed the descriptor, and another have its number.
+                if call is not None and self._calls.get(fd) is call:
                     try:
                         call(events)
                     except Exception as error:  # noqa: BLE001 (the boundary)
@@ -117,8 +120,9 @@ class Loop:
         return max(0.0, timers[0].when - self.now()) if timers else -1.0
 
     def _run_due(self) -> None:
-        timers, now = self._timers, self.now()
-        while timers and timers[0].when <= now:
+        timers, now, last = self._timers, self.now(), self._order
+        # What these calls ask for waits for the next round, so that a call that asks for itself again starves nobody.
+        while timers and timers[0].when <= now and timers[0].order <= last:
             call = heapq.heappop(timers).call
             if call is not None:
                 try:

@@ -27,6 +27,7 @@ _PAGE = 100
 # The server ends a watch after this, so that one which silently died is not believed for ever.
 _WATCH_S = 240
 _GRACE_S = 30
+_SHORT_S = 1.0  # a watch that ends sooner was not ended by its time limit
 _LINE_MAX = 8 * 1024 * 1024
 
 
@@ -67,6 +68,7 @@ class PodWatch:
         self._request: Get | None = None
         self._timer: Timer | None = None
         self._watchdog: Timer | None = None
+        self._began_at = 0.0
         self._version = ""
         self._listed: dict[str, Pod] = {}
         self._lines = bytearray()
@@ -102,7 +104,7 @@ class PodWatch:
 
     def _take_page(self, head: Head | None, body: bytes, lost: Lost | None) -> None:
         if lost is not None or head is None:
-            self._wait(lost.reason if lost else "no answer", 0, is_final=bool(lost and lost.is_final))
+            self._lost(lost)
             return
         if head.status != 200:
             self._refused(head, body)
@@ -123,9 +125,9 @@ class PodWatch:
 
     def _take_items(self, page: dict[str, object]) -> str:
         """Keep a page's pods; return the token of the next page."""
-        items, metadata = page["items"], page["metadata"]
-        assert isinstance(items, list)
-        assert isinstance(metadata, dict)
+        items, metadata = page["items"] or [], page["metadata"]  # a list of none may be null
+        if not isinstance(items, list) or not isinstance(metadata, dict):
+            raise TypeError
         for item in items:
             pod = pods.parse(item)
             if self._wants(pod.name):
@@ -136,6 +138,7 @@ class PodWatch:
     def _watch(self) -> None:
         self._lines.clear()
         self._refusal = None
+        self._began_at = self._loop.now()
         query = (
             f"watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_S}"
             f"&resourceVersion={quote(self._version.encode())}{self._labels}"
@@ -202,10 +205,12 @@ class PodWatch:
         if self._refusal is not None:
             head, body = self._refusal
             self._refused(head, bytes(body), relist=head.status == 410)
-        elif lost is None:  # the server's own time limit
+        elif lost is not None:
+            self._lost(lost, relist=False)
+        elif self._loop.now() - self._began_at < _SHORT_S:
+            self._wait("the watch ended as soon as it had begun", 0, relist=False)
+        else:  # the server's own time limit
             self._watch()
-        else:
-            self._wait(lost.reason, 0, relist=False)
 
     def _give_up(self) -> None:
         self._restart("the watch fell silent")
@@ -214,9 +219,15 @@ class PodWatch:
         self.close()
         self._wait(reason, 0, relist=relist)
 
+    def _lost(self, lost: Lost | None, *, relist: bool = True) -> None:
+        is_untrusted = lost is not None and lost.is_untrusted
+        if is_untrusted:
+            self._cluster.renew_quietly()
+        self._wait(lost.reason if lost else "no answer", 0, relist=relist, is_final=is_untrusted)
+
     def _refused(self, head: Head, body: bytes, *, relist: bool = True) -> None:
         if head.status == 401:
-            self._cluster.renew()
+            self._cluster.renew_quietly()
         failure = status.from_http(head.status, body, head.fields.get("retry-after"), what="listing the pods")
         message = failure.message if head.status != 403 else _forbidden(body)
         self._wait(message, head.status, relist=relist, wished_s=failure.retry_after_s, is_final=head.status == 403)

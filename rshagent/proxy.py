@@ -33,11 +33,11 @@ def choose(environ: Mapping[str, str], host: str, port: int, url: str | None = N
     scheme, separator, rest = url.partition("://")
     if not separator:
         scheme, rest = "http", url
-    if scheme != "http":
+    if scheme.lower() != "http":
         raise ValueError(f"a proxy of the kind {scheme}:// is not supported; http:// is")
-    credentials, _, authority = rest.rstrip("/").rpartition("@")
-    proxy_host, proxy_port = split_host(authority, 80)
-    if not proxy_host:
+    credentials, _, address = rest.rpartition("@")
+    proxy_host, proxy_port = split_host(address.partition("/")[0], 80)
+    if not is_host(proxy_host):
         raise ValueError("the proxy's address has no host")
     return Proxy(proxy_host, proxy_port, _basic(credentials) if credentials else None)
 
@@ -66,6 +66,11 @@ def split_host(authority: str, default_port: int) -> tuple[str, int]:
     return host, int(port)
 
 
+def is_host(text: str) -> bool:
+    """Say whether a text can be a host in a URL; one of other letters is written in its ASCII form (xn--…)."""
+    return text[:1] not in ("", ".") and text.isascii() and all(char.isalnum() or char in "-._~:%" for char in text)
+
+
 def _matches(entry: str, host: str, port: int) -> bool:
     if entry == "*":
         return True
@@ -81,13 +86,14 @@ def _matches(entry: str, host: str, port: int) -> bool:
         entry = entry[1:]
     if entry.startswith("."):
         return host.endswith(entry)
-    return host == entry or host.endswith("." + entry)
+    address = _address(host)
+    return host == entry or host.endswith("." + entry) or (address is not None and address == _address(entry))
 
 
 def _in_network(host: str, network: str) -> bool:
     address, (base, _, bits) = _address(host), network.partition("/")
     start = _address(base)
-    if address is None or start is None or len(address) != len(start) or not bits.isdecimal():
+    if address is None or start is None or len(address) != len(start) or not (bits.isdecimal() and len(bits) < 4):
         return False
     shift = len(address) * 8 - int(bits)
     return shift >= 0 and int.from_bytes(address, "big") >> shift == int.from_bytes(start, "big") >> shift
@@ -99,20 +105,18 @@ def _address(text: str) -> bytes | None:
     for family in (_socket.AF_INET, _socket.AF_INET6):
         try:
             return _socket.inet_pton(family, text)
-        except OSError:
+        except (OSError, ValueError):
             continue
     return None
 
 
 def _basic(credentials: str) -> str:
-    """Return the header of RFC 7617 for `user:password` as it stands in a URL."""
-    plain, at = bytearray(), 0
-    raw = credentials.encode()
-    while at < len(raw):
-        if raw[at : at + 1] == b"%" and len(raw) >= at + 3:
-            plain += binascii.unhexlify(raw[at + 1 : at + 3])
-            at += 3
-        else:
-            plain.append(raw[at])
-            at += 1
-    return "Basic " + binascii.b2a_base64(bytes(plain), newline=False).decode()
+    """Return the header of RFC 7617 for `user:password` as it stands in a URL. Raises ValueError, without them."""
+    first, *escaped = credentials.encode("utf-8", "surrogateescape").split(b"%")
+    try:
+        plain = first + b"".join([binascii.unhexlify(part[:2]) + part[2:] for part in escaped])
+    except ValueError:
+        raise ValueError(
+            "the proxy's user or password has a % that is not followed by two hexadecimal digits"
+        ) from None
+    return "Basic " + binascii.b2a_base64(plain, newline=False).decode()

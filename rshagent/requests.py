@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Get(Owner):
     """A GET. `on_head(head)`, then `on_body(bytes)` as it comes, then `on_end(lost)`: None for a whole answer."""
 
-    __slots__ = ("_body", "_cluster", "_head", "_link", "_on_body", "_on_end", "_on_head", "_target")
+    __slots__ = ("_body", "_cluster", "_head", "_is_over", "_link", "_on_body", "_on_end", "_on_head", "_target")
 
     def __init__(
         self,
@@ -33,10 +33,12 @@ class Get(Owner):
         self._on_head, self._on_body, self._on_end = on_head, on_body, on_end
         self._head: HeadReader | None = HeadReader()
         self._body: BodyReader | None = None
+        self._is_over = False
         self._link = Link(loop, cluster, self)
 
     def close(self) -> None:
         """Give up; nothing is called after this."""
+        self._is_over = True
         self._link.close()
 
     def opened(self) -> None:
@@ -66,6 +68,8 @@ class Get(Owner):
                 data, self._head = memoryview(self._head.rest), None
                 self._body = BodyReader(head)
                 self._on_head(head)
+                if self._is_over:
+                    return
             assert self._body is not None
             body = self._body.feed(data)
         except HttpError as error:
@@ -73,7 +77,7 @@ class Get(Owner):
             return
         if body:
             self._on_body(body)
-        if self._body.done:
+        if self._body.done and not self._is_over:
             self._end(None)
 
     def closed(self, lost: Lost) -> None:
@@ -81,7 +85,7 @@ class Get(Owner):
         self._on_end(lost)
 
     def _end(self, lost: Lost | None) -> None:
-        self._link.close()
+        self.close()
         self._on_end(lost)
 
 

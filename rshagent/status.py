@@ -14,6 +14,7 @@ _SUCCESS = (b'{"metadata":{},"status":"Success"}', b'{"metadata":{},"status":"Su
 # A token is read again at once, so a second 401 is meant. A pod or container that is not there may be restarting.
 _ABSENT_S = 30.0
 _PATIENCE_S = {401: 3.0, 404: _ABSENT_S}
+_RETRY_AFTER_MAX_S = 60.0  # nothing that is asked once a minute is a burden, and no wait is to last for hours
 
 # The runtime's words for an executable that the image does not have (containerd, CRI-O, runc, crun).
 _NO_EXECUTABLE = ("executable file not found", "no such file or directory", "stat /bin/sh", "command not found")
@@ -67,7 +68,7 @@ def from_error_channel(data: bytes) -> Exited | Failure:
         return Failure(f"the end of the command can't be read: {text or 'empty status'}", retryable=False)
     if status.get("status") == "Success":
         return Exited(0)
-    message = one_line(_without_command(str(status.get("message") or "")))
+    message = one_line(str(status.get("message") or ""))
     code = _exit_code(status)
     if code is not None:
         # A runtime that finds no shell says so in words and adds an exit code of its own choice (126 to 128).
@@ -106,20 +107,27 @@ def exec_rule(message: str) -> str:
 
 
 def one_line(text: bytes | str) -> str:
-    """Return a server's words cut to one printable line, against floods and terminal escapes."""
+    """Return a server's words cut to one printable line without the command, against floods and terminal escapes."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-    line = " ".join(text.split())
+    line = " ".join(_without_command(text).split())
     line = "".join(char if char.isprintable() else "?" for char in line)
     return line if len(line) <= _MESSAGE_MAX else line[: _MESSAGE_MAX - 1] + "…"
 
 
 def _without_command(message: str) -> str:
-    """Cut the command's own words out of the server's: they may hold secrets (Horovod's hold the job's key)."""
+    """Cut the command's own words out of the server's: they may hold secrets (Horovod's hold the job's key).
+
+    Kubelet and runtimes list it ("error executing command [/bin/sh -c …]"), and an API server that can't reach the
+    kubelet quotes its request (error sending request: Post "https://…/exec/…?command=…": EOF).
+    """
     start, end = message.find("[/bin/sh"), message.rfind("]")
-    if start < 0:
-        return message
-    return message[:start] + "[…]" + (message[end + 1 :] if end > start else "")
+    if start >= 0:
+        message = message[:start] + "[…]" + (message[end + 1 :] if end > start else "")
+    while (start := message.find("command=")) >= 0:
+        end = next((at for at in range(start, len(message)) if message[at] in '" '), len(message))
+        message = message[:start] + "…" + message[end:]
+    return message
 
 
 def _load(data: bytes) -> dict[str, object] | None:
@@ -138,9 +146,11 @@ def _exit_code(status: dict[str, object]) -> int | None:
     for cause in causes if isinstance(causes, list) else ():
         if isinstance(cause, dict) and cause.get("reason") == "ExitCode":
             try:
-                return int(str(cause.get("message"))) & 0xFF
+                code = int(str(cause.get("message")))
             except ValueError:
                 return None
+            # A failure's code is not 0, and what does not fit into one must not become 0.
+            return code if 0 < code <= 255 else AGENT_FAILED
     return None
 
 
@@ -164,4 +174,6 @@ def _no_shell(message: str) -> Failure:
 
 def _seconds(retry_after: str | None) -> float | None:
     """Return Retry-After's seconds (RFC 9110 §10.2.3); its date form, which Kubernetes never uses, is ignored."""
-    return float(retry_after) if retry_after is not None and retry_after.isdigit() else None
+    if retry_after is None or not retry_after.isdecimal():
+        return None
+    return min(float(retry_after), _RETRY_AFTER_MAX_S)

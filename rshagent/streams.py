@@ -161,8 +161,13 @@ class ExecStream:
         return events
 
     def stdin(self, data: bytes) -> bytes:
-        """Return the frame that carries `data` to the command's stdin."""
-        return websocket.frame(websocket.BINARY, data, first=STDIN)
+        """Return the frame that carries `data` to the command's stdin.
+
+        It is masked with a key of zeros. RFC 6455 §5.3 wants one that can't be foretold, so that a script in a browser
+        can't make bytes that a proxy on the way takes for its own protocol (§10.3). These bytes are their sender's own,
+        and go through TLS; any other key would double what stdin costs.
+        """
+        return websocket.frame(websocket.BINARY, data, first=STDIN, key=websocket.NO_KEY)
 
     def close_stdin(self) -> bytes | None:
         """Return the frame that ends the command's stdin; None with v4, which has no such thing."""
@@ -248,7 +253,7 @@ class ExecStream:
         pid = held[at + len(self._ack) : end].strip()
         self._pass_on(held[:at], events)
         self._ack, self._held = None, b""
-        events.append(Acknowledged(int(pid) if pid.isdigit() else 0))
+        events.append(Acknowledged(int(pid) if pid.isdigit() and len(pid) < 10 else 0))
         self._pass_on(held[end + 1 :], events)
 
     def _pass_on(self, data: bytes, events: list[Event]) -> None:

@@ -57,21 +57,20 @@ class Context:
         self._session: _ssl.SSLSession | None = None
         self._context = _ssl._SSLContext(_ssl.PROTOCOL_TLS_CLIENT)  # noqa: SLF001
         self._context.minimum_version = _ssl.PROTO_TLSv1_2
+        # A CA file may hold an intermediate CA alone: kubectl trusts all that it holds, and so does Python from 3.13.
+        self._context.verify_flags |= _ssl.VERIFY_X509_PARTIAL_CHAIN
         if ca_file is None and ca_data is None:
             self._context.set_default_verify_paths()
         else:
             self._context.load_verify_locations(ca_file, None, ca_data)
-
-    def use_certificate(self, certificate: str, key: str) -> None:
-        """Authenticate with a client certificate; both are file names. Raises OSError."""
-        self._context.load_cert_chain(certificate, key)
 
     def use_certificate_data(self, certificate: bytes, key: bytes) -> None:
         """Authenticate with a client certificate in PEM, which never touches a disk. Raises OSError."""
         fd = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
         try:
             os.write(fd, certificate + b"\n" + key)
-            self._context.load_cert_chain(f"/proc/self/fd/{fd}")
+            # An empty password: without one, OpenSSL would ask the terminal for that of an encrypted key, and wait.
+            self._context.load_cert_chain(f"/proc/self/fd/{fd}", None, "")
         finally:
             os.close(fd)
 

@@ -119,13 +119,14 @@ def _header_length(seen: bytes) -> int:
     return {126: 4, 127: 10}.get(seen[1] & 0x7F, 2)
 
 
-def frame(opcode: int, payload: bytes, *, first: int | None = None) -> bytes:
+def frame(opcode: int, payload: bytes, *, first: int | None = None, key: bytes | None = None) -> bytes:
     """Return one masked final frame (RFC 6455 §5.3: a client masks all it sends, each frame with a new key).
 
-    `first` is a byte to put before the payload, without the copy that putting it there would take.
+    `first` is a byte to put before the payload, without the copy that putting it there would take. `key` is for who
+    has a reason to choose the masking key: with NO_KEY the mask changes nothing and costs nothing.
     """
     length = len(payload) + (first is not None)
-    key = os.urandom(4)
+    key = key or os.urandom(4)
     if length < 126:
         header = bytes((0x80 | opcode, 0x80 | length))
     elif length < 1 << 16:
@@ -137,19 +138,16 @@ def frame(opcode: int, payload: bytes, *, first: int | None = None) -> bytes:
     return b"".join((header, key, bytes((first ^ key[0],)), _mask(payload, key[1:] + key[:1])))
 
 
-_BLOCK = 64 * 1024
-_ONES = int.from_bytes(b"\1\0\0\0" * (_BLOCK // 4), "little")  # times a key: the key, repeated
+NO_KEY = bytes(4)
 
 
 def _mask(payload: bytes, key: bytes) -> bytes:
-    """XOR with the repeated key: as big integers, 50 times as fast as a loop over bytes. Blocks stay in the cache."""
+    """XOR with the repeated key, as two big integers: 40 times as fast as a loop over bytes."""
+    if key == NO_KEY:
+        return payload
     length = len(payload)
-    number = int.from_bytes(key, "little")
-    if length <= _BLOCK:
-        ones = _ONES if length == _BLOCK else _ONES & ((1 << (8 * (length + -length % 4))) - 1)
-        size = length + -length % 4
-        return (int.from_bytes(payload, "little") ^ (ones * number)).to_bytes(size, "little")[:length]
-    return b"".join([_mask(payload[at : at + _BLOCK], key) for at in range(0, length, _BLOCK)])
+    keys = (key * (length // 4 + 1))[:length]
+    return (int.from_bytes(payload, "little") ^ int.from_bytes(keys, "little")).to_bytes(length, "little")
 
 
 def close_frame(code: int = 1000) -> bytes:
