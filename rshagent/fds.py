@@ -13,7 +13,6 @@ so setting it would change mpirun's side too (and every sibling's): it is never 
 from __future__ import annotations
 
 import _socket
-import fcntl
 import os
 import select
 import stat
@@ -148,11 +147,6 @@ def _polls(fd: int, events: int) -> bool:
     poll = select.poll()
     poll.register(fd, events)
     return bool(poll.poll(0))
-
-
-def flags_of(fd: int) -> int:
-    """Return the open file description's status flags (what must never change)."""
-    return fcntl.fcntl(fd, fcntl.F_GETFL)
 
 
 class Writer:

@@ -90,7 +90,9 @@ class Ended:
         self.code = code
 
 
-Event = Opened | Refused | Output | Acknowledged | Pinged | Ponged | Ended
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    Event = Opened | Refused | Output | Acknowledged | Pinged | Ponged | Ended
 
 
 class StreamError(Exception):
