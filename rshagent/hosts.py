@@ -211,7 +211,7 @@ class Resolver:
     def _find(self, entries: list[Entry], name: str, wanted: str) -> Worker | None:
         if self._names is None:
             for entry in entries:  # one launch of many workers: most hosts are asked for as the file has them
-                if entry.host == name and (entry.namespace or wanted) == wanted:
+                if entry.host == name:
                     return self._worker(entry)
             self._names = self._index(entries)
         if canonical_address(name):
@@ -270,8 +270,8 @@ def _is_name(text: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """DNS names know no case, and may end in the root's dot."""
-    return name.lower().removesuffix(".")
+    """DNS names know no case."""
+    return name.lower()
 
 
 def _prefixes(name: str) -> Iterator[str]:

@@ -101,7 +101,7 @@ def test_canonical_address_agrees_with_ipaddress(text: str) -> None:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        if ":" in text or not all(part.isdigit() for part in text.split(".")):
+        if "." not in text or not any(part.startswith("0") for part in text.split(".")):  # 010.0.0.1 is taken
             assert canonical_address(text) is None
     else:
         assert canonical_address(text)
@@ -209,6 +209,14 @@ def test_unknown_hosts(host: str) -> None:
     addresses = {"10.0.0.2": "w-2", "10.0.0.11": "stranger"}
     with pytest.raises(UnknownHost, match="not a worker of this job; its workers are w-0, w-1, w-2, w-3, w-4"):
         Resolver(KNOWN, addresses, "team").resolve(host)
+
+
+def test_a_host_as_written_wins() -> None:
+    resolver = Resolver([Entry("w-0.job.far.svc"), Entry("w-0")], {}, "team")
+    assert resolver.resolve("w-0") == Worker("team", "w-0")
+    assert resolver.resolve("w-0.job") == Worker("team", "w-0")
+    assert resolver.resolve("w-0") == Worker("team", "w-0")
+    assert resolver.resolve("w-0.job.far.svc") == Worker("far", "w-0")
 
 
 def test_namespace_asked_for_wins() -> None:
