@@ -28,14 +28,15 @@ _OPEN_MPI = {
 # interface there is: `PRTE_MCA_prte_if_include=lo` ends with "No network interfaces were found".
 _OPEN_MPI_5 = {
     **_OPEN_MPI,
-    "OMPI_MCA_btl": "self,sm,tcp",
+    "OMPI_MCA_btl": "self,tcp",
+    "OMPI_MCA_coll": "^han",  # it waits for ever where workers have no host names of their own
     "PRTE_MCA_hwloc_default_binding_policy": "none",
     "PRTE_ALLOW_RUN_AS_ROOT": "1",
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 _OPEN_MPI_4 = {
     **_OPEN_MPI,
-    "OMPI_MCA_btl": "self,vader,tcp",
+    "OMPI_MCA_btl": "self,tcp",
     "OMPI_MCA_oob_tcp_if_include": "lo",
     # Looking up every host before the first start takes minutes where no DNS server answers.
     "OMPI_MCA_if_base_do_not_resolve": "1",
@@ -163,8 +164,10 @@ def job_environment(*, agent: str, hostfile: str, workers: int, slots: int) -> d
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_plm_ssh_num_concurrent": count,
         "PRTE_MCA_prte_default_hostfile": hostfile,
+        "HYDRA_LAUNCHER": "rsh",
         "HYDRA_LAUNCHER_EXEC": agent,
         "HYDRA_HOST_FILE": hostfile,
+        "I_MPI_HYDRA_BOOTSTRAP": "rsh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": agent,
         "I_MPI_HYDRA_HOST_FILE": hostfile,
         "I_MPI_HYDRA_BRANCH_COUNT": count,
