@@ -9,14 +9,12 @@ from __future__ import annotations
 import binascii
 import time
 
-from rshagent import proxy
+from rshagent import proxy, surroundings
 from rshagent.tls import Context
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 # A projected token is replaced at 80 % of its life, an hour by default; client-go reads it again every minute as well.
 _TOKEN_AGE_S = 60.0
@@ -113,17 +111,8 @@ class Cluster:
             return
 
 
-def own_namespace(environ: Mapping[str, str]) -> str | None:
-    """Return the pod's namespace as its service account names it, None outside a pod."""
-    try:
-        with open(f"{_account(environ)}/namespace", encoding="utf-8") as file:
-            return file.read().strip() or None
-    except (OSError, ValueError):
-        return None
-
-
 def _in_cluster(environ: Mapping[str, str], clock: Callable[[], float]) -> Cluster:
-    host, account = environ.get("KUBERNETES_SERVICE_HOST"), _account(environ)
+    host, account = environ.get("KUBERNETES_SERVICE_HOST"), surroundings.service_account(environ)
     if not host:
         raise ConfigError(
             "no API server is known: this is no pod (KUBERNETES_SERVICE_HOST is not set) and KUBECONFIG is not set"
@@ -135,7 +124,7 @@ def _in_cluster(environ: Mapping[str, str], clock: Callable[[], float]) -> Clust
     return Cluster(
         server=f"https://{authority}:{port}",
         load_tls=lambda: tls_context(ca_file=f"{account}/ca.crt"),
-        namespace=environ.get("MPI_AGENT_NAMESPACE") or own_namespace(environ) or "default",
+        namespace=surroundings.namespace(environ),
         token=token,
         environ=environ,
     )
@@ -156,10 +145,6 @@ def header_value(token: bytes, place: str) -> str:
     if not value or not value.isascii() or not value.isprintable():
         raise ConfigError(f"{place} holds no token")
     return value
-
-
-def _account(environ: Mapping[str, str]) -> str:
-    return environ.get("MPI_AGENT_SERVICE_ACCOUNT") or SERVICE_ACCOUNT
 
 
 def read_file(path: str, what: str) -> bytes:

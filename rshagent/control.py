@@ -228,8 +228,9 @@ class Reaper:
 
     def _look_again(self) -> None:
         assert self._kill_at is not None
-        if self._signal != "KILL" and self._engine.loop.now() >= self._kill_at:
-            self._signal, self._delay_s = "KILL", _COUNT_FIRST_S
+        if self._engine.loop.now() >= self._kill_at:
+            # Again and again: what is forked while the script looks is not found before the next look.
+            self._signal = "KILL"
             self._say("signal KILL")
         else:
             self._say("count")

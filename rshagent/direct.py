@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
     from rshagent.arguments import Call
     from rshagent.bootstrap import Mark
-    from rshagent.hosts import Resolver, Worker
+    from rshagent.hosts import Worker
 
-HOSTFILE = "/etc/mpi/hostfile"
-HOSTS = "/opt/kube/hosts"
 _AGENT_FAILED = 255
 
 
@@ -34,7 +32,7 @@ def main() -> int:
 
 def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
     """Launch what `argv` says and return its exit code; our own failures are one line on stderr and 255."""
-    from rshagent import arguments, hosts  # noqa: PLC0415
+    from rshagent import arguments, hosts, surroundings  # noqa: PLC0415
 
     if environ.get("MPI_AGENT_EXPLAIN"):
         from rshagent import explain  # noqa: PLC0415
@@ -44,8 +42,7 @@ def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
         return code
     try:
         call = arguments.parse(argv)
-        namespace = _namespace(environ)
-        found = _resolver(environ, namespace).resolve(call.host, call.namespace)
+        found = surroundings.resolver(environ).resolve(call.host, call.namespace)
     except (arguments.UsageError, hosts.UnknownHost) as error:
         return _fail(str(error))
     except OSError as error:
@@ -56,6 +53,7 @@ def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
 
 
 def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
+    from rshagent import surroundings  # noqa: PLC0415
     from rshagent.bootstrap import Mark  # noqa: PLC0415
     from rshagent.cluster import Cluster, ConfigError  # noqa: PLC0415
     from rshagent.engine import Engine  # noqa: PLC0415
@@ -69,10 +67,10 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
         engine = Engine(
             loop,
             Cluster.load(environ),
-            launcher=environ.get("MPI_AGENT_LAUNCHER") or _own_name(environ),
+            launcher=surroundings.launcher(environ),
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
         )
-        mark = Mark(engine.launcher, worker.pod, _instance(environ), os.urandom(8).hex())
+        mark = Mark(engine.launcher, worker.pod, surroundings.instance(environ), os.urandom(8).hex())
     except ConfigError as error:
         return _fail(str(error))
     except ValueError as error:
@@ -114,50 +112,6 @@ def _run_here(call: Call) -> int:
         os.execv("/bin/sh", [b"/bin/sh", b"-c", call.text])
     except OSError as error:
         return _fail(f"/bin/sh can't be run here: {error.strerror}")
-
-
-def _resolver(environ: Mapping[str, str], namespace: str) -> Resolver:
-    from rshagent import hosts  # noqa: PLC0415
-
-    hostfile = _read(environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE)
-    addresses = _read(environ.get("MPI_AGENT_HOSTS") or HOSTS)
-    return hosts.Resolver(
-        None if hostfile is None else hosts.parse_hostfile(hostfile),
-        hosts.parse_hosts(addresses or b""),
-        namespace,
-        frozenset((_own_name(environ), os.uname().nodename)),
-    )
-
-
-def _own_name(environ: Mapping[str, str]) -> str:
-    return environ.get("POD_NAME") or environ.get("HOSTNAME") or os.uname().nodename
-
-
-def _instance(environ: Mapping[str, str]) -> str:
-    """Return what tells this run of the launcher's container from others, as client.c does."""
-    given = environ.get("MPI_AGENT_INSTANCE")
-    if given:
-        return given
-    try:
-        with open("/proc/1/stat", "rb") as file:
-            started = file.read().rpartition(b")")[2].split()[19].decode()
-        return f"{started}-{os.stat('/proc/self/ns/mnt').st_ino}"
-    except (OSError, IndexError):
-        return "0-0"
-
-
-def _namespace(environ: Mapping[str, str]) -> str:
-    from rshagent.cluster import own_namespace  # noqa: PLC0415
-
-    return environ.get("MPI_AGENT_NAMESPACE") or own_namespace(environ) or "default"
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _fail(text: str) -> int:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
+from rshagent import surroundings
 from rshagent.arguments import Call, UsageError, parse
 from rshagent.bootstrap import Mark, Request, request
-from rshagent.hosts import Resolver, UnknownHost, Worker, parse_hostfile, parse_hosts
+from rshagent.hosts import UnknownHost, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HOSTFILE = "/etc/mpi/hostfile"
-HOSTS = "/opt/kube/hosts"
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 EXAMPLE = Mark("launcher", "worker", "instance", "session")
 """The mark in what is shown: real ones are made at the start."""
 
@@ -27,8 +24,7 @@ def explain(argv: list[bytes], environ: Mapping[str, str]) -> int:
     """Print what a call would do; return the exit status."""
     try:
         call = parse(argv)
-        namespace = _namespace(environ)
-        worker = _resolver(environ, namespace).resolve(call.host, call.namespace)
+        worker = surroundings.resolver(environ).resolve(call.host, call.namespace)
     except (UsageError, UnknownHost) as error:
         print(f"rshagent: {error}", file=sys.stderr)
         return FAILED
@@ -69,29 +65,3 @@ def describe(call: Call, worker: Worker | str, environ: Mapping[str, str]) -> di
 
 def _text(word: bytes) -> str:
     return word.decode("utf-8", "surrogateescape")
-
-
-def _resolver(environ: Mapping[str, str], namespace: str) -> Resolver:
-    hostfile = _read(environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE)
-    hosts = _read(environ.get("MPI_AGENT_HOSTS") or HOSTS)
-    return Resolver(
-        None if hostfile is None else parse_hostfile(hostfile),
-        parse_hosts(hosts or b""),
-        namespace,
-        frozenset((environ.get("POD_NAME") or environ.get("HOSTNAME") or "", os.uname().nodename)),
-    )
-
-
-def _namespace(environ: Mapping[str, str]) -> str:
-    """The namespace of calls that name none."""
-    account = environ.get("MPI_AGENT_SERVICE_ACCOUNT") or SERVICE_ACCOUNT
-    given = environ.get("MPI_AGENT_NAMESPACE") or _text(_read(f"{account}/namespace") or b"").strip()
-    return given or "default"
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None

@@ -6,15 +6,11 @@ import argparse
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from rshagent import __version__
+from rshagent import __version__, surroundings
 from rshagent.engine import MAX_STARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-SOCKET = "/run/mpi-agents/hub.sock"
-HOSTFILE = "/etc/mpi/hostfile"
-HOSTS = "/opt/kube/hosts"
 
 
 class Settings(NamedTuple):
@@ -41,9 +37,21 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         prog="rshagent-hub", description="Hold the exec streams of all rsh agents of one launcher pod."
     )
     add = parser.add_argument
-    add("--socket", default=environ.get("MPI_AGENT_SOCKET") or SOCKET, help="Unix socket to serve (%(default)s)")
-    add("--hostfile", default=environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE, help="the workers (%(default)s)")
-    add("--hosts", default=environ.get("MPI_AGENT_HOSTS") or HOSTS, help="addresses of the workers (%(default)s)")
+    add(
+        "--socket",
+        default=environ.get("MPI_AGENT_SOCKET") or surroundings.SOCKET,
+        help="Unix socket to serve (%(default)s)",
+    )
+    add(
+        "--hostfile",
+        default=environ.get("MPI_AGENT_HOSTFILE") or surroundings.HOSTFILE,
+        help="the workers (%(default)s)",
+    )
+    add(
+        "--hosts",
+        default=environ.get("MPI_AGENT_HOSTS") or surroundings.HOSTS,
+        help="addresses of the workers (%(default)s)",
+    )
     add("--container", default=environ.get("MPI_AGENT_CONTAINER"), help="container of the worker pods to exec into")
     add("--namespace", default=environ.get("MPI_AGENT_NAMESPACE"), help="the job's namespace (default: the pod's)")
     add("--selector", default=environ.get("MPI_AGENT_SELECTOR"), help="label selector of the worker pods")
@@ -53,7 +61,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     add("--check", action="store_true", help="ask the hub that runs whether it is well, and exit with 0 or 1")
     add("--version", action="version", version=f"rshagent-hub {__version__}")
     options = parser.parse_args(arguments)
-    name = environ.get("POD_NAME") or environ.get("HOSTNAME") or socket.gethostname()
+    name = surroundings.own_name(environ)
     return Settings(
         socket=options.socket,
         hostfile=options.hostfile,
@@ -61,7 +69,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         container=options.container or None,
         namespace=options.namespace or None,
         selector=options.selector or None,
-        launcher=environ.get("MPI_AGENT_LAUNCHER") or name,
+        launcher=surroundings.launcher(environ),
         own_names=frozenset((name, socket.gethostname(), *_own_addresses(environ))),
         max_starts=options.max_starts,
         metrics=options.metrics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rshagent.hosts import LOCAL, Entry, Resolver, Worker, canonical_address, parse_hostfile, parse_hosts
+from rshagent.hosts import LOCAL, Entry, Resolver, UnknownHost, Worker, canonical_address, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,6 +48,7 @@ class Workers:
         self._hostfile, self._hosts = _Watched(hostfile), _Watched(hosts)
         self._namespace, self._own_names, self._on_change = namespace, own_names, on_change
         self._entries: list[Entry] = []
+        self._namespaces: set[str | None] = set()
         self._by_name = Resolver([], {}, namespace, own_names)
         self.refresh()
 
@@ -67,6 +68,7 @@ class Workers:
         """Read what has changed."""
         if self._hosts.refresh() | self._hostfile.refresh():
             before, self._entries = self._entries, parse_hostfile(self._hostfile.data or b"")
+            self._namespaces = {self._namespace, *(entry.namespace for entry in self._entries)}
             self._by_name = self._resolver({})
             if before != self._entries:
                 self._on_change()
@@ -74,6 +76,12 @@ class Workers:
     def resolve(self, host: str, namespace: str | None, pods: Mapping[str, Pod] | None) -> Worker | str:
         """Return the worker, or LOCAL. Raises hosts.UnknownHost for any other pod, or without a hostfile."""
         self.refresh()
+        found = self._resolve(host, namespace, pods)
+        if isinstance(found, Worker) and found.namespace not in self._namespaces:
+            raise UnknownHost(f"the namespace {found.namespace!r} is not this job's, and its hostfile does not name it")
+        return found
+
+    def _resolve(self, host: str, namespace: str | None, pods: Mapping[str, Pod] | None) -> Worker | str:
         if canonical_address(host) is None:
             return self._by_name.resolve(host, namespace)
         addresses = {canonical_address(ip) or ip: pod.name for pod in (pods or {}).values() for ip in pod.ips}

@@ -47,8 +47,6 @@ CALLS = [
     (("worker-0", "-p", "2222"), "no command"),
     (("--container",), "--container"),
     (("worker-7", "true"), "its workers are worker-0"),
-    (("other/worker-0", "true"), "worker-0"),
-    (("--namespace", "other", "worker-0", "true"), "worker-0"),
 ]
 
 
@@ -63,6 +61,19 @@ def test_a_call_that_makes_no_sense(
     agent.close()
     assert done.returncode == 255
     assert said in one_line(done)
+
+
+@pytest.mark.parametrize("words", [("other/worker-0",), ("--namespace", "other", "worker-0")], ids=" ".join)
+def test_the_hub_leaves_its_namespace_for_no_call(
+    cluster: Cluster, client: str, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    agent = WithHub(environment(cluster, tmp_path, ["worker-0"]), client, tmp_path)
+    cluster.reset_stats()
+    done = run(agent, *words, "true")
+    agent.close()
+    assert done.returncode == 255
+    assert "'other' is not this job's" in one_line(done)
+    assert "exec" not in cluster.stats()["requests"]
 
 
 def test_a_job_without_a_hostfile(cluster: Cluster, client: str, tmp_path: Path) -> None:

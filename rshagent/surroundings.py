@@ -1,0 +1,71 @@
+"""What the launcher's pod says to a process in it: environment variables first, then files, then the host's name."""
+
+from __future__ import annotations
+
+import os
+
+from rshagent.hosts import Resolver, parse_hostfile, parse_hosts
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKET = "/run/mpi-agents/hub.sock"
+HOSTFILE = "/etc/mpi/hostfile"
+HOSTS = "/opt/kube/hosts"
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def service_account(environ: Mapping[str, str]) -> str:
+    """Return the folder with the pod's token, CA and namespace."""
+    return environ.get("MPI_AGENT_SERVICE_ACCOUNT") or SERVICE_ACCOUNT
+
+
+def namespace(environ: Mapping[str, str]) -> str:
+    """Return the namespace of calls that name none."""
+    named = read(f"{service_account(environ)}/namespace") or b""
+    return environ.get("MPI_AGENT_NAMESPACE") or os.fsdecode(named).strip() or "default"
+
+
+def own_name(environ: Mapping[str, str]) -> str:
+    """Return the launcher pod's name."""
+    return environ.get("POD_NAME") or environ.get("HOSTNAME") or os.uname().nodename
+
+
+def launcher(environ: Mapping[str, str]) -> str:
+    """Return whose processes the marks in workers say they are."""
+    return environ.get("MPI_AGENT_LAUNCHER") or own_name(environ)
+
+
+def instance(environ: Mapping[str, str]) -> str:
+    """Return what tells this run of the launcher's container from others, as client.c does."""
+    given = environ.get("MPI_AGENT_INSTANCE")
+    if given:
+        return given
+    try:
+        with open("/proc/1/stat", "rb") as file:
+            started = file.read().rpartition(b")")[2].split()[19].decode()
+        return f"{started}-{os.stat('/proc/self/ns/mnt').st_ino}"
+    except (OSError, IndexError):
+        return "0-0"
+
+
+def resolver(environ: Mapping[str, str]) -> Resolver:
+    """Return what finds the worker of a host. Raises OSError for files that are there and can't be read."""
+    hostfile = read(environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE)
+    addresses = read(environ.get("MPI_AGENT_HOSTS") or HOSTS)
+    return Resolver(
+        None if hostfile is None else parse_hostfile(hostfile),
+        parse_hosts(addresses or b""),
+        namespace(environ),
+        frozenset((own_name(environ), os.uname().nodename)),
+    )
+
+
+def read(path: str) -> bytes | None:
+    """Return a file's content, None where there is none. Raises OSError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
