@@ -15,7 +15,7 @@ from running import ROOT, Direct, WithHub, environment, run
 from agents.playground.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 
@@ -105,7 +105,7 @@ def test_a_socket_whose_hub_is_dead(client: str, tmp_path: Path) -> None:
     assert path in one_line(done)
 
 
-CREDENTIALS = {
+CREDENTIALS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no token": (lambda account: (account / "token").unlink(), "token"),
     "empty token": (lambda account: (account / "token").write_text("\n"), "token"),
     "no CA": (lambda account: (account / "ca.crt").unlink(), "ca.crt"),
