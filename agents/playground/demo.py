@@ -39,7 +39,7 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         cluster = stage.set_up()
         _say("This is the playground: its API server is a stand-in, and its pods are")
         _say(f"{describe(cluster)}.")
-        _say("Delivery, hub, client and launcher are the real ones.")
+        _say("Real are delivery, hub, client and launcher.")
         _say("")
         stage.start([_way(number) for number in range(workers)])
         program = ["python", f"{PROGRAMS}/{'pi' if launcher.mpi else 'rank'}.py"]

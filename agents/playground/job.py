@@ -233,9 +233,9 @@ class Job:
 
 
 def describe(cluster: Cluster) -> str:
-    """What the pods of this cluster are, in a sentence."""
-    if cluster.mounts:
-        return "process trees on this machine, each with its own home, environment, address, host name and mounts"
-    if cluster.hostnames:
-        return "process trees on this machine, each with its own home, environment, address and host name"
-    return "process trees on this machine, each with its own home, environment and address"
+    """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
+    own = ["home", "environment", "address"]
+    own += ["host name"] * cluster.hostnames + ["mounts"] * cluster.mounts
+    own += ["process ids"] * cluster.processes_apart
+    lacks = "" if cluster.processes_apart else " (this system allows no more namespaces)"
+    return f"processes of this machine, with {', '.join(own[:-1])} and {own[-1]} of their own{lacks}"

@@ -98,7 +98,7 @@ class Stage:
         process.signal_group(signal.SIGINT)
         self._tell("Ctrl-C: the launcher has it, and ends the ranks (again: end all at once)")
         try:
-            return process.wait(_AFTER_INTERRUPT_S)
+            return process.wait(_AFTER_INTERRUPT_S) or 128 + signal.SIGINT
         except subprocess.TimeoutExpired:
             self._tell(f"it has not ended within {_AFTER_INTERRUPT_S:.0f} s: killed")
             process.kill()

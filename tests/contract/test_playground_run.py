@@ -1,0 +1,127 @@
+"""`mpi-playground` as people call it: what it prints, how it ends, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from launching import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOR_EVER = ["sh", "-c", "echo begun; sleep 1000"]
+
+
+class Playground:
+    """The command, its temporary files in a folder of the test's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self._out = folder / "out"
+        self._err = folder / "err"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        environ = {**os.environ, "TMPDIR": str(self.temporary)}
+        command = [sys.executable, "-m", "agents.playground", *arguments]
+        with open(self._out, "wb") as out, open(self._err, "wb") as err:
+            self.process = subprocess.Popen(
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        return self.process
+
+    @property
+    def output(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def errors(self) -> str:
+        return self._err.read_text()
+
+    def processes(self) -> list[int]:
+        """All whose environment or command line holds our folder: pods, hub, server."""
+        needle = os.fsencode(self.temporary)
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            for file in ("environ", "cmdline"):
+                try:
+                    with open(f"/proc/{name}/{file}", "rb") as told:
+                        if needle in told.read() and int(name) != os.getpid():
+                            found.append(int(name))
+                            break
+                except OSError:
+                    pass
+        return found
+
+
+@pytest.fixture
+def playground(tmp_path: Path) -> Iterator[Playground]:
+    playground = Playground(tmp_path)
+    yield playground
+    if playground.process is not None:
+        playground.process.kill()
+        playground.process.wait()
+
+
+def test_the_demo_shows_ranks_and_what_it_took(playground: Playground) -> None:
+    process = playground.start("demo", "--launcher", "mpich", "--workers", "2", "--ranks-per-worker", "2")
+    assert process.wait(90) == 0, playground.errors
+    assert "its API server is a stand-in" in playground.output
+    assert "2/2 ready" in playground.errors
+    for rank in range(4):
+        assert f"rank {rank} of 4 on " in playground.output
+    assert ": right" in playground.output
+    assert "mpiexec: 4 ranks on 2 workers" in playground.output
+    assert playground.output.count("agent to pi-worker-") == 2
+    assert "No process was left in any worker." in playground.output
+    assert not playground.processes()
+    assert not os.listdir(playground.temporary)
+
+
+def test_run_returns_the_launchers_exit_code_and_keeps_to_stderr(playground: Playground) -> None:
+    program = ["sh", "-c", "pwd; exit 5"]
+    process = playground.start("run", "--launcher", "mpich", "--workers", "1", "-v", "--", *program)
+    assert process.wait(60) == 5, playground.errors
+    assert playground.output == f"{os.getcwd()}\n"
+    assert "MPICH 5.0.2 ended with 5; no process is left in any worker" in playground.errors
+    assert "host=pi-worker-0" in playground.errors
+
+
+@pytest.mark.parametrize(
+    ("number", "codes"),
+    [
+        (signal.SIGINT, {255}),  # mpiexec's own
+        (signal.SIGTERM, {143}),
+        (signal.SIGKILL, {-9}),
+    ],
+)
+def test_a_signal_leaves_nothing_behind(playground: Playground, number: int, codes: set[int]) -> None:
+    process = playground.start("run", "--launcher", "mpich", "--", *FOR_EVER)
+    until(lambda: playground.output.count("begun") == 2, "the ranks run")
+    process.send_signal(number)
+    assert process.wait(60) in codes, playground.errors
+    until(lambda: not playground.processes(), "all processes are gone", 20)
+    if number != signal.SIGKILL:
+        assert not os.listdir(playground.temporary)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--launcher", "lam", "--", "true"], "'lam' is not one of"),
+        (["run", "--workers", "0", "--", "true"], "0 is not in the range"),
+        (["run", "--workers", "2"], "Missing argument 'PROGRAM"),
+        (["walk"], "No such command 'walk'"),
+    ],
+)
+def test_wrong_usage(playground: Playground, arguments: list[str], words: str) -> None:
+    assert playground.start(*arguments).wait(30) == 2
+    assert words in playground.errors
+    assert "Traceback" not in playground.errors

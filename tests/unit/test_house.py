@@ -1,0 +1,48 @@
+"""What holds the house together and what no tool checks."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def modules(*folders: str) -> list[str]:
+    found = []
+    for folder in folders:
+        for path, _folders, names in os.walk(os.path.join(ROOT, folder)):
+            found += [os.path.relpath(os.path.join(path, name), ROOT) for name in names if name.endswith(".py")]
+    return sorted(found)
+
+
+def imported(module: str) -> set[str]:
+    with open(os.path.join(ROOT, module), encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("module", modules("rshagent"))
+def test_the_rsh_agent_needs_no_package(module: str) -> None:
+    """import-linter knows packages that it is told of; this knows all."""
+    assert imported(module) <= sys.stdlib_module_names | {"rshagent"}
+
+
+@pytest.mark.parametrize("module", modules("agents", "delivery", "rshagent"))
+def test_every_module_says_what_it_is_for(module: str) -> None:
+    with open(os.path.join(ROOT, module), encoding="utf-8") as file:
+        assert ast.get_docstring(ast.parse(file.read()))
+
+
+def test_the_client_has_at_most_300_lines() -> None:
+    with open(os.path.join(ROOT, "rshagent", "client.c"), encoding="utf-8") as file:
+        assert len(file.readlines()) <= 300

@@ -1,0 +1,98 @@
+"""The launchers' table, and their virtual environments."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agents.playground import wheels
+from agents.playground.launchers import LAUNCHERS, PROGRAMS, job_environment
+from rshagent.hosts import parse_hostfile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = list(LAUNCHERS.values())
+PROGRAM = ["python", "x.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "line"),
+    [
+        ("openmpi5", 2, ["mpirun", "-n", "4", *PROGRAM]),
+        ("openmpi4", 70, ["mpirun", "-n", "4", *PROGRAM]),
+        ("mpich", 2, ["mpiexec", "-n", "4", *PROGRAM]),
+        ("impi", 2, ["mpiexec", "-n", "4", *PROGRAM]),
+        (
+            "horovod",
+            2,
+            ["python", f"{PROGRAMS}/horovodrun.py", "--gloo", "-np", "4", "--hostfile", "/hosts", *PROGRAM],
+        ),
+    ],
+)
+def test_command_lines(name: str, workers: int, line: list[str]) -> None:
+    assert LAUNCHERS[name].command(4, workers, "/hosts", PROGRAM) == line
+
+
+def test_horovod_looks_for_no_interface_on_many_workers() -> None:
+    line = LAUNCHERS["horovod"].command(4, 70, "/hosts", PROGRAM)
+    assert line[-4:] == ["--network-interface", "lo", *PROGRAM]
+
+
+@pytest.mark.parametrize("launcher", ALL, ids=lambda one: one.name)
+def test_the_agents_understand_every_hostfile(launcher: wheels.Launcher) -> None:
+    entries = parse_hostfile(launcher.hostfile(["pi-worker-0", "pi-worker-1"], 3))
+    assert [(entry.host, entry.slots) for entry in entries] == [("pi-worker-0", 3), ("pi-worker-1", 3)]
+
+
+@pytest.mark.parametrize("launcher", ALL, ids=lambda one: one.name)
+def test_an_image_brings_its_own_python(launcher: wheels.Launcher) -> None:
+    environ = launcher.environment("/prefix", "/usr/bin:/bin")
+    assert environ["PATH"] == "/prefix/bin:/usr/bin:/bin"
+    assert not [value for value in environ.values() if "{" in value]
+
+
+def test_both_open_mpi_families_are_told_the_same() -> None:
+    environ = job_environment(agent="/a", hostfile="/h", workers=130, slots=2)
+    both = [("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh", one) for one in ("agent", "no_tree_spawn", "num_concurrent")]
+    assert [(environ[f"{old}_{one}"], environ[f"{new}_{one}"]) for old, new, one in both] == [
+        ("/a", "/a"),
+        ("1", "1"),
+        ("130", "130"),
+    ]
+    assert environ["I_MPI_HYDRA_BRANCH_COUNT"] == "130"
+    assert environ["I_MPI_PERHOST"] == "2"
+
+
+def test_environments_are_kept_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = wheels.folder(LAUNCHERS["mpich"])
+    assert folder.startswith(f"{tmp_path}/mpi-agents/launchers/mpich-5.0.2-py3.")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert wheels.folder(LAUNCHERS["mpich"]).startswith(f"{tmp_path}/.cache/mpi-agents/")
+
+
+def test_what_is_installed_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    launcher = dataclasses.replace(LAUNCHERS["mpich"], name="empty", packages=("pip",))  # is in every environment
+    told: list[str] = []
+    prefix = wheels.installed(launcher, told.append)
+    assert os.path.exists(f"{prefix}/bin/python")
+    assert [line.split()[0] for line in told] == ["installing", "installed"]
+    assert wheels.installed(launcher, told.append) == prefix
+    assert len(told) == 2
+
+
+def test_what_failed_half_way_is_not_taken_for_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    launcher = dataclasses.replace(LAUNCHERS["mpich"], name="none", packages=("./nowhere-1-py3-none-any.whl",))
+    for _ in range(2):
+        with pytest.raises(wheels.InstallError) as failure:
+            wheels.installed(launcher, lambda _text: None)
+        assert "MPICH 5.0.2 can't be installed: " in str(failure.value)
+        assert "nowhere" in str(failure.value)
+        assert "\n" not in str(failure.value)
