@@ -15,6 +15,8 @@ from rshagent.hosts import parse_hostfile
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agents.playground.launchers import Launcher
+
 ALL = list(LAUNCHERS.values())
 PROGRAM = ["python", "x.py"]
 
@@ -43,13 +45,13 @@ def test_horovod_looks_for_no_interface_on_many_workers() -> None:
 
 
 @pytest.mark.parametrize("launcher", ALL, ids=lambda one: one.name)
-def test_the_agents_understand_every_hostfile(launcher: wheels.Launcher) -> None:
+def test_the_agents_understand_every_hostfile(launcher: Launcher) -> None:
     entries = parse_hostfile(launcher.hostfile(["pi-worker-0", "pi-worker-1"], 3))
     assert [(entry.host, entry.slots) for entry in entries] == [("pi-worker-0", 3), ("pi-worker-1", 3)]
 
 
 @pytest.mark.parametrize("launcher", ALL, ids=lambda one: one.name)
-def test_an_image_brings_its_own_python(launcher: wheels.Launcher) -> None:
+def test_an_image_brings_its_own_python(launcher: Launcher) -> None:
     environ = launcher.environment("/prefix", "/usr/bin:/bin")
     assert environ["PATH"] == "/prefix/bin:/usr/bin:/bin"
     assert not [value for value in environ.values() if "{" in value]

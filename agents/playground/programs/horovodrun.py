@@ -11,5 +11,5 @@ if __name__ == "__main__":  # its processes import this file again
 
     launch.gloo_built = lambda verbose=False: True  # noqa: ARG005 - its signature
     # It knows /etc/mpi/kubexec.sh alone; where pods can't have that path, the agent is somewhere else.
-    env.KUBEFLOW_MPI_EXEC = os.environ["OMPI_MCA_plm_rsh_agent"]
+    env.KUBEFLOW_MPI_EXEC = os.environ["OMPI_MCA_plm_rsh_agent"]  # noqa: SIM112
     launch.run_commandline()
