@@ -6,8 +6,8 @@
 The server multiplexes channels over WebSocket messages whose first byte is the channel: 0 stdin, 1 stdout, 2 stderr,
 3 the command's end as a Status, 4 terminal size; v5 adds 255, "this channel is closed", which is the only way to end
 the command's stdin (Kubernetes KEP-4006). With v5 the 101 is answered before the kubelet is dialled, so only the
-acknowledgement, a line that the bootstrap writes to stderr, says that the command started. What comes on stderr before
-that line (a shell's warnings) is the command's output as well; the line itself is not.
+acknowledgement, a line that the bootstrap writes to stderr, says that the command started. That line, and what a shell
+says before it (a warning about its locale), is not the command's; it comes out only where no acknowledgement does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 _REFUSAL_BODY_MAX = 64 * 1024
 _STATUS_MAX = 1024 * 1024
+_NOISE_MAX = 64 * 1024  # of a shell's own words before the acknowledgement
 _ACK_LINE_MAX = 64  # what may follow the acknowledgement's prefix: a blank, a pid, a line feed
 
 
@@ -237,23 +238,23 @@ class ExecStream:
             raise StreamError(f"the server used channel {self._channel}, which only a client may")
 
     def _seek_acknowledgement(self, payload: memoryview, events: list[Event]) -> None:
-        """Look for the acknowledgement in stderr and hand on all else.
+        """Look for the acknowledgement in stderr, and drop what the bootstrap's own shell said before it.
 
-        It may follow a shell's warning that has no line feed, and it can't occur by chance: it holds the session's id.
+        The command's shell says the same again. The line may follow a warning that has no line feed, and it can't occur
+        by chance: it holds the session's id.
         """
         assert self._ack is not None
         held = self._held + bytes(payload)
         at = held.find(self._ack)
         end = held.find(b"\n", at) if at >= 0 else -1
         if end < 0:
-            keep = at if at >= 0 else max(0, len(held) - len(self._ack) + 1)
-            if len(held) - keep > len(self._ack) + _ACK_LINE_MAX:
+            if at >= 0 and len(held) - at > len(self._ack) + _ACK_LINE_MAX:
                 raise StreamError("the acknowledgement of the start is malformed")
-            self._pass_on(held[:keep], events)
-            self._held = held[keep:]
+            if at < 0 and len(held) > _NOISE_MAX:
+                raise StreamError("the worker's shell talks instead of starting the command")
+            self._held = held
             return
         pid = held[at + len(self._ack) : end].strip()
-        self._pass_on(held[:at], events)
         self._ack, self._held = None, b""
         events.append(Acknowledged(int(pid) if pid.isdigit() and len(pid) < 10 else 0))
         self._pass_on(held[end + 1 :], events)
