@@ -1,0 +1,114 @@
+"""The hub as a sidecar: its probe, its metrics, its log, and how much it holds."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from running import ROOT, WithHub, environment, run, until
+
+from agents.playground.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WORKERS = ["worker-0", "worker-1"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("client") / "rshagent")
+    subprocess.run([sys.executable, "-m", "rshagent.client_build", path], cwd=ROOT, check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        for name in WORKERS:
+            cluster.create_pod(name, ready_after_s=0)
+        yield cluster
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def test_metrics_count_sessions_by_result(cluster: Cluster, client: str, tmp_path: Path) -> None:
+    port = free_port()
+    agent = WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path, "--metrics", f"127.0.0.1:{port}")
+    run(agent, "-n", "worker-0", "echo hello")
+    run(agent, "-n", "worker-1", "exit 3")
+    run(agent, "worker-0", "cat", stdin=b"12345")
+    cluster.fault("http", pod="worker-0", status=400)
+    run(agent, "-n", "worker-0", "true")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    agent.close()
+    found = dict(re.findall(r"^mpi_agents_hub_(\S+) (\S+)$", text, re.MULTILINE))
+    assert found['sessions_total{result="ok"}'] == "2"
+    assert found['sessions_total{result="exit"}'] == "1"
+    assert found['sessions_total{result="failed"}'] == "1"
+    assert found["sessions_active"] == "0"
+    assert found["start_seconds_count"] == "3"
+    assert found['bytes_total{direction="sent"}'] == "5"
+    assert int(found['bytes_total{direction="received"}']) >= len("hello\n12345")
+
+
+def test_the_log_has_a_line_for_a_session(cluster: Cluster, client: str, tmp_path: Path) -> None:
+    agent = WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path)
+    run(agent, "-n", "worker-1", "exit 3")
+    agent.close()
+    lines = [line for line in agent.log().splitlines() if "session=" in line]
+    assert len(lines) == 1
+    assert re.search(r"host=worker-1 seconds=\d+\.\d+ start=\d+\.\d+ exit=3 result=exit retries=0$", lines[0])
+
+
+def test_hosts_that_are_added_to_the_hostfile_are_known_at_once(cluster: Cluster, client: str, tmp_path: Path) -> None:
+    environ = environment(cluster, tmp_path, WORKERS[:1])
+    agent = WithHub(environ, client, tmp_path)
+    assert run(agent, "-n", "worker-1", "exit 3").returncode == 255
+    fresh = tmp_path / "fresh"
+    fresh.write_text("worker-0\nworker-1\n")
+    os.replace(fresh, environ["MPI_AGENT_HOSTFILE"])
+    assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
+    agent.close()
+
+
+def test_stdin_of_a_loop_is_left_to_the_loop(cluster: Cluster, client: str, tmp_path: Path) -> None:
+    agent = WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path)
+    script = tmp_path / "kubexec.sh"
+    script.write_text(f"#!{client}\n")
+    script.chmod(0o755)
+    loop = f"while read host; do {script} $host 'echo on $(uname -n); cat'; done"
+    done = subprocess.run(
+        ["/bin/sh", "-c", loop], env=agent.environ, input=b"worker-0\nworker-1\n", capture_output=True, check=True
+    )
+    agent.close()
+    assert done.stdout.count(b"on ") == 2
+    assert done.stderr == b""
+
+
+def test_it_holds_1024_sessions(cluster: Cluster, client: str, tmp_path: Path) -> None:
+    count = 1024
+    agent = WithHub({**environment(cluster, tmp_path, WORKERS), "MPI_AGENT_LIMITS": ""}, client, tmp_path)
+    before = cluster.stats()["running"]
+    sessions = [
+        subprocess.Popen([client, WORKERS[number % 2], "read line; exit 3"], env=agent.environ, stdin=subprocess.PIPE)
+        for number in range(count)
+    ]
+    cluster.until(lambda stats: stats["running"] >= before + count, timeout_s=60)
+    for session in sessions:
+        assert session.stdin is not None
+        session.stdin.close()
+    assert {session.wait(60) for session in sessions} == {3}
+    until(lambda: not any(cluster.leftovers(worker) for worker in WORKERS), "nothing is left in the workers")
+    agent.close()
