@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
 
 import click
 
 from . import demo as demo_
 from . import run as run_
+from . import serve as serve_
 from .cluster import ClusterError
 from .job import JobError
 from .launchers import LAUNCHERS
@@ -79,3 +81,14 @@ def run(
         folder=folder,
         verbose=verbose,
     )
+
+
+@command.command()
+@click.option("--workers", type=_COUNT, default=2, show_default=True, help="Worker pods.")
+@click.option("--folder", type=click.Path(file_okay=False), help="Where its files go. Default: a temporary folder.")
+def serve(workers: int, folder: str | None) -> int:
+    """Start a stand-in cluster for kubectl, with a few worker pods, until Ctrl-C."""
+    if folder is not None:
+        return serve_.serve(folder, workers=workers)
+    with tempfile.TemporaryDirectory(prefix="mpi-playground-") as temporary:
+        return serve_.serve(temporary, workers=workers)

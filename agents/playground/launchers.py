@@ -70,6 +70,7 @@ class Launcher:
     source_packages: Sequence[str] = ()
     many_workers: Sequence[str] = ()  # more arguments above MANY workers
     mpi: bool = True  # whether mpi4py programs run under it
+    needs_interface: bool = False  # whether its daemons need another interface than loopback
 
     def environment(self, prefix: str, path: str) -> dict[str, str]:
         """What the image of launcher and workers would bring along, and what one machine needs."""
@@ -101,6 +102,7 @@ LAUNCHERS = {
             call=("mpirun", "-n", "{ranks}"),
             slots_form="{host} slots={slots}",
             one_machine=_OPEN_MPI_5,
+            needs_interface=True,
         ),
         Launcher(
             name="openmpi4",

@@ -6,8 +6,11 @@ Whatever ends it (the job's end, Ctrl-C, TERM), no process and no file is left b
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from . import wheels
 from .cluster import Cluster
-from .job import Job, Steps
+from .job import Job, JobError, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +29,22 @@ if TYPE_CHECKING:
     from .pod_process import PodProcess
 
 _AFTER_INTERRUPT_S = 15.0
+_SIOCGIFFLAGS, _SIOCGIFADDR = 0x8913, 0x8915  # netdevice(7)
+_IFF_UP, _IFF_LOOPBACK = 1, 8
 
 
 class Terminated(BaseException):
     """TERM came: end, and leave nothing behind."""
+
+
+@contextlib.contextmanager
+def ending_on_term() -> Iterator[None]:
+    """Make an exception, Terminated, of TERM."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Stage:
@@ -45,7 +60,7 @@ class Stage:
         self.job: Job
 
     def __enter__(self) -> Stage:
-        self._ending.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _terminate))
+        self._ending.enter_context(ending_on_term())
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -59,7 +74,12 @@ class Stage:
         self.steps.append((name, time.monotonic() - began))
 
     def set_up(self, folder: str | None = None) -> Cluster:
-        """Install the launcher if need be and start the cluster. Raises InstallError, ClusterError."""
+        """Install the launcher if need be and start the cluster. Raises InstallError, ClusterError, JobError."""
+        if self.launcher.needs_interface and not has_interface():
+            raise JobError(
+                f"{self.launcher.title} {self.launcher.version} uses no loopback between its daemons, and no other "
+                "network interface is up: connect to a network, or choose another launcher (--launcher openmpi4)"
+            )
         prefix = wheels.installed(self.launcher, self._tell)
         if folder is None:
             folder = self._ending.enter_context(tempfile.TemporaryDirectory(prefix="mpi-playground-"))
@@ -107,3 +127,18 @@ class Stage:
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
+
+
+def has_interface() -> bool:
+    """Whether an interface other than loopback is up and has an IPv4 address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _number, name in socket.if_nameindex():
+            request = struct.pack("16s16x", name.encode())
+            try:
+                flags = struct.unpack("16xH", fcntl.ioctl(sock, _SIOCGIFFLAGS, request)[:18])[0]
+                fcntl.ioctl(sock, _SIOCGIFADDR, request)
+            except OSError:  # it has no address, or has just gone
+                continue
+            if flags & _IFF_UP and not flags & _IFF_LOOPBACK:
+                return True
+    return False

@@ -112,6 +112,22 @@ def test_a_signal_leaves_nothing_behind(playground: Playground, number: int, cod
         assert not os.listdir(playground.temporary)
 
 
+def test_serve_says_how_to_reach_its_pods(playground: Playground) -> None:
+    process = playground.start("serve", "--workers", "3")
+    until(lambda: "Ctrl-C ends it." in playground.output, "it serves")
+    assert "worker-0 to worker-2" in playground.output
+    kubeconfig = playground.output.partition("export KUBECONFIG=")[2].split()[0]
+    agent = [sys.executable, "-m", "rshagent", "-n", "worker-2", "echo", "$HOME"]
+    done = subprocess.run(
+        agent, env={**os.environ, "KUBECONFIG": kubeconfig}, capture_output=True, text=True, check=True
+    )
+    assert "/pods/worker-2." in done.stdout
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130, playground.errors
+    assert not playground.processes()
+    assert not os.listdir(playground.temporary)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
