@@ -24,6 +24,9 @@ _FILE_MAX = 1024 * 1024
 class ConfigError(Exception):
     """The cluster can't be reached because of how this process is set up; the text is one line for people."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__("".join(char if char.isprintable() else "?" for char in text))  # names may hold anything
+
 
 class Token:
     """A bearer token in a file that somebody else renews."""

@@ -44,6 +44,9 @@ class Listener:
         """Take the end: the command's, a failure that the server told of, or None where nothing is known."""
 
 
+_NOBODY = Listener()
+
+
 class Execution(Owner):
     """An exec request from its connection to its end."""
 
@@ -124,6 +127,7 @@ class Execution(Owner):
         if self._link is not None:
             self._link.close()
             self._link = None
+        self._listener = _NOBODY  # what came with the bytes at hand is not told any more, either
 
     def abandon(self) -> None:
         """Give the stream up after an error of our own."""
@@ -188,8 +192,9 @@ class Execution(Owner):
         self._end(status.from_http(event.head.status, event.body, retry_after, what="exec"), "")
 
     def _end(self, outcome: Exited | Failure | None, reason: str) -> None:
+        listener = self._listener
         self.close()
-        self._listener.exec_ended(outcome, reason)
+        listener.exec_ended(outcome, reason)
 
     def _beat(self) -> None:
         """Ping, or give a stream up that has been silent for too long. A paused one can't hear the answer."""
@@ -198,9 +203,9 @@ class Execution(Owner):
         if not self._link.is_paused and self._loop.now() - self._heard_at > silence_s:
             self._lose(f"the API server has been silent for {silence_s:.0f} s")
             return
-        if self._stream.protocol:
-            self._link.send(websocket.frame(websocket.PING, b""))
         self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
+        if self._stream.protocol:  # the last thing here: it may find that the connection is gone, and end all
+            self._link.send(websocket.frame(websocket.PING, b""))
 
     def _close_late(self) -> None:
         self._lose("the stream did not end after the command's status")

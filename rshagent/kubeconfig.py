@@ -98,4 +98,4 @@ def _token(user: dict[str, Any], folder: str, clock: Callable[[], float]) -> str
         token.value()
         return token
     inline = user.get("token")
-    return header_value(str(inline).encode("utf-8", "replace"), "the kubeconfig's token") if inline else None
+    return header_value(str(inline).encode("utf-8", "surrogatepass"), "the kubeconfig's token") if inline else None

@@ -87,21 +87,23 @@ def why_ended(before: Pod, now: Pod | None, container: str | None) -> tuple[str,
         return "the pod was replaced by a new one of its name", 255
     if now.phase in ("Failed", "Succeeded"):
         words = f": {now.reason}" if now.reason else ""
-        code = _ended_code(now.container(container))
-        return f"the pod has ended ({now.phase}{words}{_oom(now.container(container))})", code
+        state = now.container(container)
+        code = _failure_code(state.exit_code if state is not None else None)
+        return f"the pod has ended ({now.phase}{words}{_oom(state)})", code
     old, new = before.container(container), now.container(container)
     if old is None or new is None:
         return None
     if new.state == "terminated":
-        return f"its container {new.name} ended ({new.reason or 'no reason given'})", _ended_code(new)
+        return f"its container {new.name} ended ({new.reason or 'no reason given'})", _failure_code(new.exit_code)
     if new.restarts > old.restarts:
-        code = new.last_exit_code if new.last_exit_code else 255
-        return f"its container {new.name} was restarted ({new.last_reason or 'no reason given'})", code
+        reason = new.last_reason or "no reason given"
+        return f"its container {new.name} was restarted ({reason})", _failure_code(new.last_exit_code)
     return None
 
 
-def _ended_code(state: ContainerState | None) -> int:
-    return state.exit_code if state is not None and state.exit_code else 255
+def _failure_code(code: int | None) -> int:
+    """Return a container's exit code as a session's; its success is none of the session's."""
+    return code if code is not None and 0 < code <= 255 else 255
 
 
 def _oom(state: ContainerState | None) -> str:

@@ -34,7 +34,7 @@ def choose(environ: Mapping[str, str], host: str, port: int, url: str | None = N
     if not separator:
         scheme, rest = "http", url
     if scheme.lower() != "http":
-        raise ValueError(f"a proxy of the kind {scheme}:// is not supported; http:// is")
+        raise ValueError(f"a proxy of the kind {scheme!a} is not supported; http is")
     credentials, _, address = rest.rpartition("@")
     proxy_host, proxy_port = split_host(address.partition("/")[0], 80)
     if not is_host(proxy_host):

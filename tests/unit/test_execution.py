@@ -1,0 +1,381 @@
+"""One exec request against servers written by hand: what its listener hears, in order, and when it hears no more."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from scripted_api import Authority, Server, read_head, read_to_end, settle
+from test_streams import CLOSED, SUCCESS, message, switching
+from test_websocket import FIN, decode, server_frame
+
+from rshagent.cluster import Cluster
+from rshagent.engine import Engine
+from rshagent.execution import Execution, Listener, Where
+from rshagent.loop import Loop
+from rshagent.status import Exited, Failure
+from rshagent.streams import Acknowledged, Opened, Output
+from rshagent.websocket import BINARY, PING, PONG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rshagent.streams import Event
+
+ACK = b"mpi-agent 0123456789abcdef"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Hearer(Listener):
+    """What an execution told; may act on each event."""
+
+    __slots__ = ("act", "heard")
+
+    def __init__(self, act: Callable[[Event], None] | None = None) -> None:
+        self.heard: list[object] = []
+        self.act = act
+
+    def exec_event(self, event: Event) -> None:
+        if isinstance(event, Output):
+            self.heard.append(bytes(event.data))
+        else:
+            self.heard.append({Opened: "opened", Acknowledged: "acknowledged"}[type(event)])
+        if self.act is not None:
+            self.act(event)
+
+    def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
+        assert not self.is_over, "ended twice"
+        self.heard.append((outcome, reason))
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.heard) and isinstance(self.heard[-1], tuple)
+
+    @property
+    def end(self) -> tuple[Exited | Failure | None, str]:
+        last = self.heard[-1]
+        assert isinstance(last, tuple)
+        return last
+
+
+class Bench:
+    """An engine on a clock that the test moves, and a cluster whose token and CA are files."""
+
+    def __init__(self, folder: Path, authority: Authority, port: int) -> None:
+        (folder / "token").write_text("first")
+        (folder / "ca.crt").write_bytes(authority.pem)
+        environ = {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(port),
+            "MPI_AGENT_SERVICE_ACCOUNT": str(folder),
+        }
+        self.clock = Clock()
+        self.loop = Loop(self.clock)
+        self.engine = Engine(self.loop, Cluster.load(environ, self.clock), launcher="launcher")
+
+    def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> Execution:
+        where = Where("training", "worker-0", "main")
+        return Execution(self.engine, where, [b"true"], hearer, stdin=True, acknowledgement=acknowledgement)
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Run, with the clock standing still; pytest-timeout ends what never comes."""
+        while not done():
+            settle(self.loop)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def certificate(authority: Authority) -> tuple[Path, Path]:
+    return authority.issue("server", "127.0.0.1")
+
+
+def upgrade(stream: socket.socket, protocol: str = "v5.channel.k8s.io") -> bytes:
+    """Read a request and return the answer that opens its stream."""
+    key = read_head(stream).partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
+    return switching(key.encode(), protocol)
+
+
+def next_frame(stream: socket.socket) -> tuple[int, bytes]:
+    data = b""
+    while len(data) < 2 or len(data) < 6 + (data[1] & 0x7F):
+        more = stream.recv(1)
+        assert more, data
+        data += more
+    assert data[1] & 0x7F < 126
+    return decode(data)[:2]
+
+
+def test_a_good_one(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]) -> None:
+    got: list[object] = []
+
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream) + message(2, ACK + b" 7\n") + message(1, b"out"))
+        got.append(next_frame(stream))
+        got.append(next_frame(stream))
+        stream.sendall(message(3, SUCCESS) + CLOSED)
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        execution = bench.execute(hearer)
+        assert hearer.heard == []
+        bench.until(lambda: b"out" in hearer.heard)
+        assert execution.protocol == "v5.channel.k8s.io"
+        execution.send(b"typed")
+        assert execution.close_stdin()
+        bench.until(lambda: hearer.is_over)
+    assert hearer.heard[:3] == ["opened", "acknowledged", b"out"]
+    outcome, _ = hearer.end
+    assert isinstance(outcome, Exited)
+    assert outcome.code == 0
+    assert got == [(BINARY, b"\0typed"), (BINARY, b"\xff\0")]
+
+
+def test_v4_can_not_end_stdin(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]) -> None:
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream, "v4.channel.k8s.io"))
+        assert read_to_end(stream) == b""
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        execution = bench.execute(hearer)
+        bench.until(lambda: "opened" in hearer.heard)
+        assert not execution.close_stdin()
+        execution.close()
+
+
+@pytest.mark.parametrize("at", ["opened", "acknowledged", b"out"])
+def test_who_closes_hears_no_more_of_what_came_with_the_same_bytes(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path], at: str | bytes
+) -> None:
+    whole = message(2, ACK + b" 7\n") + message(1, b"out") + message(3, SUCCESS) + CLOSED
+
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream) + whole)
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench = Bench(tmp_path, authority, server.port)
+
+        def act(_: Event) -> None:
+            if hearer.heard[-1] == at:
+                execution.close()
+
+        hearer = Hearer(act)
+        execution = bench.execute(hearer)
+        bench.until(lambda: at in hearer.heard)
+        settle(bench.loop)
+    assert hearer.heard[-1] == at
+
+
+def test_a_refusal_names_what_was_refused_and_a_401_makes_the_token_be_read_again(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    tokens: list[str] = []
+
+    def serve(stream: socket.socket) -> None:
+        tokens.append(read_head(stream).partition("Authorization: ")[2].partition("\r\n")[0])
+        stream.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench = Bench(tmp_path, authority, server.port)
+        for token in ("second", "third"):
+            hearer = Hearer()
+            bench.execute(hearer)
+            bench.until(lambda hearer=hearer: hearer.is_over)  # type: ignore[misc]
+            outcome, _ = hearer.end
+            assert isinstance(outcome, Failure)
+            assert (outcome.http_status, outcome.retryable) == (401, True)
+            (tmp_path / "token").write_text(token)
+    # The file was read again by the use after the 401, by when it had the new token.
+    assert tokens == ["Bearer first", "Bearer second"]
+
+
+def test_an_untrusted_server_is_final_and_makes_the_ca_be_read_again(
+    tmp_path: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    renewed = Authority(tmp_path_factory.mktemp("renewed"), "renewed-ca")
+
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream) + CLOSED)
+        read_to_end(stream)
+
+    with Server(serve, renewed.issue("server", "127.0.0.1")) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        (tmp_path / "ca.crt").write_bytes(renewed.pem)
+        bench.execute(hearer)
+        bench.until(lambda: hearer.is_over)
+        outcome, _ = hearer.end
+        assert isinstance(outcome, Failure)
+        assert not outcome.retryable
+        again = Hearer()
+        bench.execute(again)
+        bench.until(lambda: again.is_over)
+        assert again.heard[0] == "opened"
+
+
+def test_a_token_that_can_not_be_read_is_a_failure(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        assert read_to_end(stream) == b"", "a request without a token"
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        bench.engine.cluster.renew()
+        (tmp_path / "token").unlink()
+        bench.execute(hearer)
+        bench.until(lambda: hearer.is_over)
+    outcome, _ = hearer.end
+    assert isinstance(outcome, Failure)
+    assert not outcome.retryable
+    assert "the token can't be read" in outcome.message
+
+
+def test_pings_go_out_and_come_back(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]) -> None:
+    seen: list[tuple[int, bytes]] = []
+    ready = threading.Event()
+
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream) + server_frame(FIN | PING, b"you?"))
+        for _ in range(3):
+            seen.append(next_frame(stream))
+            ready.set()
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        execution = bench.execute(hearer)
+        for number in range(1, 4):
+            bench.until(lambda number=number: len(seen) == number)  # type: ignore[misc]
+            bench.clock.now += 10
+        execution.close()
+    assert seen == [(PONG, b"you?"), (PING, b""), (PING, b"")]
+
+
+def test_a_server_that_falls_silent_is_given_up_after_a_minute(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream))
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        bench.execute(hearer)
+        bench.until(lambda: "opened" in hearer.heard)
+        for _ in range(6):
+            assert not hearer.is_over
+            bench.clock.now += 10
+            settle(bench.loop)
+        assert not hearer.is_over
+        bench.clock.now += 10
+        settle(bench.loop)
+        assert hearer.end == (None, "the API server has been silent for 60 s")
+
+
+def test_a_paused_one_is_not_taken_for_silent(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream))
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        execution = bench.execute(hearer)
+        bench.until(lambda: "opened" in hearer.heard)
+        execution.pause()
+        for _ in range(20):
+            bench.clock.now += 10
+            settle(bench.loop)
+        execution.resume()
+        settle(bench.loop)
+        assert not hearer.is_over
+        execution.close()
+
+
+def test_a_ping_that_finds_the_connection_gone_ends_it_once(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    may_reset = threading.Event()
+
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream))
+        may_reset.wait(20)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream.close()
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        execution = bench.execute(hearer)
+        bench.until(lambda: "opened" in hearer.heard)
+        execution.pause()
+        may_reset.set()
+    for _ in range(3):  # nothing is read while paused, so it is a ping that meets the reset; then no more of them
+        bench.clock.now += 10
+        settle(bench.loop)
+    outcome, reason = hearer.end
+    assert outcome is None
+    assert "connection" in reason
+
+
+@pytest.mark.parametrize("then", ["silence", "reset"])
+def test_a_status_counts_though_the_stream_does_not_end_well(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path], then: str
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream) + message(2, ACK + b" 7\n") + message(3, SUCCESS) + message(1, b"late"))
+        if then == "reset":
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            stream.recv(1)
+            return
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        execution = bench.execute(hearer)
+        bench.until(lambda: b"late" in hearer.heard)
+        if then == "reset":
+            execution.send(b"x")
+            bench.until(lambda: hearer.is_over)
+        else:
+            bench.clock.now += 4.9
+            settle(bench.loop)
+            assert not hearer.is_over
+            bench.clock.now += 0.2
+            settle(bench.loop)
+    outcome, _ = hearer.end
+    assert isinstance(outcome, Exited)
+    assert outcome.code == 0
+
+
+def test_bytes_that_make_no_sense_end_it_as_unknown(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream) + b"\xf2\x00")
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        bench.execute(hearer)
+        bench.until(lambda: hearer.is_over)
+    assert hearer.end[0] is None
+    assert hearer.end[1].startswith("the stream can't be read: ")
