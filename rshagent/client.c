@@ -1,15 +1,13 @@
 /*
  * rshagent: what an MPI launcher runs where it would run ssh.
  *
- * It hands argv, stdin, stdout and stderr to the pod's hub over a Unix socket, forwards signals, and ends with
- * the exit code that the hub tells it (docs/protocol.md). It is static, as it has to run in any image, and
- * never changes a flag of the files that it shares with the launcher. Its states:
+ * It hands argv, stdin, stdout and stderr to the pod's hub over a Unix socket, forwards signals, and ends with the
+ * exit code that the hub tells it (docs/protocol.md). It is static, for any image. Its states:
  *   connecting   no hub: try again every 100 ms, for 10 s
  *   asked        START is sent. Without a ticket nothing was started: if the hub is lost, the next gets START
  *   running      a ticket came: if the hub is lost, the next gets RESUME, and settles how the command ended
- * What ends it: EXIT or FAIL; LOCAL, which becomes /bin/sh; a hub that speaks something else; 10 s without a
- * hub (255); 10 s after a signal that ends it (128+n), as the hub should have answered. It never ends by a
- * signal: Open MPI 5 takes an agent that was killed by one for a success.
+ * What ends it: EXIT or FAIL; LOCAL, which becomes /bin/sh; a hub that speaks something else; 10 s without a hub
+ * (255), or after a signal that ends it (128+n). Never a signal: Open MPI 5 takes a killed agent for a success.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -273,7 +271,9 @@ static void check_deadlines(const struct client *c, int64_t now) {
 int main(int argc, char **argv) {
     struct client c = {.hub = -1, .address.sun_family = AF_UNIX, .hub_until = now_ms() + PATIENCE_MS};
     const char *path = setting("MPI_AGENT_SOCKET", "/run/mpi-agents/hub.sock"), *slash = strrchr(path, '/');
-    int missing = access(slash ? strndup(path, (size_t)(slash - path) + 1) : ".", F_OK) < 0 ? errno : 0;
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int missing = access(folder, F_OK) < 0 ? errno : 0;
     bool set_up = missing != ENOENT && missing != ENOTDIR;
     const char *direct = !set_up || setting("MPI_AGENT_EXPLAIN", NULL) ? run_direct(argv) : NULL;
     if (!set_up)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rshagent.streams import Event
 
 KILL_AFTER_S = 5.0
-_REAP_DEADLINE_S = 30.0
 _ASK_FIRST_S, _ASK_LONGEST_S = 0.25, 5.0
 _COUNT_FIRST_S, _COUNT_LONGEST_S = 0.05, 0.5
 _ANSWER_S = 10.0
@@ -156,6 +155,8 @@ class Settler:
             self._control = None
 
     def _ask(self) -> None:
+        if self._timer is not None:  # a new conversation goes on where the lost one was
+            self._timer.cancel()
         if self._control is not None:
             self._control.say("ask")
 
@@ -197,7 +198,7 @@ class Reaper:
         self._delay_s = _COUNT_FIRST_S
         self._kill_at: float | None = None
         self._timer: Timer | None = None
-        self._deadline = engine.loop.call_later(_REAP_DEADLINE_S, self._too_late)
+        self._deadline = engine.loop.call_later(engine.limits["reap"], self._too_late)
         self._control: Control | None = Control(
             engine, where, mark, None, on_ready=self._begin, on_answer=self._take, on_gone=self._gone
         )
@@ -212,6 +213,8 @@ class Reaper:
             self._control = None
 
     def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self._kill_at is None:
             self._kill_at = self._engine.loop.now() + KILL_AFTER_S
         self._say(f"signal {self._signal}")
@@ -245,7 +248,7 @@ class Reaper:
         self._finish("" if is_absent else f"its processes could not be ended: {failure.message}")
 
     def _too_late(self) -> None:
-        self._finish(f"its processes could not all be ended within {_REAP_DEADLINE_S:.0f} s")
+        self._finish(f"its processes could not all be ended within {self._engine.limits['reap']:.0f} s")
 
     def _finish(self, reason: str) -> None:
         self.close()

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rshagent.arguments import Call
-    from rshagent.bootstrap import Mark
     from rshagent.hosts import Worker
 
 _AGENT_FAILED = 255
@@ -25,7 +24,10 @@ def main() -> int:
     name = os.environ.pop("MPI_AGENT_ARGV0", "")  # the name by which the client was called: kubexec.sh reads no stdin
     if name:
         argv[0] = os.fsencode(name)
-    code = run(argv, os.environ)
+    try:
+        code = run(argv, os.environ)
+    except Exception as error:  # noqa: BLE001 (the process's edge)
+        code = _fail(f"internal error: {type(error).__name__}")
     # Leaving by the interpreter's own way would free what the kernel frees faster.
     os._exit(code)
 
@@ -71,36 +73,33 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
         )
         mark = Mark(engine.launcher, worker.pod, surroundings.instance(environ), os.urandom(8).hex())
-    except ConfigError as error:
+        where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
+    except (ConfigError, ValueError) as error:
         return _fail(str(error))
-    except ValueError as error:
-        return _fail(f"the launcher's or the worker's name is malformed: {error}")
-    if not _is_first(mark):
+    seen = f"/tmp/.mpi-agent-{mark.launcher}-{mark.instance}-{mark.pod}"  # noqa: S108 (O_EXCL follows no link)
+    if os.path.lexists(seen):
         engine.swept(mark.pod, mark.instance)
-    where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
     stdio = Stdio(loop, os.dup(0), os.dup(1), os.dup(2), reads_stdin=call.wants_stdin)
     launch = Launch(engine, where, mark, stdio, lambda _: loop.stop(), lambda _: None)
-    launch.is_traced = bool(environ.get("MPI_AGENT_TRACE"))
-    launch.text_by_stdin = bool(environ.get("MPI_AGENT_TEXT_BY_STDIN"))
+    launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
+    launch.text_by_stdin = surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
     loop.on_signals((*ENDING, *PASSED_ON), launch.signal)
     launch.start(call.text)
     loop.run()
+    if launch.times.acknowledged:
+        _remember(seen)
     return launch.code
 
 
-def _is_first(mark: Mark) -> bool:
-    """Say whether this may be the first launch of our instance in a worker, which ends what others left there.
+def _remember(path: str) -> None:
+    """Note in the launcher that our instance has started something in a worker.
 
-    Looking for leftovers takes milliseconds in a worker full of ranks, so a file here remembers that it is done.
+    Later launches need not look for what other instances left there: in a worker full of ranks that takes a while.
     """
-    name = f"/tmp/.mpi-agent-{mark.launcher}-{mark.instance}-{mark.pod}"  # noqa: S108 (O_EXCL follows no link)
     try:
-        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        return False
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError:
-        return True
-    return True
+        return
 
 
 def _run_here(call: Call) -> int:

@@ -23,6 +23,7 @@ DEFAULT_LIMITS = {
     "worker": 300.0,  # for a worker to come back after a restart
     "unready": 30.0,  # for a worker that runs, but whose readiness probe fails
     "settle": 60.0,  # without an answer about a session whose stream was lost
+    "reap": 30.0,  # to end a session's processes
     "ping": 10.0,  # proxies cut idle connections after 20 s and more (kubernetes/kubernetes#94301)
     "silence": 60.0,  # without a byte from the API server (kubernetes/kubernetes#123679)
 }

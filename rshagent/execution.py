@@ -17,12 +17,21 @@ if TYPE_CHECKING:
 _CLOSE_S = 5.0  # from the command's status to the end of the stream
 
 
+_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-")
+
+
 class Where:
-    """A container that a command is to run in; `container` None leaves the choice to the API server."""
+    """A container that a command is to run in; `container` None leaves the choice to the API server.
+
+    Raises ValueError for names that Kubernetes has none of: they become part of a request's path.
+    """
 
     __slots__ = ("container", "namespace", "pod")
 
     def __init__(self, namespace: str, pod: str, container: str | None) -> None:
+        for name in (namespace, pod, "x" if container is None else container):
+            if not name or not _ALLOWED.issuperset(name):
+                raise ValueError(f"{name!a} is no name of a namespace, pod or container")
         self.namespace, self.pod, self.container = namespace, pod, container
 
     def __str__(self) -> str:

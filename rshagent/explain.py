@@ -49,7 +49,7 @@ def describe(call: Call, worker: Worker | str, environ: Mapping[str, str]) -> di
             call.text,
             EXAMPLE,
             forwards_stdin=call.wants_stdin,
-            text_by_stdin=environ.get("MPI_AGENT_TEXT_BY_STDIN") == "1",
+            text_by_stdin=surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN"),
         )
         described["namespace"] = worker.namespace
         described["pod"] = worker.pod

@@ -6,7 +6,7 @@ so setting it would change mpirun's side too (and every sibling's): it is never 
 - pipes: splice(2) with SPLICE_F_NONBLOCK from or to a pipe of our own, which neither waits nor needs a new kernel
   (RWF_NOWAIT works on pipes from Linux 6.4 only, and reopening /proc/self/fd/N is denied under another uid);
 - sockets: MSG_DONTWAIT;
-- terminals: poll(2) first, then no more than a terminal takes at once;
+- terminals, and whatever else there is: poll(2) first, then no more than a terminal takes at once;
 - regular files and the likes of /dev/null: a plain call, which waits for nothing but a disk.
 """
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _CHUNK = 64 * 1024  # a pipe's default capacity
 _TERMINAL_PIECE = 256  # a terminal that polls writable has room for this: a pty's is counted in 256 (TTYB_ALIGN_MASK)
 _STDIN_CHUNK = 64 * 1024
+
+_NEVER_WAITING = (os.makedev(1, 3), os.makedev(1, 5), os.makedev(1, 7))  # /dev/null, /dev/zero, /dev/full
 
 _FILE, _PIPE, _SOCKET, _TERMINAL = "file", "pipe", "socket", "terminal"
 
@@ -56,7 +58,7 @@ def kind_of(fd: int) -> str:
         return _PIPE
     if stat.S_ISSOCK(mode):
         return _SOCKET
-    return _TERMINAL if stat.S_ISCHR(mode) and os.isatty(fd) else _FILE
+    return _FILE if stat.S_ISREG(mode) or os.fstat(fd).st_rdev in _NEVER_WAITING else _TERMINAL
 
 
 def is_null(fd: int) -> bool:

@@ -1,12 +1,13 @@
 """One launch, from the agent's call to its exit code, whatever happens in between.
 
     queued ─► waiting ─► asked ─► acknowledged ─► draining ─► ended
-       ▲         │         │           │ stream lost            ▲
-       └─ retry ─┴─────────┘           └─► settling ────────────┤
+       ▲                   │           │ stream lost            ▲
+       └──── backoff ◄─────┘           └─► settling ────────────┤
     any of them ── told to end, or the client died ─► ending ───┘
 
 queued        for a place among the starts that are under way
-waiting       for a worker that is not there or not ready, or for the next try
+waiting       for a worker that is not there or not ready
+backoff       for the next try
 asked         the request is on its way; nobody knows yet whether the command started
 acknowledged  the command runs (its bootstrap said so): from here on nothing is tried again
 settling      the stream ended without a status: the worker is asked how the session ends
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 PASSED_ON = {10: "USR1", 12: "USR2", 14: "ALRM"}
 ENDING = {1: "HUP", 2: "INT", 3: "QUIT", 15: "TERM"}
 _PIPE = 13
+_NOT_ASKED = ("queued", "waiting", "backoff")
 
 _GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
 _SECOND_LOOK_S = 1.0
@@ -66,9 +68,10 @@ class Launch(Listener):
     """
 
     __slots__ = (
-        "_backoff", "_baseline", "_deadline", "_engine", "_execution", "_is_orphan", "_messengers", "_on_asked",
-        "_on_end", "_pid", "_reaper", "_request", "_settler", "_signal", "_text", "_timer", "code", "is_traced", "mark",
-        "reason", "retries", "state", "stdio", "text_by_stdin", "times", "where",
+        "_backoff", "_baseline", "_deadline", "_early_signals", "_engine", "_execution", "_failed_at", "_is_orphan",
+        "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_reaper", "_request", "_settler", "_signal",
+        "_takes_unready", "_text", "_timer", "code", "is_traced", "mark", "reason", "retries", "state", "stdio",
+        "text_by_stdin", "times", "where",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +97,9 @@ class Launch(Listener):
         self._backoff = Backoff()
         self._baseline: Pod | None = None
         self._timer: Timer | None = None
-        self._deadline = 0.0
+        self._deadline = self._failed_at = 0.0
+        self._early_signals: list[int] = []
+        self._may_run = self._takes_unready = False
         self._pid: int | None = None
         self._signal: int | None = None
         self._is_orphan = False
@@ -128,7 +133,6 @@ class Launch(Listener):
     def start(self, text: bytes) -> None:
         """Start TEXT in the worker."""
         self._text = text
-        self._deadline = self._engine.loop.now() + self._engine.limits["start"]
         self._engine.gate.enter(self, self._try)
 
     def resume(self, pid: int | None) -> None:
@@ -143,12 +147,16 @@ class Launch(Listener):
             self.end(number)
         elif self.state in ("acknowledged", "settling"):
             self._pass_on(PASSED_ON[number])
+        else:
+            self._early_signals.append(number)
 
     def end(self, number: int | None, grace_s: float = _GRACE_S) -> None:
         """End the session: `number` is the signal that said so, None where the client has died."""
         if self.state in ("ending", "ended"):
             return
         self._signal, self._is_orphan = number, number is None
+        if self.state in _NOT_ASKED:
+            grace_s = 0.0  # there is no stream that could end by itself
         self.reason = _why(number)
         self.code = 128 + (number & 0x7F) if number is not None else AGENT_FAILED
         self._engine.gate.leave(self)
@@ -156,7 +164,7 @@ class Launch(Listener):
         if self._settler is not None:
             self._settler.close()
             self._settler = None
-        if self.state in ("queued", "waiting", "draining"):
+        if self.state == "draining" or (self.state in _NOT_ASKED and not self._may_run):
             self._end_now()
             return
         if number is None:  # nobody reads or writes these any more, and their other ends may wait for the close
@@ -170,7 +178,7 @@ class Launch(Listener):
         """Look at the worker's pod again."""
         if self.state == "waiting" and self._is_ready():
             self._cancel()
-            self._ask()
+            self._again()
         elif self.state in ("asked", "acknowledged", "settling", "ending") and self._engine.is_watched(
             self.where.namespace
         ):
@@ -207,19 +215,20 @@ class Launch(Listener):
 
     def _try(self) -> None:
         """Begin a try, once there is a place for it."""
-        if self._is_ready():
+        if self._is_ready() or self._takes_unready:
             self._ask()
             return
         self.state = "waiting"
-        runs = self._pod() is not None and self._pod().phase == "Running"  # type: ignore[union-attr]
+        pod = self._pod()
         self._engine.gate.leave(self)
-        wait_s = self._engine.limits["unready" if runs else "worker"]
+        wait_s = self._engine.limits["unready" if pod is not None and pod.phase == "Running" else "worker"]
         self._timer = self._engine.loop.call_later(wait_s, self._unready)
 
     def _unready(self) -> None:
         pod = self._pod()
         if pod is not None and pod.phase == "Running":  # its probe may be about something else than MPI
-            self._ask()
+            self._takes_unready = True
+            self._again()
             return
         state = f"it is {pod.phase or 'in no phase'}" if pod is not None else "there is no such pod"
         self._finish(
@@ -242,7 +251,11 @@ class Launch(Listener):
         if self.where.container is None and self._baseline is not None:
             self.where.container = self._baseline.main_container or None
         self.times.asked = engine.loop.now()
+        if not self._deadline:
+            self._deadline = self.times.asked + engine.limits["start"]
         self._on_asked(self)
+        if self.state != "asked":  # the client could not be told: it has died
+            return
         self._execution = Execution(
             engine,
             self.where,
@@ -264,8 +277,14 @@ class Launch(Listener):
         self._engine.gate.leave(self)
         self._engine.swept(self.where.pod, self.mark.instance)
         # With the pid. Most commands are over before this is worth a message.
-        self._timer = self._engine.loop.call_later(_LASTING_S, lambda: self._on_asked(self))
+        self._timer = self._engine.loop.call_later(_LASTING_S, self._tell_pid)
         self.stdio.start_reading()
+        for number in self._early_signals:
+            self._pass_on(PASSED_ON[number])
+        self._early_signals.clear()
+
+    def _tell_pid(self) -> None:
+        self._on_asked(self)
 
     def _read(self, data: bytes) -> None:
         """Send what came from stdin; its end is passed on where the protocol can."""
@@ -292,22 +311,34 @@ class Launch(Listener):
             )
             return
         failure = outcome or Failure(reason, retryable=True)
+        self._may_run |= outcome is None  # the stream was lost, and with it perhaps an acknowledgement
         if self.where.container is None and failure.containers:
             self.where.container = failure.containers[0]  # as kubectl does
             self._ask()
             return
         delay_s = self._backoff.delay_s(failure.retry_after_s)
         now, patience_s = self._engine.loop.now(), failure.patience_s
-        deadline = self._deadline if patience_s is None else min(self._deadline, self.times.created + patience_s)
+        self._failed_at = self._failed_at or now
+        deadline = self._deadline if patience_s is None else min(self._deadline, self._failed_at + patience_s)
         if not failure.retryable or now + delay_s > deadline:
             tries = f" ({self._backoff.tries} tries)" if self._backoff.tries > 1 else ""
-            self._finish(failure.exit_code, failure.message + tries)
+            self._give_up(failure.exit_code, failure.message + tries)
             return
         self.retries += 1
         self._engine.on_retry(self, failure.message)
         self._engine.gate.leave(self)
-        self.state = "waiting"
+        self.state = "backoff"
         self._timer = self._engine.loop.call_later(delay_s, self._again)
+
+    def _give_up(self, code: int, reason: str) -> None:
+        """Fail; if a try may have started the command after all, end that first."""
+        if not self._may_run:
+            self._finish(code, reason)
+            return
+        self.code, self.reason, self.state = code, reason, "ending"
+        self._engine.gate.leave(self)
+        self.stdio.say(f"rshagent: {self.where.pod}: {reason}")
+        self._reap()
 
     def _again(self) -> None:
         self.state = "queued"
@@ -328,23 +359,31 @@ class Launch(Listener):
             self._finish(code, "")
 
     def _check_worker(self) -> None:
+        # The stream may be about to tell the same, and more exactly.
+        if self._worker_end() is not None:
+            self._engine.loop.call_later(_GRACE_S, self._check_worker_again)
+
+    def _check_worker_again(self) -> None:
+        ended = self._worker_end()
+        if ended is None:
+            return
+        reason, code = ended
+        if self.state == "asked":  # the next worker of its name may be there already
+            if self._execution is not None:
+                self._execution.close()
+            self.exec_ended(None, reason)
+        elif self.state in ("acknowledged", "settling"):
+            self._finish(code, reason)
+        elif self.state == "ending":
+            self._end_now()
+
+    def _worker_end(self) -> tuple[str, int] | None:
+        """Say why the worker can't be running the command any more, and with which exit code; None if it may."""
         from rshagent.pods import why_ended  # noqa: PLC0415 (only where there is a watch; it imports typing)
 
         if self._baseline is None:
             self._baseline = self._pod()
-        if self._baseline is None:
-            return
-        ended = why_ended(self._baseline, self._pod(), self.where.container)
-        if ended is None:
-            return
-        # The stream may be about to tell the same, and more exactly.
-        self._engine.loop.call_later(_GRACE_S, lambda: self._worker_gone(*ended))
-
-    def _worker_gone(self, reason: str, code: int) -> None:
-        if self.state in ("asked", "acknowledged", "settling"):
-            self._finish(code, reason)
-        elif self.state == "ending":
-            self._end_now()
+        return None if self._baseline is None else why_ended(self._baseline, self._pod(), self.where.container)
 
     def _pass_on(self, name: str) -> None:
         from rshagent.control import Messenger  # noqa: PLC0415
@@ -387,7 +426,7 @@ class Launch(Listener):
         self.code, self.reason = code, reason
         self._engine.gate.leave(self)
         self._cancel()
-        self._continue()
+        self._let_go()
         if reason:
             self.stdio.say(f"rshagent: {self.where.pod}: {reason}")
         if self.is_traced:
@@ -416,7 +455,7 @@ class Launch(Listener):
         else:
             self.end(_PIPE, 0)
 
-    def _continue(self) -> None:
+    def _let_go(self) -> None:
         """Let go of what still runs for this launch, but not of its output."""
         if self._execution is not None:
             self._execution.close()

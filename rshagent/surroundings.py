@@ -16,6 +16,11 @@ HOSTS = "/opt/kube/hosts"
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
+def is_on(environ: Mapping[str, str], name: str) -> bool:
+    """Say whether a switch is set, to anything but 0."""
+    return environ.get(name, "") not in ("", "0")
+
+
 def service_account(environ: Mapping[str, str]) -> str:
     """Return the folder with the pod's token, CA and namespace."""
     return environ.get("MPI_AGENT_SERVICE_ACCOUNT") or SERVICE_ACCOUNT

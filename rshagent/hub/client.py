@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import array
-import contextlib
-import io
 import json
 import os
 import select
 import socket
 from typing import TYPE_CHECKING, Any
 
-from rshagent import arguments, explain, hosts, protocol
+from rshagent import arguments, explain, hosts, protocol, surroundings
 from rshagent.bootstrap import Mark
 from rshagent.execution import Where
 from rshagent.launch import Launch
@@ -120,46 +118,62 @@ class Client:
 
     def _start(self, start: protocol.Start) -> None:
         environ = {os.fsdecode(name): os.fsdecode(value) for name, value in start.env.items()}
-        if environ.get("MPI_AGENT_EXPLAIN"):
-            self._explain(start, environ)
-            return
         try:
             call = arguments.parse(start.argv)
             found = self._hub.workers.resolve(call.host, call.namespace, self._hub.engine.pods)
+            call.container = self._container(call.container or environ.get("MPI_AGENT_CONTAINER") or None)
         except (arguments.UsageError, hosts.UnknownHost) as error:
             self._fail(self._hub.no_hostfile() or str(error))
             return
-        if isinstance(found, str):
-            self._drop_fds()
-            self._send(protocol.local_message(call.text, null_stdin=not call.wants_stdin))
-            return
-        self._launch_in(found, call, start, environ)
+        if surroundings.is_on(environ, "MPI_AGENT_EXPLAIN"):
+            self._explain(call, found, environ)
+        elif isinstance(found, str):
+            self._run_there(call.text, null_stdin=not call.wants_stdin)
+        else:
+            self._launch_in(found, call, start, environ)
+
+    def _container(self, asked: str | None) -> str | None:
+        """Return the container to exec into: where the hub was given one, that is the only one."""
+        named = self._hub.container
+        if named is not None and asked not in (None, named):
+            raise arguments.UsageError(f"the container {asked!r} can't be reached: this job's hub execs into {named!r}")
+        return named or asked
 
     def _launch_in(self, worker: hosts.Worker, call: Call, start: protocol.Start, environ: dict[str, str]) -> None:
         hub = self._hub
-        container = call.container or environ.get("MPI_AGENT_CONTAINER") or hub.container
         instance = start.instance.decode("ascii", "replace")
-        mark = _mark(hub.engine.launcher, worker.pod, instance, os.urandom(_SESSION_BYTES).hex())
-        if mark is None:
-            self._fail("the client's launcher instance, or the worker's name, has characters that are not allowed")
+        try:
+            mark = Mark(hub.engine.launcher, worker.pod, instance, os.urandom(_SESSION_BYTES).hex())
+            where = Where(worker.namespace, worker.pod, call.container)
+        except ValueError as error:
+            self._fail(str(error))
             return
-        where = Where(worker.namespace, worker.pod, container)
         launch = self._make(where, mark, wants_stdin=call.wants_stdin)
-        launch.is_traced = bool(environ.get("MPI_AGENT_TRACE"))
-        launch.text_by_stdin = hub.engine.text_by_stdin or bool(environ.get("MPI_AGENT_TEXT_BY_STDIN"))
+        launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
+        launch.text_by_stdin |= surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
         launch.start(call.text)
+
+    def _explain(self, call: Call, found: hosts.Worker | str, environ: dict[str, str]) -> None:
+        """Have the client print what would be asked: the hub waits for nobody's stdout."""
+        shown = json.dumps(explain.describe(call, found, environ)).replace("'", "'\\''")
+        self._run_there(f"printf '%s\\n' '{shown}'".encode(), null_stdin=True)
+
+    def _run_there(self, text: bytes, *, null_stdin: bool) -> None:
+        self._drop_fds()
+        self._send(protocol.local_message(text, null_stdin=null_stdin))
 
     def _resume(self, ticket: bytes) -> None:
         """Take over a session of the hub that was here before us."""
         try:
             where, mark, pid = read_ticket(ticket)
-        except (ValueError, TypeError, KeyError):
-            self._fail("the hub before this one left a ticket that can't be read")
+            found = self._hub.workers.resolve(where.pod, where.namespace, None)
+            where.container = self._container(where.container)
+        except (ValueError, TypeError, KeyError, hosts.UnknownHost, arguments.UsageError) as error:
+            self._fail(self._hub.no_hostfile() or f"the session that is to be resumed is none of this job's: {error}")
             return
-        try:
-            self._hub.workers.resolve(where.pod, where.namespace, None)
-        except hosts.UnknownHost as error:
-            self._fail(self._hub.no_hostfile() or str(error))
+        known = isinstance(found, hosts.Worker) and (found.namespace, found.pod) == (where.namespace, where.pod)
+        if not known or mark.launcher != self._hub.engine.launcher:
+            self._fail("the session that is to be resumed is none of this job's")
             return
         self._make(where, mark, wants_stdin=False).resume(pid)
 
@@ -178,16 +192,6 @@ class Client:
         self._launch = None
         self._hub.ended(launch)
         self._send(protocol.exit_message(launch.code))
-
-    def _explain(self, start: protocol.Start, environ: dict[str, str]) -> None:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = explain.explain(start.argv, {**self._hub.environ, **environ})
-        for fd, text in ((self._fds[1], out.getvalue()), (self._fds[2], err.getvalue())):
-            if text:
-                os.write(fd, text.encode("utf-8", "surrogateescape"))
-        self._drop_fds()
-        self._send(protocol.exit_message(code))
 
     def _fail(self, text: str) -> None:
         self._hub.log(f"refused: {text}")
@@ -228,7 +232,7 @@ def write_ticket(launch: Launch) -> bytes:
 
 
 def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None]:
-    """Read a ticket, which came from outside: raises ValueError, TypeError or KeyError for a bad one."""
+    """Read a ticket, which came from outside: raises ValueError, TypeError or RecursionError for a bad one."""
     parts: Any = json.loads(ticket)
     namespace, pod, container, launcher, instance, session, pid = parts
     if not all(isinstance(part, str) for part in (namespace, pod, launcher, instance, session)):
@@ -236,13 +240,6 @@ def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None]:
     if not isinstance(container, str | None) or not isinstance(pid, int | None) or isinstance(pid, bool):
         raise TypeError("a part of the ticket has the wrong type")
     return Where(namespace, pod, container), Mark(launcher, pod, instance, session), pid
-
-
-def _mark(launcher: str, pod: str, instance: str, session: str) -> Mark | None:
-    try:
-        return Mark(launcher, pod, instance, session)
-    except ValueError:
-        return None
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

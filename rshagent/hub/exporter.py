@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rshagent.loop import Loop
 
 _PATIENCE_S = 10.0
+_AGAIN_S = 0.5
 
 
 class Exporter:
@@ -32,12 +33,17 @@ class Exporter:
         except (OSError, ValueError) as error:
             raise HubError(f"metrics can't be served at {address}: {error}") from None
         self._socket.setblocking(False)
-        loop.add(self._socket.fileno(), select.EPOLLIN, self._accept)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._loop.add(self._socket.fileno(), select.EPOLLIN, self._accept)
 
     def _accept(self, _events: int) -> None:
         try:
             connection, _ = self._socket.accept()
-        except OSError:
+        except OSError:  # out of descriptors: the next try is not at once
+            self._loop.remove(self._socket.fileno())
+            self._loop.call_later(_AGAIN_S, self._listen)
             return
         connection.setblocking(False)
         _Answer(self._loop, connection, self._text)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEADLINE_S = 30.0
 # Short enough to meet every limit in a test, long enough for a slow machine.
-LIMITS = "start=20,acknowledge=12,worker=3,unready=1,settle=10,ping=0.5,silence=3"
+LIMITS = "start=20,acknowledge=12,worker=3,unready=1,settle=10,reap=8,ping=0.5,silence=3"
 
 
 class Direct:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 build, program, hub, clients = FIXTURES
 IGNORED = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
 STOPPING = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
-LIBC = {32, 33}  # glibc's own, which it lets nobody block
+LIBC = {32, 33, 34}  # the C library's own (34: musl's), which it lets nobody block
 FORWARDED = sorted(set(range(1, 65)) - IGNORED - STOPPING - LIBC - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE})
 
 
