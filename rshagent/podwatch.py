@@ -162,10 +162,13 @@ class PodWatch:
             self._refusal[1].extend(data)
             return
         self._lines += data
+        request = self._request
         while (end := self._lines.find(b"\n")) >= 0:
             line = bytes(self._lines[:end])
             del self._lines[: end + 1]
             if line.strip() and not self._take_event(line):
+                return
+            if self._request is not request:  # closed, or begun anew, by whom we have told
                 return
         if len(self._lines) > _LINE_MAX:
             self._restart("an event of the watch is larger than 8 MiB")

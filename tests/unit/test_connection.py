@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_api import Authority, Recorder, Server, cluster_at, read_head, read_to_end, settle, until
+from scripted_api import Authority, Recorder, Server, cluster_at, read_head, read_to_end, settle, until, until_on
 
 from rshagent import connection
 from rshagent.connection import Link, Owner
@@ -269,8 +269,7 @@ def test_a_server_that_never_answers_is_given_up(authority: Authority, stage: st
         loop = Loop(clock)
         owner = Recorder(loop)
         Link(loop, cluster_at(server.port, authority.path, host=host, environ=environ), owner)
-        while not heard.is_set():
-            settle(loop)
+        until_on(loop, heard.is_set)
         clock.now += connection.CONNECT_TIMEOUT_S - 0.001
         settle(loop)
         assert owner.told == []

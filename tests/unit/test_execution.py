@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_api import Authority, Server, read_head, read_to_end, settle
+from scripted_api import Authority, Server, read_head, read_to_end, settle, until_on
 from test_streams import CLOSED, SUCCESS, message, switching
 from test_websocket import FIN, decode, server_frame
 
@@ -89,9 +89,7 @@ class Bench:
         return Execution(self.engine, where, [b"true"], hearer, stdin=True, acknowledgement=acknowledgement)
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Run, with the clock standing still; pytest-timeout ends what never comes."""
-        while not done():
-            settle(self.loop)
+        until_on(self.loop, done)
 
 
 @pytest.fixture(scope="module")

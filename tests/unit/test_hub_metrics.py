@@ -1,0 +1,125 @@
+"""The hub's metrics, as Prometheus reads them."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from scripted_api import Authority, cluster_at
+
+from rshagent.bootstrap import Mark
+from rshagent.engine import Engine
+from rshagent.execution import Where
+from rshagent.hub.metrics import Metrics, result_of
+from rshagent.launch import Launch
+from rshagent.loop import Loop
+from rshagent.stdio import Stdio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Ended:
+    """Launches as they are when they have ended."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._made: list[Stdio] = []
+
+    def __call__(
+        self, *, code: int = 0, reason: str = "", signal: int | None = None, orphan: bool = False, start_s: float = 0.0
+    ) -> Launch:
+        stdin, stdout, stderr = (os.open("/dev/null", os.O_RDWR) for _ in range(3))
+        stdio = Stdio(self._engine.loop, stdin, stdout, stderr, reads_stdin=False)
+        self._made.append(stdio)
+        mark = Mark("launcher", "worker-0", "1-1", "aa")
+        launch = Launch(self._engine, Where("ns", "worker-0", None), mark, stdio, lambda _: None, lambda _: None)
+        launch.code, launch.reason, launch._signal, launch._is_orphan = code, reason, signal, orphan
+        launch.times.created = 100.0
+        launch.times.acknowledged = 100.0 + start_s if start_s else 0.0
+        return launch
+
+    def close(self) -> None:
+        for stdio in self._made:
+            stdio.close()
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Iterator[Ended]:
+    ended = Ended(Engine(Loop(), cluster_at(443, Authority(tmp_path).path), launcher="launcher"))
+    yield ended
+    ended.close()
+
+
+def samples(metrics: Metrics, active: int = 0) -> dict[str, float]:
+    """Read the text format: every line is a comment or a sample, every family is typed, no sample comes twice."""
+    found: dict[str, float] = {}
+    typed: set[str] = set()
+    text = metrics.text(active)
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            typed.add(line.split()[2])
+            continue
+        if line.startswith("# HELP "):
+            continue
+        match = re.fullmatch(r'([a-z_]+)(\{[a-z]+="[^"]*"\})? (\d+(?:\.\d+)?)', line)
+        assert match, line
+        assert match[1] in typed or re.sub("_(bucket|sum|count)$", "", match[1]) in typed, line
+        name = match[1].removeprefix("mpi_agents_hub_") + (match[2] or "")
+        assert name not in found, line
+        found[name] = float(match[3])
+    return found
+
+
+def test_a_new_hub_has_all_its_metrics_at_zero() -> None:
+    found = samples(Metrics())
+    assert set(found.values()) == {0.0}
+    assert {'sessions_total{result="ok"}', "sessions_active", "retries_total", "start_seconds_count"} <= found.keys()
+
+
+def test_results(ended: Ended) -> None:
+    cases = {
+        "ok": ended(),
+        "exit": ended(code=3),
+        "failed": ended(code=255, reason="the pod is gone"),
+        "signalled": ended(code=143, reason="ended by SIGTERM", signal=15),
+        "client_died": ended(code=255, reason="the client has died", orphan=True),
+    }
+    metrics = Metrics()
+    for result, launch in cases.items():
+        assert result_of(launch) == result
+        metrics.count(launch)
+    found = samples(metrics, active=9)
+    assert {result: found[f'sessions_total{{result="{result}"}}'] for result in cases} == dict.fromkeys(cases, 1.0)
+    assert found["sessions_active"] == 9
+
+
+def test_bytes_and_retries_add_up(ended: Ended) -> None:
+    metrics = Metrics()
+    for sent, received, retries in ((1, 2, 3), (10, 20, 30)):
+        launch = ended()
+        launch.stdio.sent, launch.stdio.received, launch.retries = sent, received, retries
+        metrics.count(launch)
+    found = samples(metrics)
+    assert found['bytes_total{direction="sent"}'] == 11
+    assert found['bytes_total{direction="received"}'] == 22
+    assert found["retries_total"] == 33
+
+
+def test_starts_are_a_histogram_of_those_that_did_start(ended: Ended) -> None:
+    metrics = Metrics()
+    for start_s in (0.25, 0.25, 7.0, 100.0, 0.0):
+        metrics.count(ended(start_s=start_s))
+    found = samples(metrics)
+    buckets = {name: value for name, value in found.items() if name.startswith("start_seconds_bucket")}
+    assert list(buckets.values()) == sorted(buckets.values()), "they are cumulative"
+    assert buckets['start_seconds_bucket{le="0.1"}'] == 0
+    assert buckets['start_seconds_bucket{le="0.25"}'] == 2
+    assert buckets['start_seconds_bucket{le="10"}'] == 3
+    assert buckets['start_seconds_bucket{le="60"}'] == 3
+    assert buckets['start_seconds_bucket{le="+Inf"}'] == found["start_seconds_count"] == 4
+    assert found["start_seconds_sum"] == 107.5

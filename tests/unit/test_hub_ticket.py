@@ -1,0 +1,99 @@
+"""Tickets, by which a hub finds the sessions of the one before it. They come back from the user's container."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_api import Authority, cluster_at
+
+from rshagent.bootstrap import Mark
+from rshagent.engine import Engine
+from rshagent.execution import Where
+from rshagent.hub.client import read_ticket, write_ticket
+from rshagent.launch import Launch
+from rshagent.loop import Loop
+from rshagent.protocol import TICKET_MAX
+from rshagent.stdio import Stdio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BAD = (ValueError, TypeError, RecursionError)
+PARTS = ["training", "worker-0", "main", "launcher", "123-456", "0011aabb", 7]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(Loop(), cluster_at(443, Authority(tmp_path).path), launcher="launcher")
+
+
+@pytest.mark.parametrize("container", ["main", None])
+@pytest.mark.parametrize("pid", [7, None])
+def test_what_a_hub_writes_another_reads(engine: Engine, container: str | None, pid: int | None) -> None:
+    stdin, stdout, stderr = (os.open("/dev/null", os.O_RDWR) for _ in range(3))
+    stdio = Stdio(engine.loop, stdin, stdout, stderr, reads_stdin=False)
+    mark = Mark("launcher", "worker-" + "0" * 240, "123-456", "0011aabb")
+    where = Where("training", mark.pod, container)
+    launch = Launch(engine, where, mark, stdio, lambda _: None, lambda _: None)
+    launch._pid = pid
+    ticket = write_ticket(launch)
+    stdio.close()
+    assert len(ticket) <= TICKET_MAX
+    found, same, number = read_ticket(ticket)
+    assert (found.namespace, found.pod, found.container) == ("training", mark.pod, container)
+    assert str(same) == str(mark)
+    assert number == pid
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        PARTS[:-1],
+        [*PARTS, "more"],
+        [None, *PARTS[1:]],
+        [*PARTS[:2], 5, *PARTS[3:]],
+        [*PARTS[:-1], "7"],
+        [*PARTS[:-1], True],
+        [*PARTS[:-1], 7.5],
+        ["training", "worker;rm -rf", *PARTS[2:]],
+        ["training", "worker-0", "main", "$(id)", *PARTS[4:]],
+        [*PARTS[:4], "", *PARTS[5:]],
+        [*PARTS[:5], "a\nb", 7],
+        dict.fromkeys("abcdefg"),
+        "abcdefg",
+        7,
+        None,
+    ],
+)
+def test_a_ticket_with_anything_wrong_is_refused(parts: object) -> None:
+    with pytest.raises(BAD):
+        read_ticket(json.dumps(parts).encode())
+
+
+@pytest.mark.parametrize("ticket", [b"", b"\xff\xfe", b"[" * TICKET_MAX, b"[" + b"9" * TICKET_MAX + b"]", b'["a'])
+def test_what_is_no_ticket_is_refused(ticket: bytes) -> None:
+    with pytest.raises(BAD):
+        read_ticket(ticket)
+
+
+ANY: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+
+
+@given(
+    st.binary(max_size=100)
+    | st.lists(ANY | st.lists(ANY, max_size=2), min_size=6, max_size=8).map(lambda parts: json.dumps(parts).encode())
+)
+def test_any_bytes_are_a_ticket_or_refused(ticket: bytes) -> None:
+    try:
+        where, mark, pid = read_ticket(ticket)
+    except BAD:
+        return
+    assert isinstance(where.namespace, str)
+    assert isinstance(pid, int | None)
+    assert str(mark).count(":") == 4, "its parts are safe as shell text"
