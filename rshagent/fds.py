@@ -236,10 +236,13 @@ class Reader:
         if self._fd < 0 or self._active:
             return
         self._active = True
-        if self._kind == _FILE:  # epoll refuses regular files: they are always ready
+        if self._kind != _FILE:
+            try:
+                self._loop.add(self._fd, select.EPOLLIN, self._read)
+            except PermissionError:  # a folder, or a device that can't be waited for
+                self._kind = _FILE
+        if self._kind == _FILE:  # epoll refuses what is always ready
             self._timer = self._loop.call_later(0, self._read_file)
-        else:
-            self._loop.add(self._fd, select.EPOLLIN, self._read)
 
     def pause(self) -> None:
         """Stop reading until `resume`."""

@@ -168,7 +168,7 @@ class Client:
             where, mark, pid = read_ticket(ticket)
             found = self._hub.workers.resolve(where.pod, where.namespace, None)
             where.container = self._container(where.container)
-        except (ValueError, TypeError, KeyError, hosts.UnknownHost, arguments.UsageError) as error:
+        except (ValueError, TypeError, RecursionError, hosts.UnknownHost, arguments.UsageError) as error:
             self._fail(self._hub.no_hostfile() or f"the session that is to be resumed is none of this job's: {error}")
             return
         known = isinstance(found, hosts.Worker) and (found.namespace, found.pod) == (where.namespace, where.pod)

@@ -96,7 +96,7 @@ def fill(fd: int, kind: str, pattern: bytes = b"x") -> int:
 
 def test_kinds(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    paths = {"/dev/null": "file", "/dev/full": "file", "/dev/zero": "file", str(tmp_path): "file"}
+    paths = {"/dev/null": "file", "/dev/full": "file", "/dev/zero": "file", "/dev/random": "terminal", __file__: "file"}
     for path, kind in paths.items():
         fd = os.open(path, os.O_RDONLY)
         assert fds.kind_of(fd) == kind, path
