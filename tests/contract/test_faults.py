@@ -15,7 +15,7 @@ from running import LIMITS, ROOT, Agent, Direct, WithHub, environment, run, star
 from agents.playground.cluster import Cluster, ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 WORKERS = ["worker-0", "worker-1"]
@@ -196,7 +196,7 @@ def test_a_hub_that_is_told_to_end_ends_what_it_started(
     cluster.until(lambda stats: stats["running"] >= 6)
     agent.close()
     assert [process.wait(30) for process in processes] == [143] * 6
-    assert not any(cluster.leftovers(worker) for worker in workers)
+    until(lambda: not any(cluster.leftovers(worker) for worker in workers), "nothing is left in the workers")
     for process in processes:
         process.communicate()
 
@@ -206,7 +206,7 @@ def _replace(cluster: Cluster) -> None:
     cluster.create_pod("worker-0", ready_after_s=0)
 
 
-GONE = {
+GONE: dict[str, tuple[Callable[[Cluster], object], int, str]] = {
     "deleted": (lambda cluster: cluster.delete_pod("worker-0", streams="freeze"), 255, "deleted"),
     "replaced": (_replace, 255, "gone"),
     "oom": (lambda cluster: cluster.set_state("worker-0", "oom-killed"), 137, "OOMKilled"),

@@ -101,14 +101,14 @@ def test_it_holds_1024_sessions(cluster: Cluster, client: str, tmp_path: Path) -
     count = 1024
     agent = WithHub({**environment(cluster, tmp_path, WORKERS), "MPI_AGENT_LIMITS": ""}, client, tmp_path)
     before = cluster.stats()["running"]
+    stdin, end = os.pipe()  # one for all: an ordinary user's descriptors are few
     sessions = [
-        subprocess.Popen([client, WORKERS[number % 2], "read line; exit 3"], env=agent.environ, stdin=subprocess.PIPE)
+        subprocess.Popen([client, WORKERS[number % 2], "read line; exit 3"], env=agent.environ, stdin=stdin)
         for number in range(count)
     ]
+    os.close(stdin)
     cluster.until(lambda stats: stats["running"] >= before + count, timeout_s=60)
-    for session in sessions:
-        assert session.stdin is not None
-        session.stdin.close()
+    os.close(end)
     assert {session.wait(60) for session in sessions} == {3}
     until(lambda: not any(cluster.leftovers(worker) for worker in WORKERS), "nothing is left in the workers")
     agent.close()
