@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,15 +22,14 @@ FOR_EVER = ["sh", "-c", "echo begun; sleep 1000"]
 class Playground:
     """The command, its temporary files in a folder of the test's."""
 
-    def __init__(self, folder: Path) -> None:
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
+    def __init__(self, folder: Path, temporary: str) -> None:
+        self.temporary = temporary
         self._out = folder / "out"
         self._err = folder / "err"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        environ = {**os.environ, "TMPDIR": str(self.temporary)}
+        environ = {**os.environ, "TMPDIR": self.temporary}
         command = [sys.executable, "-m", "agents.playground", *arguments]
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self.process = subprocess.Popen(
@@ -63,11 +63,13 @@ class Playground:
 
 @pytest.fixture
 def playground(tmp_path: Path) -> Iterator[Playground]:
-    playground = Playground(tmp_path)
-    yield playground
-    if playground.process is not None:
-        playground.process.kill()
-        playground.process.wait()
+    # Not below tmp_path: where pods can't have mounts, a socket's path of at most 107 bytes is in it.
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as temporary:
+        playground = Playground(tmp_path, temporary)
+        yield playground
+        if playground.process is not None:
+            playground.process.kill()
+            playground.process.wait()
 
 
 def test_the_demo_shows_ranks_and_what_it_took(playground: Playground) -> None:
