@@ -107,6 +107,10 @@ def _run_here(call: Call) -> int:
     if not call.wants_stdin:
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
+    import _signal  # type: ignore[import-not-found]  # noqa: PLC0415 (see `loop`)
+
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them, and what it runs would inherit that
+        _signal.signal(number, _signal.SIG_DFL)
     try:
         os.execv("/bin/sh", [b"/bin/sh", b"-c", call.text])
     except OSError as error:

@@ -1,0 +1,85 @@
+"""Direct mode without a cluster: it starts on a bare interpreter, runs what is for the launcher, and says why not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAIN = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "rshagent", "__main__.py"
+)
+DEADLINE_S = 30
+
+
+def run(*words: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
+    """Call the agent in an environment that knows no cluster."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-E", MAIN, *words],
+        input=stdin,
+        capture_output=True,
+        env={"PATH": os.environ["PATH"], "MPI_AGENT_HOSTFILE": "/nowhere", "MPI_AGENT_HOSTS": "/nowhere", **environ},
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def test_without_arguments_it_says_how_it_is_called() -> None:
+    done = run()
+    assert done.returncode == 255
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"rshagent: no host given. Usage: AGENT")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(("text", "code"), [("exit 3", 3), ("echo out; echo err >&2", 0), ("kill -9 $$", -9)])
+def test_a_command_for_the_launcher_runs_in_its_own_place(text: str, code: int) -> None:
+    done = run("localhost", text)
+    assert done.returncode == code
+    assert (done.stdout, done.stderr) == ((b"out\n", b"err\n") if "echo" in text else (b"", b""))
+
+
+def test_it_reads_stdin_unless_it_is_told_not_to() -> None:
+    assert run("localhost", "cat", stdin=b"typed").stdout == b"typed"
+    assert run("-n", "localhost", "cat", stdin=b"typed").stdout == b""
+
+
+def test_it_ignores_no_signal_that_a_shell_would_not() -> None:
+    done = run("localhost", "grep ^SigIgn: /proc/self/status; yes | head -n 1")
+    name, ignored, output = done.stdout.split()
+    assert (name, output) == (b"SigIgn:", b"y")
+    assert not int(ignored, 16) & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
+    assert done.stderr == b""
+
+
+def test_a_worker_where_there_is_no_cluster(tmp_path: Path) -> None:
+    done = run("worker-0", "true", MPI_AGENT_SERVICE_ACCOUNT=str(tmp_path))
+    assert done.returncode == 255
+    assert done.stderr == (
+        b"rshagent: no API server is known: this is no pod (KUBERNETES_SERVICE_HOST is not set) "
+        b"and KUBECONFIG is not set\n"
+    )
+
+
+def test_a_launch_imports_nothing_that_costs_milliseconds() -> None:
+    """Up to 128 agents start at once: what the way to a launch imports is paid for by each."""
+    script = "import sys; from rshagent import direct, launch, streams, cluster, engine, arguments, hosts, stdio"
+    report = script + "; print(*sorted(sys.modules))"
+    root = os.path.dirname(os.path.dirname(MAIN))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-E", "-c", f"import sys; sys.path.insert(0, {root!r}); {report}"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    heavy = {"re", "enum", "dataclasses", "typing", "logging", "json", "ssl", "socket", "selectors", "argparse"}
+    assert "rshagent.launch" in done.stdout.split()
+    assert not heavy & set(done.stdout.split())
