@@ -226,7 +226,9 @@ def test_a_root_that_holds_nothing_else(program: Path, build: str, hub: Scripted
     root.chmod(0o555)
     clients = Clients(program, inside)
     jail = ["unshare", "-r", "chroot", os.fspath(root), "/rshagent"]
-    client = clients.start(command=jail, env={"MPI_AGENT_SOCKET": "/hub.sock", "PATH": os.environ["PATH"]})
+    client = clients.start(
+        command=jail, env={"MPI_AGENT_SOCKET": "/hub.sock", "PATH": os.environ["PATH"] + ":/usr/sbin"}
+    )
     connection = inside.accept()
     start = connection.start()
     assert (start.argv[0], start.cwd, start.instance) == (b"/rshagent", b"/", b"0-0")
