@@ -48,7 +48,7 @@ class Workers:
         self._hostfile, self._hosts = _Watched(hostfile), _Watched(hosts)
         self._namespace, self._own_names, self._on_change = namespace, own_names, on_change
         self._entries: list[Entry] = []
-        self._namespaces: set[str | None] = set()
+        self._namespaces: set[str] = set()
         self._by_name = Resolver([], {}, namespace, own_names)
         self.refresh()
 
@@ -68,8 +68,9 @@ class Workers:
         """Read what has changed."""
         if self._hosts.refresh() | self._hostfile.refresh():
             before, self._entries = self._entries, parse_hostfile(self._hostfile.data or b"")
-            self._namespaces = {self._namespace, *(entry.namespace for entry in self._entries)}
             self._by_name = self._resolver({})
+            found = [self._by_name.resolve(entry.host, entry.namespace) for entry in self._entries]
+            self._namespaces = {self._namespace, *(one.namespace for one in found if isinstance(one, Worker))}
             if before != self._entries:
                 self._on_change()
 
