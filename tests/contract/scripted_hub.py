@@ -138,6 +138,7 @@ class Clients:
             cwd=cwd,
             preexec_fn=before,  # noqa: PLW1509 (no test has threads)
             close_fds=close_fds,
+            process_group=0,  # its parent is in another group of its session, so SIGTSTP can stop it (setpgid(2))
         )
         self.started.append(client)
         return client
