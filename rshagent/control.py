@@ -132,7 +132,7 @@ class Settler:
     `on_settled(code, reason)`: code None where it can't be known; then `reason` says what is known.
     """
 
-    __slots__ = ("_control", "_delay_s", "_engine", "_heard_at", "_on_settled", "_timer", "_watchdog")
+    __slots__ = ("_control", "_delay_s", "_engine", "_on_settled", "_timer", "_watchdog")
 
     def __init__(
         self, engine: Engine, where: Where, mark: Mark, pid: int | None, on_settled: Callable[[int | None, str], None]

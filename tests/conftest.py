@@ -6,7 +6,10 @@ signals that a launcher's agent gets are what they are in a pod, also under nohu
 
 import signal
 
+import pytest
 from hypothesis import settings
+
+from rshagent import client_build
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -15,3 +18,11 @@ for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, si
     signal.signal(number, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Path of the real client, compiled once."""
+    path = str(tmp_path_factory.mktemp("client") / "rshagent")
+    client_build.build(path)
+    return path

@@ -26,13 +26,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("client") / "rshagent")
-    subprocess.run([sys.executable, "-m", "rshagent.client_build", path], cwd=ROOT, check=True)
-    return path
-
-
 def one_line(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = done.stderr.decode().splitlines()
     assert len(lines) == 1, done.stderr

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import LIMITS, ROOT, Agent, Direct, WithHub, environment, run, start, until
+from running import LIMITS, Agent, Direct, WithHub, environment, run, start, until
 
 from agents.playground.cluster import Cluster, ClusterError
 
@@ -19,13 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORKERS = ["worker-0", "worker-1"]
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("client") / "rshagent")
-    subprocess.run([sys.executable, "-m", "rshagent.client_build", path], cwd=ROOT, check=True)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from running import ROOT, WithHub, environment, run, start, until
+from running import WithHub, environment, run, start, until
 
 from agents.playground.cluster import Cluster
 
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORKERS = ["worker-0", "worker-1"]
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("client") / "rshagent")
-    subprocess.run([sys.executable, "-m", "rshagent.client_build", path], cwd=ROOT, check=True)
-    return path
 
 
 @pytest.fixture(scope="module")

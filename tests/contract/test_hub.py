@@ -6,12 +6,11 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from running import ROOT, WithHub, environment, run, until
+from running import WithHub, environment, run, until
 
 from agents.playground.cluster import Cluster
 
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORKERS = ["worker-0", "worker-1"]
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("client") / "rshagent")
-    subprocess.run([sys.executable, "-m", "rshagent.client_build", path], cwd=ROOT, check=True)
-    return path
 
 
 @pytest.fixture(scope="module")
