@@ -1,4 +1,4 @@
-"""The stand-in's certificate authority, its server certificate, and client certificates: ECDSA, valid for two days."""
+"""A certificate authority for the stand-in and the tests: server and client certificates, ECDSA, valid for days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_VALID = datetime.timedelta(days=2)
 _NAMES = (
     "localhost",
     "kubernetes",
@@ -38,8 +37,9 @@ class Pair:
 class Authority:
     """A CA in a folder."""
 
-    def __init__(self, folder: str, name: str = "stand-in-ca") -> None:
+    def __init__(self, folder: str, name: str = "stand-in-ca", days: int = 2) -> None:
         self._folder = folder
+        self._valid = datetime.timedelta(days=days)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
@@ -60,15 +60,20 @@ class Authority:
         self.certificate = os.path.join(folder, "ca.crt")
         _write(self.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
-    def server(self) -> Pair:
-        """A certificate for the API server."""
+    def server(self, file: str = "server", addresses: Sequence[str] = _ADDRESSES) -> Pair:
+        """A certificate for the API server, or another that is reached by the same names."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
-        names += [x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES]
-        return self._issue("server", _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, names)
+        names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        return self._issue(file, _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> Pair:
         """A client certificate: the user is its common name, the groups its organizations."""
-        return self._issue(f"client-{user.replace('/', '-')}", _name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, [])
+        return self._issue(
+            f"client-{user.replace('/', '-').replace(':', '-')}",
+            _name(user, groups),
+            ExtendedKeyUsageOID.CLIENT_AUTH,
+            [],
+        )
 
     def _issue(
         self, file: str, name: x509.Name, usage: x509.ObjectIdentifier, alternatives: list[x509.GeneralName]
@@ -97,7 +102,7 @@ class Authority:
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + _VALID)
+            .not_valid_after(now + self._valid)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(issuer_key, critical=False)
         )

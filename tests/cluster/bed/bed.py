@@ -1,0 +1,152 @@
+"""The cluster as a whole: up, down, and the images in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from . import components, network, pki
+from .build import build, run
+from .daemons import until
+from .engine import Engine
+from .pki import NODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .daemons import Daemon
+    from .places import Places
+
+_CGROUPS = "/sys/fs/cgroup"
+
+
+class Bed:
+    """One node with everything on it. Its daemons are there for tests to kill and start."""
+
+    def __init__(self, places: Places, say: Callable[[str], None] = lambda _text: None) -> None:
+        self.places, self._say = places, say
+        self.daemons: dict[str, Daemon] = components.daemons(places)
+        self.engine = Engine(places, say)
+
+    @property
+    def is_up(self) -> bool:
+        """Say whether the node's daemons all live."""
+        return all(daemon.pid is not None for daemon in self.daemons.values())
+
+    def up(self) -> None:
+        """Bring the cluster up; what runs already is left alone. Raises BedError."""
+        build(self.places, self._say)
+        if not (self.places.images / "pause.tar").exists():
+            self.engine.start()
+        if not self.is_up:
+            began = time.monotonic()
+            self._start()
+            self._say(f"Kubernetes {self.places.version} is ready after {time.monotonic() - began:.0f} s")
+
+    def _start(self) -> None:
+        components.write_configuration(self.places)
+        pki.make(self.places)
+        network.up(self.places.run / "cni", self.places.run / "ipam")
+        self.daemons["containerd"].start()
+        until("containerd's start", lambda: self._ctr("version") is not None, 30, self.daemons["containerd"])
+        self.load([self.places.images / "pause.tar"])
+        self.daemons["etcd"].start()
+        self.start_api_server()
+        for name in ("kube-controller-manager", "kube-scheduler", "kubelet", "coredns"):
+            self.daemons[name].start()
+        until("the node's becoming Ready", self._is_node_ready, 90, self.daemons["kubelet"])
+        account = ("get", "--namespace=default", "serviceaccount", "default")
+        until("the controllers' start", lambda: self.kubectl(*account) is not None, 30)
+
+    def start_api_server(self, within_s: float = 90) -> None:
+        """Start the API server, unless it runs, and wait until it says it is ready. Raises BedError."""
+        daemon = self.daemons["kube-apiserver"]
+        daemon.start()
+        until("the API server's start", lambda: self.kubectl("get", "--raw=/readyz") is not None, within_s, daemon)
+
+    def down(self) -> None:
+        """End everything, and take away what the cluster made; binaries and images stay."""
+        self.engine.stop()
+        for name in reversed(components.NAMES):
+            if name == "kube-apiserver":
+                self._end_containers()
+            self.daemons[name].stop()
+        self._unmount()
+        network.down()
+        self._remove_cgroups()
+        shutil.rmtree(self.places.run, ignore_errors=True)
+        for name in ("sandboxes", "containers"):
+            shutil.rmtree(self.places.content / "io.containerd.grpc.v1.cri" / name, ignore_errors=True)
+
+    def load(self, archives: list[Path]) -> None:
+        """Put image archives into the node. Raises BedError."""
+        for archive in archives:
+            command = ("ctr", "-a", str(self.places.containerd_socket), "-n", "k8s.io", "images", "import")
+            run(self.places, *command, str(archive), say=self._say)
+
+    def load_built(self, images: list[str]) -> None:
+        """Put images of the engine into the node, but those that it has already. Raises BedError."""
+        noted = self.places.content / "loaded.json"
+        loaded: dict[str, str] = json.loads(noted.read_text()) if noted.exists() else {}
+        found = {image: self.engine.identity(image) for image in images}
+        missing = [image for image, identity in found.items() if identity is not None and loaded.get(image) != identity]
+        if not missing:
+            return
+        self._say(f"loading {', '.join(missing)}")
+        archive = self.places.images / "loading.tar"
+        self.engine.save(missing, archive)
+        self.load([archive])
+        archive.unlink()
+        noted.write_text(json.dumps(loaded | {image: found[image] for image in missing}))
+
+    def kubectl(self, *words: str) -> str | None:
+        """Return what kubectl prints, None where it fails."""
+        command = [str(self.places.bin / "kubectl"), f"--kubeconfig={self.places.kubeconfig}", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment())
+        return done.stdout if done.returncode == 0 else None
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "HOME": str(self.places.run)}  # kubectl keeps a cache there
+
+    def _is_node_ready(self) -> bool:
+        condition = '{.status.conditions[?(@.type=="Ready")].status}'
+        return self.kubectl("get", "node", NODE, f"--output=jsonpath={condition}") == "True"
+
+    def _ctr(self, *words: str) -> list[str] | None:
+        command = ["ctr", "-a", str(self.places.containerd_socket), "-n", "k8s.io", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.split() if done.returncode == 0 else None
+
+    def _end_containers(self) -> None:
+        """End what the kubelet left running, and have containerd forget it."""
+        if self.daemons["containerd"].pid is None:
+            return
+        deadline = time.monotonic() + 20
+        while (tasks := self._ctr("tasks", "list", "-q")) and time.monotonic() < deadline:
+            for task in tasks:
+                self._ctr("tasks", "kill", "--signal", "KILL", task)
+            for task in tasks:
+                self._ctr("tasks", "delete", "--force", task)
+        for container in self._ctr("containers", "list", "-q") or ():
+            self._ctr("containers", "delete", container)
+
+    def _unmount(self) -> None:
+        with open("/proc/mounts") as file:
+            points = [line.split()[1] for line in file]
+        ours = (f"{self.places.run}/", f"{self.places.content}/")
+        for point in sorted((point for point in points if point.startswith(ours)), reverse=True):
+            subprocess.run(["umount", "-l", point], check=False, capture_output=True)
+
+    def _remove_cgroups(self) -> None:
+        for top, folders, _ in os.walk(_CGROUPS):
+            if "kubepods" in folders:
+                for folder, _, _ in os.walk(os.path.join(top, "kubepods"), topdown=False):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(folder)
+                folders.remove("kubepods")
