@@ -1,9 +1,9 @@
-"""Compile client.c: `python -m rshagent.client_build OUT [--sanitize]`.
+"""Compile client.c: `python -m rshagent.client_build OUT [--sanitize] [--direct-start]`.
 
 The ordinary build is static, for the client runs in images of any C library, or none. Where CC does not say otherwise
 it is linked with musl if that is there: such a program starts in a third of the time and takes a tenth of the disk.
 `--sanitize` is for tests: it is dynamic, and ends with a report at the first thing that the address or undefined
-behaviour sanitizer finds.
+behaviour sanitizer finds. `--direct-start` compiles direct_start.c instead, in the same way.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "client.c")
+DIRECT_START = os.path.join(os.path.dirname(SOURCE), "direct_start.c")
 
 _WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 # _FORTIFY_SOURCE is undefined first, as some distributions' compilers define it.
@@ -27,13 +28,13 @@ class BuildError(Exception):
     """The client can't be compiled here; the text is one line that says what is missing."""
 
 
-def build(out: str, *, sanitize: bool = False) -> None:
-    """Compile the client to the file `out` (mode 0755, replaced at once). Raises BuildError."""
+def build(out: str, *, sanitize: bool = False, source: str = SOURCE) -> None:
+    """Compile the client, or another program, to the file `out` (mode 0755, replaced at once). Raises BuildError."""
     folder = os.path.dirname(os.path.abspath(out))
     try:
         with tempfile.TemporaryDirectory(prefix=".client-", dir=folder) as scratch:
             made = os.path.join(scratch, "rshagent")
-            _compile(SOURCE, made, [*_WARNINGS, *(_SANITIZE if sanitize else [*_HARDENING, *_STATIC])])
+            _compile(source, made, [*_WARNINGS, *(_SANITIZE if sanitize else [*_HARDENING, *_STATIC])])
             os.chmod(made, 0o755)  # noqa: S103 (a program for every user)
             os.replace(made, out)
     except OSError as error:
@@ -63,11 +64,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; return its exit status (2: wrong usage, 1: can't be built)."""
     arguments = sys.argv[1:] if argv is None else argv
     outs = [argument for argument in arguments if not argument.startswith("-")]
-    if len(outs) != 1 or set(arguments) - set(outs) - {"--sanitize"}:
-        print("usage: python -m rshagent.client_build OUT [--sanitize]", file=sys.stderr)
+    if len(outs) != 1 or set(arguments) - set(outs) - {"--sanitize", "--direct-start"}:
+        print("usage: python -m rshagent.client_build OUT [--sanitize] [--direct-start]", file=sys.stderr)
         return 2
     try:
-        build(outs[0], sanitize="--sanitize" in arguments)
+        source = DIRECT_START if "--direct-start" in arguments else SOURCE
+        build(outs[0], sanitize="--sanitize" in arguments, source=source)
     except BuildError as error:
         print(f"client_build: {error}", file=sys.stderr)
         return 1

@@ -1,0 +1,62 @@
+/* rshagent-direct in users' containers: starts direct mode on the Python that was delivered beside it.
+ *
+ * The folder that holds this program has python/, which came without knowing where it would be put: it is started by its
+ * own loader, with its own libraries, so that the image needs to have neither.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PYTHON "/python/"
+#define CODE "from rshagent.direct import main; main()"
+
+static char folder[FILENAME_MAX];
+
+static char *inside(const char *path) {
+    char *whole;
+    if (asprintf(&whole, "%s" PYTHON "%s", folder, path) < 0) {
+        fprintf(stderr, "rshagent: no memory to start with\n");
+        exit(255);
+    }
+    return whole;
+}
+
+/* What is to be loaded into every program is of the image's C library, not of ours. Direct mode gives it back to what it
+ * runs in its own place. */
+static void put_away(const char *name, const char *kept) {
+    const char *value = getenv(name);
+    if (value && setenv(kept, value, 1) == 0)
+        unsetenv(name);
+}
+
+int main(int argc, char **argv) {
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    char *slash = length > 0 ? strrchr(folder, '/') : NULL;
+    if (slash == NULL) {
+        fprintf(stderr, "rshagent: /proc can't be read (%s), so the folder with python/ is not found\n", strerror(errno));
+        return 255;
+    }
+    *slash = '\0';
+    put_away("LD_PRELOAD", "MPI_AGENT_LD_PRELOAD");
+    put_away("LD_AUDIT", "MPI_AGENT_LD_AUDIT");
+    if (argc > 0)
+        setenv("MPI_AGENT_ARGV0", argv[0], 0); /* the client has set it, if it was the client that called */
+
+    char *loader = inside("ld.so");
+    char *start[] = {loader, "--inhibit-cache", "--library-path", inside("lib"), inside("bin/python3"),
+                     "-I", "-S", "-B", "-c", CODE};
+    const size_t own = sizeof start / sizeof *start, given = argc > 1 ? (size_t)argc - 1 : 0;
+    char **words = calloc(own + given + 1, sizeof *words);
+    if (words) {
+        memcpy(words, start, sizeof start);
+        if (given)
+            memcpy(words + own, argv + 1, given * sizeof *words);
+        execv(loader, words);
+    }
+    fprintf(stderr, "rshagent: %s can't be run: %s; deliver the tool `direct` whole, with its folder python\n", loader,
+            strerror(errno));
+    return 255;
+}
