@@ -1,0 +1,90 @@
+"""Fixtures of the cluster tests, and what is printed when one fails.
+
+`namespace`  a namespace of the test's own, which enforces Pod Security *restricted*;
+             `@pytest.mark.pod_security("baseline")` for another level
+`start`      apply a job there: `running = start(Job("openmpi4").run("pi"))`
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.failure import describe
+from tests.cluster.kube import Api, Namespace
+from tests.cluster.running import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from tests.cluster.jobs import Job
+
+_GONE_S = 120.0
+_NUMBERS = itertools.count()
+_SEEN: dict[str, Namespace] = {}  # a test's namespace by its node id, for the report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say what is missing before any test does."""
+    config.addinivalue_line("markers", "pod_security(level): what the test's namespace enforces (default: restricted)")
+    config.addinivalue_line("markers", "slow: takes a minute or more")
+    if not os.environ.get("KUBECONFIG") and not config.option.collectonly:
+        pytest.exit("the cluster tests need KUBECONFIG: run them by `make test-cluster`", returncode=2)
+
+
+@pytest.fixture(scope="session")
+def api() -> Iterator[Api]:
+    """The cluster's API server."""
+    made = Api(os.environ["KUBECONFIG"])
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def new_namespace(api: Api) -> Iterator[Callable[[str], Namespace]]:
+    """Make a namespace that enforces a Pod Security level; all are gone when the session ends."""
+    made: list[Namespace] = []
+
+    def new(level: str) -> Namespace:
+        namespace = Namespace(api, f"mpi-{os.getpid()}-{next(_NUMBERS)}")
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        body = {"metadata": {"name": namespace.name, "labels": labels}}
+        api.call("post", api.path("Namespace", "v1"), body)
+        made.append(namespace)
+        return namespace
+
+    yield new
+    for namespace in made:
+        namespace.delete("Namespace", namespace.name)
+    for namespace in made:
+        namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
+    """A namespace of the test's own. It is deleted after the test, and nobody waits for that."""
+    mark = request.node.get_closest_marker("pod_security")
+    made = new_namespace(mark.args[0] if mark else "restricted")
+    _SEEN[request.node.nodeid] = made
+    yield made
+    _SEEN.pop(request.node.nodeid, None)
+    made.delete("Namespace", made.name)
+
+
+@pytest.fixture
+def start(namespace: Namespace) -> Callable[[Job], Running]:
+    """Apply a job in the test's namespace."""
+    return lambda job: Running(namespace, job).start()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallInfo[None], None]:
+    """Add what the cluster knows to the report of a test that failed."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    namespace = _SEEN.get(item.nodeid)
+    if report.when == "call" and report.failed and namespace:
+        report.sections.append((f"namespace {namespace.name}", describe(namespace)))

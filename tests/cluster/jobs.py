@@ -1,0 +1,153 @@
+"""A job of `examples/exec`, as a test changes it before it is applied. Pure, but for reading the example."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Object = dict[str, Any]
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "exec"
+VERSION = "0.1.0"
+
+# How each example's launcher is called; its program follows.
+CALLS: Mapping[str, Sequence[str]] = {
+    "openmpi4": ("mpirun", "-n", "{ranks}"),
+    "openmpi5": ("mpirun", "-n", "{ranks}"),
+    "mpich": ("mpiexec", "-n", "{ranks}"),
+    "intel": ("mpiexec", "-n", "{ranks}"),
+    "horovod": ("horovodrun", "--gloo", "-np", "{ranks}", "--hostfile", "/etc/mpi/hostfile"),
+}
+# All workers share one machine's few cores: ranks are bound to none of them, and let each other run while they wait.
+_ONE_MACHINE = {
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "I_MPI_PIN": "0",
+}
+_RUN_AS_ROOT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+_UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+class Job:
+    """A launcher pod, its workers, and what they need. Methods change it in place; `objects` are what is applied."""
+
+    def __init__(self, example: str, *, workers: int = 2, slots: int = 1) -> None:
+        self.example = example
+        text = (
+            (EXAMPLES / f"{example}.yaml")
+            .read_text()
+            .replace(":0.1.0", f":{os.environ.get('MPI_AGENTS_TAG', VERSION)}")
+        )
+        # Through JSON: what YAML shares by anchors must not change together.
+        self.objects: list[Object] = [json.loads(json.dumps(one)) for one in yaml.safe_load_all(text)]
+        self.name = str(self.of("StatefulSet")["metadata"]["name"]).removesuffix("-worker")
+        self.launcher_name = str(self.of("Pod")["metadata"]["name"])
+        self.resize(workers, slots)
+        self.environ(_ONE_MACHINE)
+        for pod in (self.launcher, self.worker):
+            pod["terminationGracePeriodSeconds"] = 5
+            for container in pod["containers"]:
+                container["resources"] = {}  # a hundred pods fit into one small machine
+
+    def of(self, kind: str) -> Object:
+        """The job's object of this kind, as it is now: changes to it count."""
+        return next(one for one in self.objects if one["kind"] == kind)
+
+    @property
+    def launcher(self) -> Object:
+        """The launcher pod's spec."""
+        spec: Object = self.of("Pod")["spec"]
+        return spec
+
+    @property
+    def worker(self) -> Object:
+        """The worker pods' spec."""
+        spec: Object = self.of("StatefulSet")["spec"]["template"]["spec"]
+        return spec
+
+    @property
+    def main(self) -> Object:
+        """The user's container in the launcher pod, where mpirun runs."""
+        return self._container(self.launcher["containers"], None)
+
+    @property
+    def workers(self) -> list[str]:
+        """The worker pods' names."""
+        return [f"{self.name}-worker-{number}" for number in range(self.of("StatefulSet")["spec"]["replicas"])]
+
+    def resize(self, workers: int, slots: int = 1) -> Job:
+        """So many worker pods with so many slots: replicas, hostfile, and the names in the Role."""
+        self.of("StatefulSet")["spec"]["replicas"] = workers
+        form = "{}:{}" if self.example in ("mpich", "intel") else "{} slots={}"
+        self.of("ConfigMap")["data"]["hostfile"] = "".join(form.format(name, slots) + "\n" for name in self.workers)
+        for rule in self.of("Role")["rules"]:
+            if "resourceNames" in rule:
+                rule["resourceNames"] = self.workers
+        return self
+
+    def run(self, *program: str, ranks: int | None = None, options: Sequence[str] = ()) -> Job:
+        """Let the launcher start this program, one rank on each worker if nothing else is said."""
+        count = str(len(self.workers) if ranks is None else ranks)
+        call = [word.format(ranks=count) for word in CALLS[self.example]]
+        return self.command(*call, *options, *program)
+
+    def command(self, *words: str) -> Job:
+        """Let the user's container in the launcher pod run this."""
+        self.main["command"] = [*words]
+        self.main.pop("args", None)
+        return self
+
+    def environ(self, values: Mapping[str, str], container: str | None = None) -> Job:
+        """Set variables of a container of the launcher pod: the user's, or `hub` or `delivery`."""
+        both = [*self.launcher["containers"], *self.launcher["initContainers"]]
+        target = self._container(both, container)
+        kept = [one for one in target.get("env", []) if one["name"] not in values]
+        target["env"] = kept + [{"name": name, "value": value} for name, value in values.items()]
+        return self
+
+    def image(self, image: str) -> Job:
+        """Another image for the user's containers."""
+        for pod in (self.launcher, self.worker):
+            for container in pod["containers"]:
+                container["image"] = image
+        return self
+
+    def run_as(self, uid: int, *, read_only: bool = False) -> Job:
+        """Another user in the user's containers; with a root file system that is read-only, and a /tmp, if told so.
+
+        As root they drop nothing, as a user's image does that knows nothing of all this; then the namespace must be
+        a baseline one. Hub and delivery stay what they are.
+        """
+        for pod in (self.launcher, self.worker):
+            if uid == 0:
+                pod["securityContext"] = {}
+            else:
+                pod["securityContext"] |= {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": uid}
+            for container in pod["containers"]:
+                container["securityContext"] = {} if uid == 0 else dict(_UNPRIVILEGED)
+                if read_only:
+                    container["securityContext"]["readOnlyRootFilesystem"] = True
+                    container.setdefault("volumeMounts", []).append({"name": "tmp", "mountPath": "/tmp"})
+            if read_only:
+                pod["volumes"].append({"name": "tmp", "emptyDir": {}})
+        for container in self.launcher["initContainers"]:
+            container["securityContext"] |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        return self.environ(_RUN_AS_ROOT if uid == 0 else {})
+
+    @staticmethod
+    def _container(containers: Sequence[Object], name: str | None) -> Object:
+        return next(one for one in containers if name is None or one["name"] == name)

@@ -1,0 +1,273 @@
+"""The cluster as tests use it: objects as dictionaries, one namespace, waits that have a deadline."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import NotFoundError
+from kubernetes.stream import stream
+
+from tests.cluster import pods as of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+Object = dict[str, Any]
+
+DEADLINE_S = 60.0
+_PAUSE_S = 0.2  # between tries where the API server doesn't answer
+_CONNECT_S = 10.0
+_LOST = (urllib3.exceptions.HTTPError, OSError)
+
+
+class WaitError(AssertionError):
+    """What was waited for did not come; the text is a picture of how things stand."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended in a container."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class Api:
+    """The API server that a kubeconfig names."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self._kubeconfig = kubeconfig
+        self._client = config.new_client_from_config(kubeconfig)
+        self._dynamic = DynamicClient(self._client)
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        self._client.rest_client.pool_manager.clear()
+
+    def path(self, kind: str, api_version: str, name: str | None = None, namespace: str | None = None) -> str:
+        """The URL's path of a kind's objects, or of one."""
+        resource = self._dynamic.resources.get(api_version=api_version, kind=kind)
+        return str(resource.path(name=name, namespace=namespace if resource.namespaced else None))
+
+    def call(self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None) -> Any:
+        """One request and its answer as JSON. Raises ApiException; NotFoundError is one."""
+        content = "application/merge-patch+json" if method == "patch" else "application/json"
+        response = self._dynamic.request(
+            method, path, body=body, query_params=[*(query or {}).items()], content_type=content, serialize=False
+        )
+        return json.loads(response.data)
+
+    def lines(self, path: str, query: Mapping[str, Any], timeout_s: float) -> Iterator[str]:
+        """An answer line by line, as it comes, with a limit for the time between two lines. Raises HTTPError."""
+        response = self._dynamic.request(
+            "get",
+            path,
+            query_params=[*query.items()],
+            header_params={"Accept": "*/*"},
+            serialize=False,
+            _request_timeout=(_CONNECT_S, timeout_s),
+        )
+        try:
+            for line in response:
+                yield line.decode(errors="replace")
+        finally:
+            response.close()
+
+    def exec(self, namespace: str, pod: str, argv: Sequence[str], container: str | None, timeout_s: float) -> Done:
+        """Run a command in a container to its end."""
+        # Its stream() replaces methods of the client, which therefore serves this call alone.
+        core = client.CoreV1Api(config.new_client_from_config(self._kubeconfig))
+        where = {"container": container} if container else {}
+        session = stream(
+            core.connect_get_namespaced_pod_exec,
+            pod,
+            namespace,
+            command=list(argv),
+            stdout=True,
+            stderr=True,
+            _preload_content=False,
+            **where,
+        )
+        session.run_forever(timeout=timeout_s)
+        runs_on = session.is_open()
+        session.close()
+        if runs_on:
+            raise WaitError(f"{argv[0]} in {pod} runs on after {timeout_s:g} s")
+        return Done(session.returncode, session.read_stdout(timeout=0) or "", session.read_stderr(timeout=0) or "")
+
+
+class Namespace:
+    """A namespace of a test's own."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self.api, self.name = api, name
+
+    # Objects ----------------------------------------------------------------------------------------------------------
+
+    def apply(self, objects: Iterable[Object]) -> None:
+        """Create the objects in this namespace (or cluster-wide, if their kind is)."""
+        for one in objects:
+            self.api.call("post", self.path(one["kind"], api_version=one["apiVersion"]), one)
+
+    def get(self, kind: str, name: str, api_version: str = "v1") -> Object:
+        """Read an object. Raises NotFoundError."""
+        return dict(self.api.call("get", self.path(kind, name, api_version)))
+
+    def patch(self, kind: str, name: str, change: Object, api_version: str = "v1") -> Object:
+        """Change an object by a JSON merge patch: lists are replaced as a whole."""
+        return dict(self.api.call("patch", self.path(kind, name, api_version), change))
+
+    def delete(self, kind: str, name: str, *, grace_s: int | None = None, api_version: str = "v1") -> None:
+        """Have an object deleted, with what it owns; it is not waited for. No error where there is none."""
+        query = {"propagationPolicy": "Background"} | ({} if grace_s is None else {"gracePeriodSeconds": grace_s})
+        try:
+            self.api.call("delete", self.path(kind, name, api_version), query=query)
+        except NotFoundError:
+            return
+
+    def pods(self, selector: str = "") -> list[of.Pod]:
+        """The pods, by name."""
+        listed = self.api.call("get", self.path("Pod"), query={"labelSelector": selector} if selector else None)
+        return sorted(listed["items"], key=lambda pod: str(pod["metadata"]["name"]))
+
+    def events(self) -> list[Object]:
+        """The events, oldest first."""
+        listed = self.api.call("get", self.path("Event"))["items"]
+        return sorted(listed, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
+
+    def path(self, kind: str, name: str | None = None, api_version: str = "v1") -> str:
+        """The URL's path of a kind's objects in this namespace, or of one."""
+        return self.api.path(kind, api_version, name, self.name)
+
+    # Waits ------------------------------------------------------------------------------------------------------------
+
+    def until(
+        self, condition: Callable[[dict[str, of.Pod]], Any], what: str, deadline_s: float = DEADLINE_S
+    ) -> dict[str, of.Pod]:
+        """Wait until `condition` holds for the pods by name, as a watch tells of them, and return them.
+
+        An API server that is away is waited for as well. Raises WaitError.
+        """
+        pods: dict[str, of.Pod] = {}
+        end = time.monotonic() + deadline_s
+        while (left := end - time.monotonic()) > 0:
+            try:
+                for pods in self._views(left):
+                    if condition(pods):
+                        return pods
+                    if time.monotonic() > end:
+                        break
+            except _LOST:
+                time.sleep(_PAUSE_S)
+            except ApiException as error:
+                if error.status and error.status < 500 and error.status not in (410, 429):
+                    raise
+                time.sleep(_PAUSE_S)
+        raise WaitError(f"not within {deadline_s:g} s: {what}\n{of.picture(pods.values())}")
+
+    def wait(self, pod: str, condition: Callable[[of.Pod], Any], what: str, deadline_s: float = DEADLINE_S) -> of.Pod:
+        """Wait until this pod is there and `condition` holds for it; return it. Raises WaitError."""
+        return self.until(lambda pods: pod in pods and condition(pods[pod]), f"{pod} {what}", deadline_s)[pod]
+
+    def wait_ready(self, names: Iterable[str], deadline_s: float = DEADLINE_S) -> dict[str, of.Pod]:
+        """Wait until all these pods are Ready at one moment; return all pods by name. Raises WaitError."""
+        names = [*names]
+        return self.until(
+            lambda pods: all(name in pods and of.is_ready(pods[name]) for name in names),
+            f"{', '.join(names[:3])}{' …' if names[3:] else ''} ready",
+            deadline_s,
+        )
+
+    def wait_exit(self, pod: str, container: str, deadline_s: float = DEADLINE_S) -> int:
+        """Wait until a container has ended; its exit code. Raises WaitError."""
+        ended = self.wait(
+            pod, lambda one: of.exit_code(one, container) is not None, f"{container} has ended", deadline_s
+        )
+        code = of.exit_code(ended, container)
+        assert code is not None
+        return code
+
+    def wait_gone(self, pod: str, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until there is no pod of this name. Raises WaitError."""
+        self.until(lambda pods: pod not in pods, f"{pod} is gone", deadline_s)
+
+    def wait_deleted(self, kind: str, name: str, deadline_s: float = DEADLINE_S, api_version: str = "v1") -> None:
+        """Wait until there is no such object. Raises WaitError."""
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                self.get(kind, name, api_version)
+            except NotFoundError:
+                return
+            if time.monotonic() > end:
+                raise WaitError(f"{kind} {name} is still there after {deadline_s:g} s")
+            time.sleep(_PAUSE_S)
+
+    def _views(self, timeout_s: float) -> Iterator[dict[str, of.Pod]]:
+        """The pods as they are, and again after each change, until the watch ends."""
+        listed = self.api.call("get", self.path("Pod"))
+        pods = {pod["metadata"]["name"]: pod for pod in listed["items"]}
+        yield pods
+        query = {
+            "watch": "true",
+            "resourceVersion": listed["metadata"]["resourceVersion"],
+            "timeoutSeconds": max(1, int(timeout_s)),
+        }
+        for line in self.api.lines(self.path("Pod"), query, timeout_s + 1):
+            event = json.loads(line)
+            if event["type"] == "ERROR":  # too old a version: the next list is newer
+                return
+            pod = event["object"]
+            if event["type"] == "DELETED":
+                pods.pop(pod["metadata"]["name"], None)
+            else:
+                pods[pod["metadata"]["name"]] = pod
+            yield pods
+
+    # Inside -----------------------------------------------------------------------------------------------------------
+
+    def logs(self, pod: str, container: str, *, previous: bool = False) -> str:
+        """What a container has printed so far, stdout and stderr; "" before it has started."""
+        query = {"container": container} | ({"previous": "true"} if previous else {})
+        try:
+            return "".join(self.api.lines(f"{self.path('Pod', pod)}/log", query, _CONNECT_S))
+        except ApiException as error:
+            if error.status in (400, 404):
+                return ""
+            raise
+
+    def wait_log(self, pod: str, container: str, text: str, times: int = 1, deadline_s: float = DEADLINE_S) -> str:
+        """Wait until a container has printed `text` so often; what it has printed. Raises WaitError.
+
+        The container must have started, or be about to.
+        """
+        end = time.monotonic() + deadline_s
+        log = ""
+        while (left := end - time.monotonic()) > 0:
+            log = ""
+            try:
+                query = {"container": container, "follow": "true"}
+                for line in self.api.lines(f"{self.path('Pod', pod)}/log", query, left):
+                    log += line
+                    if log.count(text) >= times:
+                        return log
+                if of.exit_code(self.get("Pod", pod), container) is not None:
+                    break
+            except (*_LOST, ApiException):
+                time.sleep(_PAUSE_S)
+        seen = f"{log.count(text)} of {times} {text!r} in the log of {container} in {pod}"
+        raise WaitError(f"{'not within the time' if left <= 0 else 'it has ended'}: {seen}\n{log[-3000:]}")
+
+    def exec_in(
+        self, pod: str, argv: Sequence[str], container: str | None = None, *, timeout_s: float = DEADLINE_S
+    ) -> Done:
+        """Run a command in a container to its end. Raises WaitError if it has none in time."""
+        return self.api.exec(self.name, pod, argv, container, timeout_s)
