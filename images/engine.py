@@ -1,0 +1,119 @@
+"""The Docker engine that the user has: build, save, push. It starts none."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from contextlib import nullcontext
+from typing import IO, TYPE_CHECKING, Any
+
+import docker
+import docker.errors
+import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from .progress import Progress
+
+_TIMEOUT_S = 3600  # without a byte from the engine: a step of a build may say nothing for long
+_MIB = 2**20
+_COMPRESSION = 6
+
+
+class EngineError(Exception):
+    """The engine is not there, or did not do it: one line for people, and what it said before."""
+
+    def __init__(self, text: str, said: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.said = said
+
+
+class Engine:
+    """A connection to the engine of DOCKER_HOST. Raises EngineError if there is none."""
+
+    def __init__(self) -> None:
+        where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+        try:
+            self._api = docker.DockerClient.from_env(timeout=_TIMEOUT_S).api
+            self._api.ping()
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            why = "permission denied" if "Permission denied" in str(error) else "none answers"
+            text = f"no Docker engine at {where} ({why}): start it, or set DOCKER_HOST to one that you may use"
+            raise EngineError(text) from None
+
+    @property
+    def architecture(self) -> str:
+        """The engine's own, as Go calls it."""
+        return str(self._api.version()["Arch"])
+
+    def build(
+        self,
+        tag: str,
+        context: str,
+        dockerfile: str,
+        progress: Progress,
+        *,
+        arguments: Mapping[str, str],
+        network: str | None,
+        platform: str | None,
+    ) -> None:
+        """Build an image. Raises EngineError."""
+        events = self._api.build(
+            path=context,
+            dockerfile=dockerfile,
+            tag=tag,
+            buildargs=dict(arguments),
+            network_mode=network,
+            platform=platform,
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        self._follow(events, progress, f"{tag} can't be built")
+
+    def push(self, tag: str, progress: Progress) -> None:
+        """Push an image with the credentials that `docker login` has left. Raises EngineError."""
+        repository, _, version = tag.rpartition(":")
+        self._follow(self._api.push(repository, version, stream=True, decode=True), progress, f"{tag} can't be pushed")
+
+    def size_mib(self, tag: str) -> float:
+        """The image's size, uncompressed."""
+        return float(self._api.inspect_image(tag)["Size"]) / _MIB
+
+    def save(self, tags: Sequence[str], path: str, tell: Callable[[str], None]) -> None:
+        """Write images into one archive, compressed if `path` ends in gz. Raises EngineError."""
+        part = f"{path}.part"
+        try:
+            with open(part, "wb") as file:
+                self._copy_archive(tags, file, is_packed=path.endswith("gz"), tell=tell)
+            os.replace(part, path)
+        except (OSError, requests.RequestException) as error:
+            raise EngineError(f"{path} can't be written: {error}") from None
+        finally:
+            if os.path.exists(part):
+                os.unlink(part)
+
+    def _copy_archive(
+        self, tags: Sequence[str], file: IO[bytes], *, is_packed: bool, tell: Callable[[str], None]
+    ) -> None:
+        # The SDK saves one image an archive; the API takes several, which share their layers then.
+        url = f"{self._api.base_url}/v{self._api.api_version}/images/get"
+        done = 0
+        with self._api.get(url, params={"names": list(tags)}, stream=True) as answer:
+            answer.raise_for_status()
+            with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) if is_packed else nullcontext(file) as out:
+                for chunk in answer.iter_content(_MIB):
+                    out.write(chunk)
+                    done += len(chunk)
+                    tell(f"{done / _MIB:.0f} MiB")
+
+    @staticmethod
+    def _follow(events: Iterable[Mapping[str, Any]], progress: Progress, failed: str) -> None:
+        try:
+            for event in events:
+                progress.event(event)
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            raise EngineError(f"{failed}: {error}") from None
+        if progress.error:
+            raise EngineError(f"{failed}: {progress.error}", progress.lines)

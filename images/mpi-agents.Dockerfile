@@ -1,0 +1,34 @@
+# One image for all roles. Its last stage begins with nothing: what runs in it is in it by name, and there is no shell.
+ARG BASE=debian:bookworm-slim
+
+FROM ${BASE} AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends \
+        ca-certificates gcc libc6-dev musl-tools python3 python3-venv
+# What the base image trusts, such as a company's own authority, pip does too.
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+ARG PIP_INDEX_URL
+WORKDIR /src
+RUN python3 -m venv /tools && /tools/bin/pip install 'setuptools>=77'
+COPY pyproject.toml ./
+RUN python3 -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+        print(*project['optional-dependencies']['delivery'], sep='\n')" > requirements.txt \
+    && /tools/bin/pip install --no-compile --target /packages --requirement requirements.txt
+COPY README.md LICENSE ./
+COPY images/__init__.py images/relocatable.py images/
+COPY delivery delivery
+COPY rshagent rshagent
+ARG TOOLS=/image/usr/local/lib/mpi-agents
+RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolation --target /packages . \
+    && mkdir -p ${TOOLS} \
+    && python3 -m rshagent.client_build ${TOOLS}/rshagent \
+    && python3 -m rshagent.client_build --direct-start ${TOOLS}/rshagent-direct \
+    && python3 -m images.relocatable tree ${TOOLS}/python /packages \
+    && python3 -m images.relocatable root /image /packages mpi-delivery rshagent-hub \
+    && ln -s ../lib/mpi-agents/rshagent ../lib/mpi-agents/rshagent-direct /image/usr/local/bin/ \
+    && mkdir -m 1777 /image/tmp
+
+FROM scratch
+COPY --from=build /image/ /
+ENV PATH=/usr/local/bin
+USER 65532:65532
+CMD ["mpi-delivery"]

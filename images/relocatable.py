@@ -1,0 +1,192 @@
+"""Copy the Python that runs this into a folder, with all that it needs, so that it runs where there is nothing else.
+
+    python3 -m images.relocatable tree FOLDER PACKAGES    for users' containers: FOLDER/ld.so, bin, lib
+    python3 -m images.relocatable root FOLDER PACKAGES COMMAND...    for our own image: as its root folder
+
+PACKAGES is a folder of packages to take along, COMMANDs are entry points of theirs. A `tree` can be moved: it has its
+own loader and C library, which direct_start.c calls by their paths, and of the standard library no more than what
+`rshagent` imports, early or late. A `root` has the whole library but for what no service needs, and its files where the
+loader looks for them.
+
+Modules are compiled and go without their sources: nothing can be out of date, so nothing is looked up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib import metadata
+from modulefinder import ModuleFinder
+
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+STDLIB = sysconfig.get_path("stdlib")
+EXTENSIONS = os.path.join(STDLIB, "lib-dynload")
+
+# Found by the interpreter by name, not by an import statement.
+_BY_NAME = ("encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_8")
+# Imported by modules that rshagent uses, on ways that it does not go; each would draw others in.
+_NOT_REACHED = (
+    *("_aix_support", "_bootsubprocess", "_osx_support", "_py_abc", "_pydecimal", "_strptime", "_testcapi"),
+    *("_testinternalcapi", "asyncio", "bz2", "calendar", "ctypes", "datetime", "distutils", "doctest", "email"),
+    *("ftplib", "getpass", "http", "importlib.metadata", "importlib.readers", "importlib.resources", "inspect"),
+    *("lib2to3", "logging", "lzma", "multiprocessing", "ntpath", "nturl2path", "pdb", "pickle", "pkgutil"),
+    *("platform", "plistlib", "pydoc", "random", "ssl", "statistics", "subprocess", "sysconfig", "tarfile"),
+    *("tempfile", "test", "tty", "unittest", "urllib", "webbrowser", "xml", "xmlrpc", "zipfile"),
+)
+_NOT_RUN = ("__init__.py", "client_build.py")  # a package goes by its own name; a compiler is not delivered
+# No service needs these: programs for people, tests, other systems.
+_NOT_SERVED = re.compile(
+    r"(__phello__|_sysconfigdata\w*|config-.*|curses|ensurepip|idlelib|lib2to3|pydoc_data|site-packages|dist-packages|"
+    r"sqlite3|test|tests|tkinter|turtle\.py|turtledemo|unittest|venv|wsgiref|xmlrpc|__pycache__|"
+    r"(_bz2|_ctypes_test|_curses\w*|_dbm|_lsprof|_sqlite3|_test\w+|_tkinter|_xx\w+|audioop|nis|ossaudiodev|readline|"
+    r"xxlimited\w*)\..*)"
+)
+
+
+def closure(packages: str, root: str, excluded: tuple[str, ...] = _NOT_REACHED) -> dict[str, str]:
+    """What package `root` in folder `packages` imports anywhere: path under the library folder, and source file."""
+    finder = ModuleFinder(path=[packages, STDLIB, EXTENSIONS], excludes=list(excluded))
+    for name in (*_BY_NAME, *_modules(packages, root)):
+        parent, _, leaf = name.rpartition(".")
+        finder.import_hook(name)
+        if parent:
+            finder.import_hook(parent, None, [leaf])
+    used = [name for name in excluded if any(user.startswith(root) for user in finder.badmodules.get(name, ()))]
+    if used:  # by the package itself
+        return closure(packages, root, tuple(name for name in excluded if name not in used))
+    found = {}
+    for name, module in finder.modules.items():
+        source = module.__file__  # type: ignore[attr-defined]
+        if source:
+            base = EXTENSIONS if source.startswith(EXTENSIONS) else STDLIB if source.startswith(STDLIB) else packages
+            found[_place(os.path.relpath(source, base), is_extension=base == EXTENSIONS)] = source
+        elif name not in sys.builtin_module_names:
+            raise SystemExit(f"relocatable: module {name} has no file")
+    return found
+
+
+def _modules(packages: str, root: str) -> list[str]:
+    names = []
+    for folder, _, files in os.walk(os.path.join(packages, root)):
+        package = os.path.relpath(folder, packages).replace("/", ".")
+        names += [f"{package}.{file[:-3]}" for file in files if file.endswith(".py") and file not in _NOT_RUN]
+        names += [package] if "__init__.py" in files else []
+    return sorted(names)
+
+
+def everything(packages: str) -> dict[str, str]:
+    """The standard library but for `_NOT_SERVED`, and all packages: path under the library folder, and source file."""
+    found = {}
+    for base in (STDLIB, packages):
+        for folder, folders, files in os.walk(base):
+            folders[:] = [name for name in folders if base == packages or not _NOT_SERVED.fullmatch(name)]
+            for name in files:
+                if base == packages or not _NOT_SERVED.fullmatch(name):
+                    path = os.path.join(folder, name)
+                    inside = os.path.relpath(path, base)
+                    found[os.path.join("dist-packages", inside) if base == packages else inside] = path
+    return {place: path for place, path in found.items() if "__pycache__" not in place}
+
+
+def _place(inside: str, *, is_extension: bool) -> str:
+    return os.path.join("lib-dynload", inside) if is_extension else inside
+
+
+def copy_library(files: dict[str, str], library: str) -> None:
+    """Compile modules into `library` and copy the other files there."""
+    for place, source in sorted(files.items()):
+        target = os.path.join(library, place)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if source.endswith(".py"):
+            mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+            py_compile.compile(source, f"{target}c", dfile=place, doraise=True, invalidation_mode=mode)
+        else:
+            shutil.copyfile(source, target)
+    # The interpreter complains where this is missing, even if it has no use for it.
+    os.makedirs(os.path.join(library, "lib-dynload"), exist_ok=True)
+
+
+def shared_objects(programs: list[str]) -> tuple[str, dict[str, str]]:
+    """Return the loader's path, and the libraries that `programs` are linked with: name and path."""
+    found: dict[str, str] = {}
+    loader = ""
+    for program in programs:
+        told = subprocess.run(["ldd", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+        if "not found" in told:
+            raise SystemExit(f"relocatable: {program} lacks a library:\n{told}")
+        found |= dict(re.findall(r"^\s*(\S+) => (/\S+) ", told, re.MULTILINE))
+        loader = next(iter(re.findall(r"^\s*(/\S+) \(", told, re.MULTILINE)), loader)
+    found.pop(os.path.basename(loader), None)  # where libc names it among its own
+    return loader, found
+
+
+def make_tree(folder: str, packages: str) -> None:
+    """A Python for users' containers. VERSION tells one from another by content."""
+    library = os.path.join(folder, "lib", VERSION)
+    copy_library(closure(packages, "rshagent"), library)
+    program = _copy(os.path.realpath(sys.executable), os.path.join(folder, "bin", "python3"))
+    loader, objects = shared_objects([program, *_extensions(library)])
+    _copy(loader, os.path.join(folder, "ld.so"))
+    for name, path in objects.items():
+        _copy(path, os.path.join(folder, "lib", name))
+    with open(os.path.join(folder, "VERSION"), "w", encoding="ascii") as file:
+        file.write(f"{digest(folder)}\n")
+
+
+def make_root(folder: str, packages: str, *commands: str) -> None:
+    """A Python for our own image, where the loader and its search path are the system's, and entry points on PATH."""
+    prefix = os.path.join(folder, "usr/local")
+    library = os.path.join(prefix, "lib", VERSION)
+    copy_library(everything(packages), library)
+    program = _copy(os.path.realpath(sys.executable), os.path.join(prefix, "bin", "python3"))
+    # libgcc_s is loaded by name when a thread is ended.
+    loader, objects = shared_objects([program, *_extensions(library), *_libgcc()])
+    for path in (loader, *objects.values(), *_libgcc()):
+        _copy(path, folder + path)
+    for entry in (entry for found in metadata.distributions(path=[packages]) for entry in found.entry_points):
+        if entry.group == "console_scripts" and entry.name in commands:
+            _write_command(os.path.join(prefix, "bin", entry.name), entry.module, entry.attr)
+
+
+def _write_command(path: str, module: str, function: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write("#!/usr/local/bin/python3 -I\n")
+        file.write(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+    os.chmod(path, 0o755)  # noqa: S103 (a program for every user)
+
+
+def _libgcc() -> list[str]:
+    cache = subprocess.run(["/sbin/ldconfig", "-p"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return re.findall(r"libgcc_s\.so\.1 .*=> (\S+)$", cache, re.MULTILINE)[:1]
+
+
+def _extensions(library: str) -> list[str]:
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(library) for name in names]
+    return sorted(path for path in paths if path.endswith(".so"))
+
+
+def _copy(source: str, target: str) -> str:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copyfile(source, target)
+    os.chmod(target, 0o755)  # noqa: S103 (programs for every user; the loader wants its objects so too)
+    return target
+
+
+def digest(folder: str) -> str:
+    """A hash of all files' names and contents."""
+    total = hashlib.sha256()
+    for path in sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names):
+        with open(path, "rb") as file:
+            inner = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{os.path.relpath(path, folder)} {inner}\n".encode())
+    return total.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    {"tree": make_tree, "root": make_root}[sys.argv[1]](*sys.argv[2:])
