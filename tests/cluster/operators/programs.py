@@ -1,0 +1,84 @@
+"""The operators' programs: built from Go modules, once, and kept outside the checkout."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.bed.build import run
+from tests.cluster.bed.places import BedError, Places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command of a Go module, and the file there that defines its kinds."""
+
+    module: str
+    version: str
+    command: str
+    definition: str
+    needs: tuple[str, ...] = ()  # newer modules than its own go.mod names, where today's Go does not build those
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept: its binary by the command's own name, and `crd.yaml`."""
+        return Places.of().cache / "operators" / f"{self.module.rpartition('/')[2]}-{self.version}"
+
+    @property
+    def binary(self) -> Path:
+        """What is run."""
+        return self.folder / self.command
+
+    def build(self, say: Callable[[str], None]) -> None:
+        """Build it, unless that was done before. Raises BedError."""
+        if self.binary.exists():
+            return
+        if shutil.which("go") is None:
+            raise BedError(f"{self.command} is built from a Go module: install Go (https://go.dev)")
+        say(f"building {self.module} {self.version}: two minutes, once")
+        source = self.folder / "source"
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(self._download(), source)
+        run(Places.of(), "chmod", "-R", "u+w", str(source), say=say)
+        # In its own module, so that its own replace lines hold.
+        environment = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
+        if self.needs:
+            run(Places.of(), "go", "get", *self.needs, cwd=source, env=environment, say=say)
+        out = self.folder / "building"
+        build = ("go", "build", "-ldflags=-s -w", "-o", str(out), f"./cmd/{self.command}")
+        run(Places.of(), *build, cwd=source, env=environment, say=say)
+        shutil.copy(source / self.definition, self.folder / "crd.yaml")
+        shutil.rmtree(source)
+        out.rename(self.binary)
+
+    def _download(self) -> str:
+        command = ["go", "mod", "download", "-json", f"{self.module}@v{self.version}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            answer = {"Error": done.stderr.strip()}
+        if "Dir" not in answer:
+            raise BedError(f"{self.module} v{self.version} can't be downloaded: {answer.get('Error')}")
+        return str(answer["Dir"])
+
+
+TRAINING_OPERATOR = Program(
+    module="github.com/kubeflow/training-operator",
+    version="1.9.3",
+    command="training-operator.v1",
+    definition="manifests/base/crds/kubeflow.org_mpijobs.yaml",
+)
+MPI_OPERATOR = Program(
+    module="github.com/kubeflow/mpi-operator",
+    version="0.3.0",
+    command="mpi-operator.v1",
+    definition="manifests/base/crd.yaml",
+)
