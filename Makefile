@@ -2,20 +2,29 @@
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench venv clean
+.PHONY: help demo test test-cluster cluster-up cluster-down lint format bench bench-cluster venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.playground compiler  ## watch a real mpirun start ranks in stand-in pods
 	@$(BIN)/python -m agents.playground demo $(ARGS)
 
 test: $(VENV)/.dev compiler  ## all tests that need no cluster
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-cluster: $(VENV)/.cluster compiler  ## tests on a real Kubernetes: KUBECONFIG's, or one of our own (root, Debian)
+	@$(BIN)/python -m tests.cluster test $(ARGS)
+
+cluster-up: $(VENV)/.cluster compiler  ## that cluster, to work with by hand
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: $(VENV)/.cluster  ## take it down again
+	@$(BIN)/python -m tests.cluster down
 
 lint: $(VENV)/.dev  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .
@@ -29,6 +38,9 @@ format: $(VENV)/.dev  ## put the code in ruff's form
 
 bench: $(VENV)/.bench compiler  ## what it costs beside kubectl
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+bench-cluster: $(VENV)/.cluster compiler  ## what it costs there, beside kubectl and kubexec.sh
+	@$(BIN)/python -m tests.cluster bench $(ARGS)
 
 venv: $(VENV)/.dev  ## the virtual environment with all tools, in .venv
 

@@ -15,6 +15,7 @@ from .build import build, run
 from .daemons import until
 from .engine import Engine
 from .pki import NODE
+from .places import BedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,9 @@ class Bed:
 
     def up(self) -> None:
         """Bring the cluster up; what runs already is left alone. Raises BedError."""
+        noted = self.places.run / "version"
+        if noted.exists() and noted.read_text() != self.places.version:
+            raise BedError(f"Kubernetes {noted.read_text()} is up already: take it down first (make cluster-down)")
         build(self.places, self._say)
         if not (self.places.images / "pause.tar").exists():
             self.engine.start()
@@ -51,6 +55,7 @@ class Bed:
 
     def _start(self) -> None:
         components.write_configuration(self.places)
+        (self.places.run / "version").write_text(self.places.version)
         pki.make(self.places)
         network.up(self.places.run / "cni", self.places.run / "ipam")
         self.daemons["containerd"].start()

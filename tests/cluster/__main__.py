@@ -1,0 +1,99 @@
+"""The cluster tier's command line, behind `make test-cluster`, `bench-cluster`, `cluster-up` and `cluster-down`.
+
+Where KUBECONFIG is set, that cluster is used, and has the images already (docs/images.md). Else a cluster of our own is
+brought up (`tests.cluster.bed`) with fresh images in it, and taken down at the end unless it was up before.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from images import catalog
+from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.places import BedError, Places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Built on each run, from layers that are there already; `horovod` takes a quarter of an hour the first time.
+IMAGES = ("mpi-agents", "kubectl", "openmpi4", "openmpi5", "mpich", "intel")
+SLOW_IMAGES = ("horovod",)
+
+
+@click.group(help=__doc__)
+def command() -> None:
+    """Group of commands."""
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def test(words: Sequence[str]) -> None:
+    """Run the tests; WORDS go to pytest."""
+    sys.exit(_with_cluster([sys.executable, "-m", "pytest", "tests/cluster", *words]))
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def bench(words: Sequence[str]) -> None:
+    """Run the benchmark; WORDS are its options."""
+    sys.exit(_with_cluster([sys.executable, "-m", "tests.benchmarks.cluster", *words]))
+
+
+@command.command()
+def up() -> None:
+    """Bring a cluster up, and say how to use it."""
+    bed = Bed(Places.of(), _say)
+    _bring_up(bed)
+    bed.engine.stop()
+    click.echo(f"export KUBECONFIG={bed.places.kubeconfig} PATH={bed.places.bin}:$PATH")
+
+
+@command.command()
+def down() -> None:
+    """Take it down."""
+    Bed(Places.of(), _say).down()
+
+
+def _with_cluster(words: list[str]) -> int:
+    """Run a command with KUBECONFIG naming a cluster that has the images; its exit code."""
+    if os.environ.get("KUBECONFIG"):
+        return subprocess.run(words, check=False).returncode
+    bed = Bed(Places.of(), _say)
+    was_up = bed.is_up
+    try:
+        _bring_up(bed)
+        bed.engine.stop()
+        return subprocess.run(
+            words, check=False, env={**os.environ, "KUBECONFIG": str(bed.places.kubeconfig)}
+        ).returncode
+    finally:
+        if not was_up:
+            bed.down()
+
+
+def _bring_up(bed: Bed) -> None:
+    bed.up()
+    bed.engine.start()
+    names = [*IMAGES, *SLOW_IMAGES] if os.environ.get("CLUSTER_IMAGES") == "all" else [*IMAGES]
+    builder = [sys.executable, "-m", "images.build", "--network", "host", *names]
+    if subprocess.run(builder, env=bed.engine.environment, check=False).returncode:
+        raise BedError("the images could not be built")
+    bed.load_built([catalog.IMAGES[name].tag(catalog.version()) for name in names])
+
+
+def _say(text: str) -> None:
+    click.echo(f"cluster: {text}", err=True)
+
+
+if __name__ == "__main__":
+    try:
+        command(standalone_mode=False)
+    except (BedError, click.ClickException) as error:
+        sys.exit(f"cluster: {error.format_message() if isinstance(error, click.ClickException) else error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
