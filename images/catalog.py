@@ -29,12 +29,17 @@ class Image:
 
 
 AGENTS = Image("mpi-agents", "mpi-agents", "images/mpi-agents.Dockerfile", ROOT)
-KUBECTL = Image("kubectl", "mpi-agents", "kubectl.Dockerfile", _IMAGES, variant="kubectl", has_kubectl=True)
+KUBECTL = Image("mpi-agents-kubectl", "mpi-agents", "kubectl.Dockerfile", _IMAGES, variant="kubectl", has_kubectl=True)
 EXAMPLES = tuple(
     Image(name, f"mpi-agents-example-{name}", f"{name}/Dockerfile", _EXAMPLES)
     for name in ("openmpi4", "openmpi5", "mpich", "intel", "horovod")
 )
-IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES)}
+# As little as an image can have, so that tests show what the delivered tools need of it.
+BARE = tuple(
+    Image(f"bare-{name}", f"mpi-agents-bare-{name}", f"{name}.Dockerfile", os.path.join(_IMAGES, "bare"))
+    for name in ("static", "musl", "glibc231")
+)
+IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *BARE)}
 
 
 def in_order(names: tuple[str, ...]) -> list[Image]:

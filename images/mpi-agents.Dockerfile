@@ -25,7 +25,7 @@ RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolatio
     && python3 -m images.relocatable tree ${TOOLS}/python /packages \
     && python3 -m images.relocatable root /image /packages mpi-delivery rshagent-hub \
     && ln -s ../lib/mpi-agents/rshagent ../lib/mpi-agents/rshagent-direct /image/usr/local/bin/ \
-    && mkdir -m 1777 /image/tmp
+    && mkdir -m 1777 /image/tmp && mkdir /image/etc && echo 'hosts: files dns' > /image/etc/nsswitch.conf
 
 FROM scratch
 COPY --from=build /image/ /
