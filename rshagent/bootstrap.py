@@ -52,6 +52,18 @@ class Mark:
         return f"{self.launcher}:{self.pod}:{self.instance}:{self.session}:"
 
 
+class LauncherMark(Mark):
+    """What all marks of a launcher in a pod begin with, of whatever instance and session."""
+
+    __slots__ = ()
+
+    def __init__(self, launcher: str, pod: str) -> None:
+        super().__init__(launcher, pod, "any", "any")
+
+    def __str__(self) -> str:
+        return f"{self.launcher}:{self.pod}:"
+
+
 class Request:
     """What an exec is asked for."""
 

@@ -3,7 +3,7 @@
  *
  * It hands argv, stdin, stdout and stderr to the pod's hub over a Unix socket, forwards signals, and ends with the
  * exit code that the hub tells it (docs/protocol.md). It is static, for any image. Its states:
- *   connecting   no hub: try again every 100 ms, for 10 s
+ *   connecting   no hub: try again every 100 ms, for 10 s. Where none was set up it is one that clients start
  *   asked        START is sent. Without a ticket nothing was started: if the hub is lost, the next gets START
  *   running      a ticket came: if the hub is lost, the next gets RESUME, and settles how the command ended
  * What ends it: EXIT or FAIL; LOCAL, which becomes /bin/sh; a hub that speaks something else; 10 s without a hub
@@ -29,6 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client_hub.h"
+
 enum { START = 1, RESUME = 2, SIGNAL = 3, TICKET = 16, EXIT = 17, LOCAL = 18, FAIL = 19 };
 enum { VERSION = 1, PAYLOAD_MAX = 4 << 20, TICKET_MAX = 4096, LOCAL_NULL_STDIN = 1, FAILED = 255 };
 enum { PATIENCE_MS = 10000, RETRY_MS = 100, LASTING_MS = 1000, STALL_S = 2 };
@@ -49,7 +51,10 @@ struct client {
     struct { struct header header; char ticket[TICKET_MAX]; } resume;
     uint64_t unsent;              /* signals to forward: bit n - 1 is signal n */
     int told, why;                /* the first signal that ends us; errno of what went wrong with the hub */
+    const char *log;              /* where the hub writes why it is not there, in words */
+    bool is_own;                  /* clients start it themselves (client_hub.c) */
     int64_t told_until, hub_until, connected_at; /* ms */
+    int64_t lost_at;              /* ms of the wall clock: when we began to be without a hub */
 };
 
 static int64_t now_ms(void) {
@@ -69,11 +74,6 @@ static _Noreturn __attribute__((format(printf, 2, 3))) void end(int code, const 
     if (poll(&(struct pollfd){STDERR_FILENO, POLLOUT, 0}, 1, 1000) == 1)
         (void)!write(STDERR_FILENO, line, strlen(line)); /* if it fails, nobody is left to be told */
     exit(code);
-}
-
-static const char *setting(const char *name, const char *otherwise) {
-    const char *value = getenv(name);
-    return value && *value ? value : otherwise;
 }
 
 static const char *read_proc(const char *path, char *text, size_t size) {
@@ -113,17 +113,6 @@ static int watch_parent(void) {
     read_proc(path, comm, sizeof comm);
     snprintf(word, sizeof word, " %.*s ", (int)strcspn(comm, ".\n"), comm); /* mpiexec.hydra is mpiexec */
     return strstr(launchers, word) ? (int)syscall(SYS_pidfd_open, parent, 0) : -1; /* it is close-on-exec */
-}
-
-/* Returns only where it can't be run. A script's argv[0] is lost, so that goes in the environment too. */
-static const char *run_direct(char **argv) {
-    static char beside[FILENAME_MAX + sizeof "rshagent-direct"];
-    char *slash = readlink("/proc/self/exe", beside, FILENAME_MAX) > 0 ? strrchr(beside, '/') : NULL;
-    strcpy(slash ? slash + 1 : beside, "rshagent-direct");
-    const char *path = setting("MPI_AGENT_DIRECT", beside);
-    setenv("MPI_AGENT_ARGV0", argv[0], 1);
-    execv(path, argv);
-    return path;
 }
 
 static _Noreturn void run_local(struct client *c, uint32_t flags, const char *text) {
@@ -172,6 +161,7 @@ static void lose_hub(struct client *c, int why) {
     close(c->hub);
     c->hub = -1;
     c->why = why;
+    c->lost_at = wall_clock_ms();
     if (now_ms() - c->connected_at >= LASTING_MS) /* a hub that closes at once, each time, is no hub */
         c->hub_until = now_ms() + PATIENCE_MS;
 }
@@ -210,13 +200,19 @@ static void forward_signals(struct client *c) {
 
 static void connect_hub(struct client *c) {
     struct timeval stall = {STALL_S, 0}; /* a hub that stops in the middle of a message is lost, too */
+    const char *failed = c->is_own ? start_own_hub(c->lost_at) : NULL;
+    if (failed) end(FAILED, "the hub at %s did not start: %s; see %s", c->address.sun_path, failed, c->log);
     c->hub = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(c->hub, SOL_SOCKET, SO_SNDTIMEO, &stall, sizeof stall);
     setsockopt(c->hub, SOL_SOCKET, SO_RCVTIMEO, &stall, sizeof stall);
     int why = connect(c->hub, (struct sockaddr *)&c->address, sizeof c->address) < 0 ? errno : 0;
     c->connected_at = now_ms();
-    if (why) lose_hub(c, why);
-    else send_message(c, c->opening);
+    if (why) {
+        close(c->hub);
+        c->hub = -1;
+        c->why = why;
+    } else
+        send_message(c, c->opening);
     if (c->told) c->unsent |= UINT64_C(1) << (c->told - 1);
 }
 
@@ -264,21 +260,23 @@ static void check_deadlines(const struct client *c, int64_t now) {
         end(128 + c->told, "ended by signal %d; the hub at %s did not answer for 10 s%s", c->told,
             c->address.sun_path, running ? ", so the command may still run in the worker" : "");
     if (c->hub < 0 && now >= c->hub_until)
-        end(FAILED, "no hub at %s for 10 s (%s): %s; see the log of the hub's container", c->address.sun_path,
-            strerror(c->why), running ? "how the command ended is not known" : "nothing was started");
+        end(FAILED, "no hub at %s for 10 s (%s): %s; see %s", c->address.sun_path, strerror(c->why),
+            running ? "how the command ended is not known" : "nothing was started", c->log);
 }
 
 int main(int argc, char **argv) {
-    struct client c = {.hub = -1, .address.sun_family = AF_UNIX, .hub_until = now_ms() + PATIENCE_MS};
-    const char *path = setting("MPI_AGENT_SOCKET", "/run/mpi-agents/hub.sock"), *slash = strrchr(path, '/');
-    char folder[4096];
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    int missing = access(folder, F_OK) < 0 ? errno : 0;
-    bool set_up = missing != ENOENT && missing != ENOTDIR;
-    const char *direct = !set_up || setting("MPI_AGENT_EXPLAIN", NULL) ? run_direct(argv) : NULL;
-    if (!set_up)
-        end(FAILED, "no hub is set up: there is no folder for %s, and %s can't be run instead (%s); mount the "
-            "hub's volume there, or set MPI_AGENT_SOCKET or MPI_AGENT_DIRECT", path, direct, strerror(errno));
+    struct client c = {.hub = -1, .address.sun_family = AF_UNIX, .hub_until = now_ms() + PATIENCE_MS,
+                       .lost_at = wall_clock_ms(), .log = "the log of the hub's container"};
+    const char *given = setting("MPI_AGENT_SOCKET", NULL), *path = given ? given : "/run/mpi-agents/hub.sock";
+    if (setting("MPI_AGENT_EXPLAIN", NULL)) run_direct(argv);
+    if (!is_set_up(path)) {
+        c.is_own = !given && own_hub(&path);
+        const char *direct = c.is_own ? NULL : run_direct(argv);
+        if (!c.is_own)
+            end(FAILED, "no hub is set up: there is no folder for %s, and %s can't be run instead (%s); mount the "
+                "hub's volume there, or set MPI_AGENT_SOCKET or MPI_AGENT_DIRECT", path, direct, strerror(errno));
+        c.log = "the file log beside it";
+    }
     if (snprintf(c.address.sun_path, sizeof c.address.sun_path, "%s", path) >= (int)sizeof c.address.sun_path)
         end(FAILED, "the path of the hub's socket has more than 107 bytes: %s", path);
     take_signals(&c);

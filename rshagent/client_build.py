@@ -1,4 +1,4 @@
-"""Compile client.c: `python -m rshagent.client_build OUT [--sanitize] [--direct-start]`.
+"""Compile the client: `python -m rshagent.client_build OUT [--sanitize] [--direct-start]`.
 
 The ordinary build is static, for the client runs in images of any C library, or none. Where CC does not say otherwise
 it is linked with musl if that is there: such a program starts in a third of the time and takes a tenth of the disk.
@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "client.c")
-DIRECT_START = os.path.join(os.path.dirname(SOURCE), "direct_start.c")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+CLIENT = [os.path.join(_HERE, name) for name in ("client.c", "client_hub.c")]
+DIRECT_START = [os.path.join(_HERE, "direct_start.c")]
 
 _WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 # _FORTIFY_SOURCE is undefined first, as some distributions' compilers define it.
@@ -28,23 +29,23 @@ class BuildError(Exception):
     """The client can't be compiled here; the text is one line that says what is missing."""
 
 
-def build(out: str, *, sanitize: bool = False, source: str = SOURCE) -> None:
+def build(out: str, *, sanitize: bool = False, sources: list[str] = CLIENT) -> None:
     """Compile the client, or another program, to the file `out` (mode 0755, replaced at once). Raises BuildError."""
     folder = os.path.dirname(os.path.abspath(out))
     try:
         with tempfile.TemporaryDirectory(prefix=".client-", dir=folder) as scratch:
             made = os.path.join(scratch, "rshagent")
-            _compile(source, made, [*_WARNINGS, *(_SANITIZE if sanitize else [*_HARDENING, *_STATIC])])
+            _compile(sources, made, [*_WARNINGS, *(_SANITIZE if sanitize else [*_HARDENING, *_STATIC])])
             os.chmod(made, 0o755)  # noqa: S103 (a program for every user)
             os.replace(made, out)
     except OSError as error:
         raise BuildError(f"the client can't be written to {out}: {error.strerror}") from None
 
 
-def _compile(source: str, out: str, flags: list[str]) -> None:
+def _compile(sources: list[str], out: str, flags: list[str]) -> None:
     compiler = os.environ.get("CC") or ("musl-gcc" if "-static" in flags and shutil.which("musl-gcc") else "cc")
     try:
-        command = [*compiler.split(), *flags, source, "-o", out]
+        command = [*compiler.split(), *flags, *sources, "-o", out]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
     except (FileNotFoundError, PermissionError):
         raise BuildError(f"no C compiler: {compiler} can't be run; install gcc or clang, or set CC") from None
@@ -57,7 +58,7 @@ def _compile(source: str, out: str, flags: list[str]) -> None:
     if any(library in done.stderr for library in ("-lasan", "libasan", "-lubsan", "libubsan")):
         raise BuildError(f"{compiler} has no address and undefined behaviour sanitizers: install libasan and libubsan")
     first = next((line for line in done.stderr.splitlines() if "error" in line), f"exit status {done.returncode}")
-    raise BuildError(f"{compiler} can't compile {source}: {first.strip()}")
+    raise BuildError(f"{compiler} can't compile {sources[0]}: {first.strip()}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,8 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         print("usage: python -m rshagent.client_build OUT [--sanitize] [--direct-start]", file=sys.stderr)
         return 2
     try:
-        source = DIRECT_START if "--direct-start" in arguments else SOURCE
-        build(outs[0], sanitize="--sanitize" in arguments, source=source)
+        sources = DIRECT_START if "--direct-start" in arguments else CLIENT
+        build(outs[0], sanitize="--sanitize" in arguments, sources=sources)
     except BuildError as error:
         print(f"client_build: {error}", file=sys.stderr)
         return 1

@@ -184,17 +184,26 @@ class Settler:
 
 
 class Reaper:
-    """Ends all processes that carry a session's mark: first `signal_name`, KILL after 5 s.
+    """Ends all processes that carry a session's mark: first `signal_name`, KILL after 5 s if nothing else is said.
 
     `on_done(reason)`: reason "" where none is left, else what is known of those that are.
     """
 
-    __slots__ = ("_control", "_deadline", "_delay_s", "_engine", "_kill_at", "_on_done", "_signal", "_timer")
+    __slots__ = (
+        "_control", "_deadline", "_delay_s", "_engine", "_kill_after_s", "_kill_at", "_on_done", "_signal", "_timer",
+    )  # fmt: skip
 
     def __init__(
-        self, engine: Engine, where: Where, mark: Mark, signal_name: str, on_done: Callable[[str], None]
+        self,
+        engine: Engine,
+        where: Where,
+        mark: Mark,
+        signal_name: str,
+        on_done: Callable[[str], None],
+        kill_after_s: float = KILL_AFTER_S,
     ) -> None:
         self._engine, self._signal, self._on_done = engine, signal_name, on_done
+        self._kill_after_s = kill_after_s
         self._delay_s = _COUNT_FIRST_S
         self._kill_at: float | None = None
         self._timer: Timer | None = None
@@ -216,7 +225,7 @@ class Reaper:
         if self._timer is not None:
             self._timer.cancel()
         if self._kill_at is None:
-            self._kill_at = self._engine.loop.now() + KILL_AFTER_S
+            self._kill_at = self._engine.loop.now() + self._kill_after_s
         self._say(f"signal {self._signal}")
 
     def _take(self, answer: str) -> None:

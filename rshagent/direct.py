@@ -20,6 +20,11 @@ _AGENT_FAILED = 255
 
 def main() -> int:
     """Be the rsh agent: `AGENT [options] [user@]HOST [options] COMMAND…`; return the exit code."""
+    socket = os.environ.pop("MPI_AGENT_SERVE", "")
+    if socket:  # a client wants a hub for all clients of its container
+        from rshagent.hub import cli  # noqa: PLC0415
+
+        os._exit(cli.serve_own(socket))
     argv = [os.fsencode(word) for word in sys.argv]
     name = os.environ.pop("MPI_AGENT_ARGV0", "")  # the name by which the client was called: kubexec.sh reads no stdin
     if name:

@@ -6,7 +6,7 @@ is the first message of a connection.
 
 from __future__ import annotations
 
-START, RESUME, SIGNAL, CHECK = 1, 2, 3, 4  # client → hub
+START, RESUME, SIGNAL, CHECK, ENDING = 1, 2, 3, 4, 5  # client → hub
 TICKET, EXIT, LOCAL, FAIL, OK = 16, 17, 18, 19, 20  # hub → client
 
 VERSION = 1
@@ -16,7 +16,7 @@ LOCAL_NULL_STDIN = 1  # flag of LOCAL
 
 _MAGIC_AND_VERSION = b"MPIA" + bytes([VERSION])
 _HEADER_LENGTH = 12
-_KINDS = frozenset((START, RESUME, SIGNAL, CHECK, TICKET, EXIT, LOCAL, FAIL, OK))
+_KINDS = frozenset((START, RESUME, SIGNAL, CHECK, ENDING, TICKET, EXIT, LOCAL, FAIL, OK))
 
 
 class ProtocolError(Exception):
@@ -34,7 +34,7 @@ class Message:
         self.fds = [] if fds is None else fds
 
     def number(self) -> int:
-        """Return the u32 that the payload begins with: a signal, an exit code, LOCAL's flags. Raises ProtocolError."""
+        """Return the u32 that the payload begins with: a signal, a code, flags, seconds. Raises ProtocolError."""
         if len(self.payload) < 4:
             raise ProtocolError(f"message {self.kind} lacks its number")
         return int.from_bytes(self.payload[:4], "big")
@@ -119,6 +119,11 @@ def encode(kind: int, payload: bytes = b"") -> bytes:
     if len(payload) > PAYLOAD_MAX:
         raise ValueError(f"a payload has at most {PAYLOAD_MAX} bytes, not {len(payload)}")
     return _MAGIC_AND_VERSION + bytes([kind, 0, 0]) + len(payload).to_bytes(4, "big") + payload
+
+
+def ending_message(grace_s: int) -> bytes:
+    """Return ENDING: the pod is being deleted, and has so many seconds left if it doesn't know better."""
+    return encode(ENDING, grace_s.to_bytes(4, "big"))
 
 
 def exit_message(code: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 from . import pods
@@ -105,7 +106,7 @@ class Kubelet:
         """Delete a pod: TERM to its main processes; KILL to all when those have ended, or after the grace; DELETED."""
 
         def mark(thing: Object) -> None:
-            thing["metadata"]["deletionTimestamp"] = pods.timestamp()
+            thing["metadata"]["deletionTimestamp"] = pods.timestamp(time.time() + grace_s)
             thing["metadata"]["deletionGracePeriodSeconds"] = int(grace_s)
 
         def kill() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -29,7 +30,20 @@ def main() -> int:
     """Run the hub, or check one."""
     settings = hub_settings.parse(sys.argv[1:], os.environ)
     if settings.check:
-        return check(settings.socket)
+        return tell(settings.socket, protocol.encode(protocol.CHECK))
+    if settings.ending:
+        return tell(settings.socket, protocol.ending_message(settings.grace_s))
+    return run(settings)
+
+
+def serve_own(socket_path: str) -> int:
+    """Be the hub that a client has started for its container; the environment has the settings."""
+    settings = hub_settings.parse([], {**os.environ, "MPI_AGENT_SOCKET": socket_path})
+    return run(settings._replace(is_own=True))
+
+
+def run(settings: Settings) -> int:
+    """Serve; say why where that can't be."""
     try:
         return serve(settings)
     except (ConfigError, HubError) as error:
@@ -50,6 +64,8 @@ def serve(settings: Settings) -> int:
         Exporter(loop, settings.metrics, hub.text_metrics)
     loop.on_signals((signal.SIGTERM, signal.SIGINT), hub.end)
     hub.start()
+    if settings.is_own:
+        served(settings.socket)
     loop.run()
     return 0
 
@@ -73,15 +89,15 @@ class _Boundary:
             abandon()
 
 
-def check(path: str) -> int:
-    """Ask the hub at `path` whether it is well; say why if it isn't."""
+def tell(path: str, message: bytes) -> int:
+    """Send the hub at `path` a message that it answers with OK; say why if it doesn't."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(_CHECK_S)
         try:
             sock.connect(path)
-            sock.sendall(protocol.encode(protocol.CHECK))
+            sock.sendall(message)
             inbox = protocol.Inbox()
-            while (message := inbox.next()) is None:
+            while (answer := inbox.next()) is None:
                 data = sock.recv(4096)
                 if not data:
                     raise OSError("it closed the connection")
@@ -89,7 +105,13 @@ def check(path: str) -> int:
         except (OSError, protocol.ProtocolError) as error:
             sys.stderr.write(f"rshagent-hub: no hub answers at {path}: {error}\n")
             return EXIT_CHECK_FAILED
-    return 0 if message.kind == protocol.OK else EXIT_CHECK_FAILED
+    return 0 if answer.kind == protocol.OK else EXIT_CHECK_FAILED
+
+
+def served(path: str) -> None:
+    """Tell the clients that the hub has started: in the file by which they agree on who starts it (client_hub.c)."""
+    with contextlib.suppress(FileNotFoundError):
+        os.truncate(os.path.join(os.path.dirname(path), "lock"), 0)
 
 
 def raise_descriptor_limit() -> None:

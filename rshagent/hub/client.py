@@ -99,6 +99,9 @@ class Client:
         self._fds += message.fds
         if message.kind == protocol.CHECK:
             self._send(protocol.encode(protocol.OK))
+        elif message.kind == protocol.ENDING:
+            self._hub.pod_ends(message.number())
+            self._send(protocol.encode(protocol.OK))
         elif message.kind == protocol.SIGNAL:
             if self._launch is not None:
                 self._launch.signal(message.number())
@@ -117,6 +120,9 @@ class Client:
             self._resume(message.payload)
 
     def _start(self, start: protocol.Start) -> None:
+        if self._hub.refusal:
+            self._fail(self._hub.refusal)
+            return
         environ = {os.fsdecode(name): os.fsdecode(value) for name, value in start.env.items()}
         try:
             call = arguments.parse(start.argv)

@@ -11,7 +11,9 @@ import time
 from typing import TYPE_CHECKING
 
 from rshagent.engine import Engine
+from rshagent.execution import Where
 from rshagent.hub.client import Client
+from rshagent.hub.ending import LONGEST_S, Deadline, Sweep, kill_after
 from rshagent.hub.metrics import Metrics, result_of
 from rshagent.hub.workers import Workers
 from rshagent.podwatch import PodWatch, Trouble
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 _BACKLOG = 1024
 _ACCEPT_AGAIN_S = 0.5
 _SIGTERM = 15
-_END_S = 25.0  # a pod's default grace is 30
+_LAST_WORDS_S = 1.0  # for the streams of sessions that were ended, to bring their status
 
 
 class HubError(Exception):
@@ -52,11 +54,16 @@ class Hub:
         self.metrics = Metrics()
         self._clients: set[Client] = set()
         self._is_ending = False
+        self._is_swept = False
         self._watch: PodWatch | None = None
+        self.refusal = ""  # why no command is started any more
+        self._deadline = Deadline(loop, self.end)
+        self._started: dict[str, Where] = {}  # where sessions have run; daemons of theirs may be there still
+        self._is_successor = os.path.lexists(settings.socket)  # of a hub that died, and did not say where it had been
         self.workers = Workers(
             settings.hostfile, settings.hosts, cluster.namespace, settings.own_names, self._workers_changed
         )
-        self._socket = listen(settings.socket)
+        self._socket = listen(settings.socket, mode=0o600 if settings.is_own else 0o666)
 
     def start(self) -> None:
         """Serve, and watch the workers."""
@@ -64,22 +71,35 @@ class Hub:
         self._start_watch()
         self.log(f"serving {self._settings.socket}, at most {self._settings.max_starts} starts at once")
 
+    def pod_ends(self, grace_s: int) -> None:
+        """Take the preStop hook's word that our pod is being deleted: start no more, and know when to end the job."""
+        if self._deadline.is_set:
+            return
+        self.log("the pod is being deleted")
+        self.refusal = "the launcher's pod is being deleted: nothing is started any more"
+        self._deadline.set(grace_s)
+        self._deadline.ask(self.engine.cluster, self._settings.pod)
+
     def end(self, _number: int = _SIGTERM) -> None:
-        """Accept no more, end all sessions in their workers, then stop the loop."""
+        """Accept no more, end all that the launcher has started in workers, then stop the loop."""
         if self._is_ending:
             return
         self._is_ending = True
+        left_s = self._deadline.left_s()
+        longest_s = min(left_s or LONGEST_S, LONGEST_S)
         self.loop.remove(self._socket.fileno())
         self._socket.close()
         with contextlib.suppress(OSError):
             os.unlink(self._settings.socket)
-        self.log(f"ending {len(self._launches())} sessions")
+        places = self._places()
+        self.log(f"ending {len(self._launches())} sessions, and what is left in {len(places)} workers")
+        for launch in self._launches():
+            # Those that have a stream end by it when their processes do, which one exec per worker sees to.
+            launch.end(_SIGTERM, longest_s if launch.state == "acknowledged" else 0)
         for client in list(self._clients):
             client.end(_SIGTERM)
-        for launch in self._launches():
-            launch.end(_SIGTERM, 0)
-        self.loop.call_later(_END_S, self.loop.stop)
-        self._stop_if_done()
+        Sweep(self.engine, places, kill_after(left_s), on_left=self._left, on_done=self._swept).start()
+        self.loop.call_later(longest_s, self.loop.stop)
 
     def forget(self, client: Client) -> None:
         """Drop a client that has gone."""
@@ -88,6 +108,8 @@ class Hub:
     def ended(self, launch: Launch) -> None:
         """Count and log an ended session. Nothing of the command is in the line."""
         self.metrics.count(launch)
+        if launch.times.acknowledged:
+            self._note(launch.where)
         times = launch.times
         start_s = f"{times.acknowledged - times.created:.3f}" if times.acknowledged else "-"
         self.log(
@@ -115,8 +137,38 @@ class Hub:
     def _launches(self) -> list[Launch]:
         return [launch for launches in self.engine.launches.values() for launch in launches]
 
+    def _note(self, where: Where) -> None:
+        self._started.setdefault(f"{where.namespace}/{where.pod}/{where.container}", where)
+
+    def _places(self) -> list[Where]:
+        """Return where processes of ours may be: the containers in which something was started and that still run."""
+        for launch in self._launches():
+            self._note(launch.where)
+        if self._is_successor:
+            for worker in self.workers.all:
+                pod = (self.engine.pods or {}).get(worker.pod)
+                container = self.container or (pod.main_container if pod is not None else None)
+                self._note(Where(worker.namespace, worker.pod, container or None))
+        return [where for where in self._started.values() if self._runs(where)]
+
+    def _runs(self, where: Where) -> bool:
+        if not self.engine.is_watched(where.namespace):
+            return True
+        assert self.engine.pods is not None
+        pod = self.engine.pods.get(where.pod)
+        state = pod and pod.container(where.container)
+        return pod is not None and pod.phase == "Running" and (state is None or state.state == "running")
+
+    def _left(self, where: Where, reason: str) -> None:
+        self.log(f'host={where.pod} left="{reason}"')
+
+    def _swept(self) -> None:
+        self._is_swept = True
+        self.loop.call_later(_LAST_WORDS_S, self.loop.stop)
+        self._stop_if_done()
+
     def _stop_if_done(self) -> None:
-        if self._is_ending and not self._launches():
+        if self._is_swept and not self._launches():
             # The exit codes that were just sent are in the kernel already; a client that is slow to read keeps them.
             self.loop.call_later(0, self.loop.stop)
 
@@ -174,8 +226,8 @@ class Hub:
         self.log(f"the workers can't be watched: {trouble.message}; next try in {trouble.retry_in_s:.1f} s")
 
 
-def listen(path: str) -> socket.socket:
-    """Return a listening Unix socket at `path` that anybody may connect to. Raises HubError."""
+def listen(path: str, mode: int = 0o666) -> socket.socket:
+    """Return a listening Unix socket at `path`. Raises HubError."""
     if is_served(path):
         raise HubError(f"another hub serves {path}")
     fresh = f"{path}.{os.getpid()}"
@@ -185,7 +237,7 @@ def listen(path: str) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         sock.bind(fresh)
         # The user's container may run as any user; who may reach the socket is decided by who has the volume.
-        os.chmod(fresh, 0o666)  # noqa: S103
+        os.chmod(fresh, mode)
         sock.listen(_BACKLOG)
         os.rename(fresh, path)
     except OSError as error:

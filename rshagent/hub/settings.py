@@ -29,6 +29,10 @@ class Settings(NamedTuple):
     text_by_stdin: bool
     watch: bool
     check: bool
+    ending: bool
+    grace_s: int
+    pod: str
+    is_own: bool = False  # of one user's one container: a client of it has started the hub
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
@@ -59,6 +63,14 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     add("--metrics", metavar="[HOST]:PORT", help="serve Prometheus metrics there (default: not at all)")
     add("--no-watch", action="store_true", help="do not watch the worker pods")
     add("--check", action="store_true", help="ask the hub that runs whether it is well, and exit with 0 or 1")
+    add("--ending", action="store_true", help="tell the hub that runs that this pod is being deleted: its preStop hook")
+    add(
+        "--grace",
+        type=_positive,
+        default=30,
+        metavar="SECONDS",
+        help="with --ending: the pod's grace period, where the hub may not read its own pod (%(default)s)",
+    )
     add("--version", action="version", version=f"rshagent-hub {__version__}")
     options = parser.parse_args(arguments)
     name = surroundings.own_name(environ)
@@ -76,6 +88,9 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),
         watch=not options.no_watch,
         check=options.check,
+        ending=options.ending,
+        grace_s=options.grace,
+        pod=name,
     )
 
 

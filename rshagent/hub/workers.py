@@ -64,13 +64,18 @@ class Workers:
             return None
         return frozenset(entry.pod for entry in self._entries) | frozenset(entry.host for entry in self._entries)
 
+    @property
+    def all(self) -> list[Worker]:
+        """The workers that can be told without the watch: those that the hostfile names by their names."""
+        found = [self._by_name.resolve(entry.host, entry.namespace) for entry in self._entries]
+        return [one for one in found if isinstance(one, Worker)]
+
     def refresh(self) -> None:
         """Read what has changed."""
         if self._hosts.refresh() | self._hostfile.refresh():
             before, self._entries = self._entries, parse_hostfile(self._hostfile.data or b"")
             self._by_name = self._resolver({})
-            found = [self._by_name.resolve(entry.host, entry.namespace) for entry in self._entries]
-            self._namespaces = {self._namespace, *(one.namespace for one in found if isinstance(one, Worker))}
+            self._namespaces = {self._namespace, *(worker.namespace for worker in self.all)}
             if before != self._entries:
                 self._on_change()
 

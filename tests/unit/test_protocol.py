@@ -105,7 +105,7 @@ BAD_HEADERS = {
     "version 0": b"MPIA\0",
     "version 2": b"MPIA\2",
     "kind 0": b"MPIA\1\0\0\0\0\0\0\0",
-    "kind 5": b"MPIA\1\5\0\0\0\0\0\0",
+    "kind 6": b"MPIA\1\6\0\0\0\0\0\0",
     "kind 255": b"MPIA\1\xff\0\0\0\0\0\0",
     "reserved": b"MPIA\1\1\0\1\0\0\0\0",
     "length": b"MPIA\1\1\0\0\0\x40\0\1",

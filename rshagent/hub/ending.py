@@ -1,0 +1,133 @@
+"""How the hub ends with its pod: when it has to begin, and what it ends in the workers.
+
+When a pod is deleted the kubelet runs the preStop hooks of all its containers at once, then tells the main containers
+to end. A native sidecar such as the hub is told only when those have ended, or when the grace period is over: then it
+has 2 s left. So its hook tells it at the beginning (`rshagent-hub --ending`), and where the main container does not
+end by itself the hub begins `SWEEP_S` before the end of the grace period. The hooks also run, followed at once by
+SIGTERM, when the main containers have ended by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from rshagent.bootstrap import LauncherMark
+from rshagent.control import KILL_AFTER_S, Reaper
+from rshagent.requests import get
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rshagent.cluster import Cluster
+    from rshagent.connection import Lost
+    from rshagent.engine import Engine
+    from rshagent.execution import Where
+    from rshagent.http import Head
+    from rshagent.loop import Loop, Timer
+
+SWEEP_S = 8.0  # TERM, KILL 5 s later, and time for both to get there
+LAST_S = 2.0  # what the kubelet leaves to a container when the grace period is over
+LONGEST_S = 25.0  # a pod's default grace period is 30
+_KILL_AFTER_SHORTEST_S = 1.0
+
+
+class Deadline:
+    """When the pod's grace period is over, as far as that is known; `on_near()` when it is time to end the job."""
+
+    def __init__(self, loop: Loop, on_near: Callable[[], None]) -> None:
+        self._loop, self._on_near = loop, on_near
+        self._at: float | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Say whether we were told that the pod ends."""
+        return self._at is not None
+
+    def left_s(self) -> float | None:
+        """Return how long the hub has; None where it was not told. It always has the kubelet's last seconds."""
+        return None if self._at is None else max(self._at - self._loop.now(), LAST_S)
+
+    def set(self, seconds: float) -> None:
+        """Take it that the grace period is over in so many seconds."""
+        self._at = self._loop.now() + seconds
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(seconds - SWEEP_S, 0.0), self._on_near)
+
+    def ask(self, cluster: Cluster, pod: str) -> None:
+        """Ask the API server; whoever may not read its own pod keeps what was set."""
+        path = f"/api/v1/namespaces/{quote(cluster.namespace, safe='')}/pods/{quote(pod, safe='')}"
+        get(self._loop, cluster, path, self._answered)
+
+    def _answered(self, head: Head | None, body: bytes, lost: Lost | None) -> None:
+        if lost is None and head is not None and head.status == 200:
+            left_s = grace_left(body, time.time())
+            if left_s is not None:
+                self.set(left_s)
+
+
+def grace_left(pod: bytes, now: float) -> float | None:
+    """Return how long a pod has until it is to be gone; None where it is not being deleted, or can't be read.
+
+    Where this clock and the API server's differ, the shorter of the two is right: the hooks run at the beginning.
+    """
+    try:
+        metadata = json.loads(pod)["metadata"]
+        grace_s = float(metadata["deletionGracePeriodSeconds"])
+        return max(min(datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp() - now, grace_s), 0.0)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def kill_after(left_s: float | None) -> float:
+    """Return how long after TERM KILL comes: as in any session, if there is time for it."""
+    if left_s is None:
+        return _KILL_AFTER_SHORTEST_S
+    return min(max(left_s - (SWEEP_S - KILL_AFTER_S), _KILL_AFTER_SHORTEST_S), KILL_AFTER_S)
+
+
+class Sweep:
+    """Ends all that carries this launcher's marks in some workers, as many at once as may be started in at once.
+
+    `on_left(where, reason)` tells of a worker in which something may be left, `on_done()` of the end.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        places: Iterable[Where],
+        kill_after_s: float,
+        *,
+        on_left: Callable[[Where, str], None],
+        on_done: Callable[[], None],
+    ) -> None:
+        self._engine, self._kill_after_s = engine, kill_after_s
+        self._on_left, self._on_done = on_left, on_done
+        self._places = dict(enumerate(places))
+        self._reapers: dict[int, Reaper] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        if not self._places:
+            self._on_done()
+        for key, where in list(self._places.items()):
+            self._engine.gate.enter((self, key), partial(self._reap, key, where))
+
+    def _reap(self, key: int, where: Where) -> None:
+        mark = LauncherMark(self._engine.launcher, where.pod)
+        ended = partial(self._ended, key, where)
+        self._reapers[key] = Reaper(self._engine, where, mark, "TERM", ended, self._kill_after_s)
+
+    def _ended(self, key: int, where: Where, reason: str) -> None:
+        del self._places[key], self._reapers[key]
+        self._engine.gate.leave((self, key))
+        if reason:
+            self._on_left(where, reason)
+        if not self._places:
+            self._on_done()

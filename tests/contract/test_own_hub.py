@@ -1,0 +1,227 @@
+"""Where no hub was set up, the first client starts one for its container: the real client with the real hub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from running import environment, until
+from scripted_hub import FIXTURES, SANITIZERS
+
+from agents.playground.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WORKERS = ["worker-0", "worker-1"]
+DIRECT = os.path.join(os.path.dirname(sys.executable), "rshagent-direct")
+PATIENCE_S = 30
+build, program, _, _ = FIXTURES
+
+pytestmark = pytest.mark.skipif(os.path.exists("/run/mpi-agents"), reason="a hub is set up on this machine")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        for name in WORKERS:
+            cluster.create_pod(name, ready_after_s=0)
+        yield cluster
+
+
+class Container:
+    """A launcher's container, by its folder of tools and its environment."""
+
+    def __init__(self, cluster: Cluster, program: Path, folder: Path) -> None:
+        self.folder = folder / "kube"
+        self.folder.mkdir()
+        shutil.copy(program, self.folder)
+        self.direct = self.folder / "rshagent-direct"
+        self.direct.symlink_to(DIRECT)
+        self.environ = {**environment(cluster, folder, WORKERS), **SANITIZERS}
+        del self.environ["MPI_AGENT_SOCKET"]
+        self.log = self.folder / "hub" / "log"
+
+    def start(self, *words: str, pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [self.folder / "rshagent", "-n", *words], env=self.environ, stdout=pipe, stderr=pipe, pass_fds=pass_fds
+        )
+
+    def run(self, *words: str) -> tuple[int, bytes, bytes]:
+        return ended(self.start(*words))
+
+    def hubs(self) -> list[int]:
+        """Process ids of the hubs that clients of this container have started."""
+        wanted = f"MPI_AGENT_SERVE={self.folder}/hub/hub.sock".encode()
+        found = []
+        for pid in filter(str.isdecimal, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    if wanted in file.read().split(b"\0"):
+                        found.append(int(pid))
+            except OSError:
+                continue
+        return found
+
+    def kill_hub(self) -> None:
+        for pid in self.hubs():
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.hubs(), "the hub is gone")
+
+    def times_served(self) -> int:
+        return self.log.read_text().count(" serving ")
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def container(cluster: Cluster, program: Path, tmp_path: Path) -> Iterator[Container]:
+    container = Container(cluster, program, tmp_path)
+    yield container
+    container.kill_hub()
+
+
+def test_many_clients_at_once_start_one_hub(container: Container) -> None:
+    clients = [container.start(WORKERS[number % 2], f"echo {number}; exit 5") for number in range(32)]
+    assert [ended(one) for one in clients] == [(5, f"{number}\n".encode(), b"") for number in range(32)]
+    assert container.times_served() == 1
+    assert len(container.hubs()) == 1
+
+
+def test_the_next_client_starts_another_when_the_hub_was_killed(container: Container) -> None:
+    assert container.run("worker-0", "exit 5") == (5, b"", b"")
+    container.kill_hub()
+    assert container.run("worker-0", "exit 6") == (6, b"", b"")
+    assert container.times_served() == 2
+
+
+def test_sessions_go_on_when_the_hub_was_killed(cluster: Cluster, container: Container) -> None:
+    sessions = [container.start(worker, "until [ -e go ]; do sleep 0.05; done; rm go; exit 7") for worker in WORKERS]
+    cluster.until(lambda stats: stats["running"] >= 2)
+    container.kill_hub()
+    until(lambda: container.times_served() == 2, "another hub serves")
+    for worker in WORKERS:
+        with open(cluster.pod_folder(worker) + "/home/go", "w"):
+            pass
+    assert [ended(one) for one in sessions] == [(7, b"", b"")] * 2
+    assert container.times_served() == 2
+
+
+def test_the_hub_is_nobodys_child_and_holds_nothing_of_the_launchers(container: Container) -> None:
+    reader, writer = os.pipe()
+    client = container.start("worker-0", "exit 5", pass_fds=(writer,))
+    os.close(writer)
+    assert ended(client) == (5, b"", b"")
+    with open(reader, "rb") as pipe:
+        assert pipe.read() == b""  # its end: the hub has not got the other one
+    (hub,) = container.hubs()
+    assert os.getsid(hub) == os.getpgid(hub) == hub
+    os.kill(hub, signal.SIGHUP)
+    assert container.run("worker-0", "exit 6") == (6, b"", b"")
+    assert container.hubs() == [hub]
+    assert (container.folder / "hub").stat().st_mode & 0o777 == 0o700
+    assert (container.folder / "hub" / "hub.sock").stat().st_mode & 0o777 == 0o600
+
+
+def a_file(hub: Path) -> None:
+    hub.touch()
+
+
+def read_only(hub: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    hub.parent.chmod(0o555)
+
+
+def another_users(hub: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make another user's folder")
+    hub.mkdir()
+    os.chown(hub, 12345, 12345)
+
+
+def writable_by_all(hub: Path) -> None:
+    hub.mkdir()
+    hub.chmod(0o777)
+
+
+@pytest.mark.parametrize("spoil", [a_file, read_only, another_users, writable_by_all])
+def test_where_there_can_be_no_folder_of_ours_it_is_direct_mode(container: Container, spoil: object) -> None:
+    assert callable(spoil)
+    spoil(container.folder / "hub")
+    assert container.run("worker-0", "exit 5") == (5, b"", b"")
+    assert container.hubs() == []
+    assert not container.log.exists()
+    container.folder.chmod(0o755)
+
+
+def test_direct_mode_that_was_asked_for_starts_no_hub(container: Container) -> None:
+    container.environ["MPI_AGENT_DIRECT"] = DIRECT
+    assert container.run("worker-0", "exit 5") == (5, b"", b"")
+    assert not container.log.exists()
+
+
+# ---- a hub that can't start ----
+
+
+def broken(container: Container, content: bytes) -> None:
+    container.direct.unlink()
+    container.direct.write_bytes(content)
+    container.direct.chmod(0o755)
+
+
+TOLD = "rshagent: the hub at {}/hub/hub.sock did not start: {}; see the file log beside it\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"#!/bin/sh\necho noise\necho no python here >&2\nexit 3\n", "no python here"),
+        (b"#!/bin/sh\nexit 3\n", "it ended without a word"),
+        (b"\x7fELF and nothing else", "{}/rshagent-direct can't be run: Exec format error"),
+        (b"#!/no/such/shell\n", "{}/rshagent-direct can't be run: No such file or directory"),
+    ],
+    ids=["says-why", "silent", "no-program", "no-interpreter"],
+)
+def test_a_hub_that_does_not_start_is_one_line(container: Container, content: bytes, reason: str) -> None:
+    broken(container, content)
+    expected = TOLD.format(container.folder, reason.format(container.folder)).encode()
+    for _ in range(2):  # each says what it has seen itself
+        assert container.run("worker-0", "true") == (255, b"", expected)
+
+
+def test_clients_that_wait_for_a_hub_that_does_not_start_all_say_so(container: Container) -> None:
+    broken(container, b'#!/bin/sh\nuntil [ -e "${MPI_AGENT_SERVE%/*}/fail" ]; do sleep 0.05; done\necho sorry\n')
+    clients = [container.start("worker-0", "true") for _ in range(8)]
+    until(container.hubs, "a start is under way")
+    (container.folder / "hub" / "fail").touch()
+    expected = TOLD.format(container.folder, "sorry").encode()
+    assert [ended(one) for one in clients] == [(255, b"", expected)] * 8
+
+
+def test_a_hub_without_a_token_says_so(container: Container) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "MPI_AGENT_SERVICE_ACCOUNT"):
+        container.environ.pop(name, None)
+    code, out, err = container.run("worker-0", "true")
+    assert (code, out, err.count(b"\n")) == (255, b"", 1)
+    assert err.startswith(
+        f"rshagent: the hub at {container.folder}/hub/hub.sock did not start: rshagent-hub: ".encode()
+    )
+
+
+def test_after_a_failed_start_the_next_client_tries_again(container: Container) -> None:
+    broken(container, b"#!/bin/sh\nexit 3\n")
+    assert container.run("worker-0", "true")[0] == 255
+    container.direct.unlink()
+    container.direct.symlink_to(DIRECT)
+    assert container.run("worker-0", "exit 5") == (5, b"", b"")

@@ -1,0 +1,209 @@
+"""The launcher's pod ends: what its hub was told, and what becomes of the job in the workers."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from running import DEADLINE_S, ROOT, WithHub, environment, run, start, until
+
+from agents.playground.cluster import Cluster, ClusterError, Container
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+WORKERS = [f"worker-{number}" for number in range(16)]
+# As orted does it, with a process that is deaf to TERM beside one that is not.
+DAEMONS = "(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & setsid sleep 1000 &) >/dev/null 2>&1 </dev/null"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Iterator[Cluster]:
+    for name in ("launcher", *WORKERS):
+        shared.create_pod(name, ready_after_s=0)
+    yield shared
+    for pod in ("launcher", *WORKERS):
+        with contextlib.suppress(ClusterError):  # a test may have deleted it
+            shared.delete_pod(pod)
+
+
+@pytest.fixture
+def make(cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Callable[..., WithHub]]:
+    agents: list[WithHub] = []
+
+    def make(token: str | None = None, **environ: str) -> WithHub:
+        about = {**environment(cluster, tmp_path, WORKERS, token), "POD_NAME": "launcher", **environ}
+        agents.append(WithHub(about, client, tmp_path))
+        return agents[-1]
+
+    yield make
+    for agent in agents:
+        agent.close()
+        assert "internal error" not in agent.log()
+
+
+def assert_nothing_left(cluster: Cluster, workers: list[str] = WORKERS) -> None:
+    """What was killed may take the kernel a moment more."""
+    until(lambda: not busy(cluster, workers), "nothing is left in any worker", 2)
+
+
+def tell_ending(agent: WithHub, *options: str) -> int:
+    """Run the hub's preStop hook."""
+    hook = [sys.executable, "-m", "rshagent.hub", "--ending", *options]
+    return subprocess.run(hook, cwd=ROOT, env=agent.environ, check=False).returncode
+
+
+def start_daemons(agent: WithHub, workers: list[str] = WORKERS) -> None:
+    sessions = [start(agent, "-n", worker, DAEMONS) for worker in workers]
+    for session in sessions:
+        _, err = session.communicate(timeout=DEADLINE_S)
+        assert (session.returncode, err) == (0, b"")
+
+
+def busy(cluster: Cluster, workers: list[str] = WORKERS) -> list[str]:
+    return [f"{worker}: {left}" for worker in workers if (left := cluster.leftovers(worker))]
+
+
+def log_of(cluster: Cluster, pod: str, container: str) -> str:
+    try:
+        with open(f"{cluster.pod_folder(pod)}/{container}.log") as log:
+            return log.read()
+    except FileNotFoundError:
+        return ""
+
+
+def launcher(cluster: Cluster, token: str) -> bytes:
+    """The launcher's pod, as the API tells it: the stand-in's own way is busy with its deletion."""
+    asked = urllib.request.Request(
+        f"{cluster.url}/api/v1/namespaces/default/pods/launcher",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    with urllib.request.urlopen(asked, context=ssl.create_default_context(cafile=cluster.ca)) as answer:
+        return bytes(answer.read())
+
+
+def until_ended(agent: WithHub) -> None:
+    """The hub has ended by itself."""
+    assert agent.process is not None
+    assert agent.process.wait(DEADLINE_S) == 0, agent.log()
+
+
+def sigterm(agent: WithHub) -> None:
+    assert agent.process is not None
+    agent.process.terminate()
+    until_ended(agent)
+
+
+def test_a_job_ends_with_its_main_container(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    agent = make()
+    start_daemons(agent)
+    attached = [start(agent, "-n", worker, "sleep 1000") for worker in WORKERS]
+    cluster.until(lambda stats: stats["running"] >= len(WORKERS))
+    assert tell_ending(agent) == 0
+    refused = run(agent, "-n", "worker-0", "true")
+    assert refused.returncode == 255
+    assert refused.stderr == b"rshagent: the launcher's pod is being deleted: nothing is started any more\n"
+    assert len(busy(cluster)) == len(WORKERS), "the job may end by itself"
+    sigterm(agent)
+    assert_nothing_left(cluster)
+    for session in attached:
+        session.communicate(timeout=DEADLINE_S)
+        assert session.returncode == 143
+
+
+def test_a_job_whose_main_container_does_not_end_is_ended_before_the_grace_is_over(
+    cluster: Cluster, make: Callable[..., WithHub]
+) -> None:
+    agent = make(cluster.token("get pods/exec", "create pods/exec"))  # it may not read its own pod
+    start_daemons(agent)
+    attached = start(agent, "-n", "worker-3", "sleep 1000")
+    cluster.until(lambda stats: stats["running"] >= 1)
+    assert tell_ending(agent, "--grace", "8") == 0
+    until_ended(agent)
+    assert_nothing_left(cluster)
+    attached.communicate(timeout=DEADLINE_S)
+    assert attached.returncode == 143
+
+
+def test_the_grace_period_is_the_pods_own_where_it_may_be_read(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    agent = make()
+    start_daemons(agent, WORKERS[:2])
+    cluster.delete_pod("launcher")
+    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
+    cluster.create_pod("launcher", containers=(deaf,), ready_after_s=0)
+    until(lambda: "deaf" in log_of(cluster, "launcher", deaf.name), "its main container runs")
+    token = cluster.token()
+    deletion = threading.Thread(target=cluster.delete_pod, args=("launcher",), kwargs={"grace_s": 8})
+    deletion.start()
+    until(lambda: b"deletionTimestamp" in launcher(cluster, token), "the deletion has begun")
+    assert tell_ending(agent, "--grace", "3600") == 0
+    until_ended(agent)
+    deletion.join()
+    assert_nothing_left(cluster)
+
+
+def test_a_hub_that_was_not_told_before_sigterm_sweeps_all_the_same(
+    cluster: Cluster, make: Callable[..., WithHub]
+) -> None:
+    agent = make()
+    start_daemons(agent)
+    sigterm(agent)
+    assert_nothing_left(cluster)
+    assert tell_ending(agent) == 1, "no hub is there any more"
+
+
+def test_a_hub_in_the_place_of_one_that_died_sweeps_all_workers(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    agent = make()
+    start_daemons(agent, WORKERS[:5])
+    agent.kill()
+    agent.start()
+    sigterm(agent)
+    assert_nothing_left(cluster)
+
+
+def test_other_launchers_processes_are_theirs(cluster: Cluster, make: Callable[..., WithHub], tmp_path: Path) -> None:
+    other = make(MPI_AGENT_LAUNCHER="other", MPI_AGENT_SOCKET=str(tmp_path / "other.sock"))
+    start_daemons(other, WORKERS[:1])
+    agent = make()
+    start_daemons(agent, WORKERS[:1])
+    theirs = len(cluster.leftovers("worker-0"))
+    sigterm(agent)
+    until(lambda: 0 < len(cluster.leftovers("worker-0")) < theirs, "the other launcher's stay")
+
+
+def test_workers_that_have_ended_are_not_waited_for(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    agent = make()
+    start_daemons(agent, WORKERS[:4])
+    cluster.delete_pod("worker-0")
+    cluster.set_state("worker-1", "succeeded")
+    run(agent, "-n", "worker-0", "true", MPI_AGENT_LIMITS="")  # tells that the watch has seen it
+    sigterm(agent)
+    assert_nothing_left(cluster, WORKERS[2:4])
+    assert "what is left in 2 workers" in agent.log()
+
+
+def test_an_api_server_that_does_not_answer_holds_nobody_longer_than_the_grace(
+    cluster: Cluster, make: Callable[..., WithHub]
+) -> None:
+    agent = make()
+    start_daemons(agent, WORKERS[:1])
+    cluster.listen(on=False)
+    try:
+        assert tell_ending(agent, "--grace", "3") == 0
+        until_ended(agent)
+    finally:
+        cluster.listen(on=True)
+    assert busy(cluster) != []
