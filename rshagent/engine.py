@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rshagent import streams
 from rshagent.cluster import ConfigError
+from rshagent.streams import V4, V5
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
@@ -47,6 +47,19 @@ def limits(text: str) -> dict[str, float]:
     return found
 
 
+def protocols(text: str) -> tuple[tuple[str, ...], bool]:
+    """Read MPI_AGENT_PROTOCOLS: return what to offer by WebSocket, and whether to speak SPDY where none of that goes.
+
+    Raises ConfigError for a name that is none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()] or ["v5", "v4", "spdy"]
+    for name in names:
+        if name not in ("v5", "v4", "spdy"):
+            raise ConfigError(f"MPI_AGENT_PROTOCOLS has the unknown protocol {name!a}; there are v5, v4 and spdy")
+    known = {"v5": V5, "v4": V4}
+    return tuple(known[name] for name in names if name in known), "spdy" in names
+
+
 class Gate:
     """Lets at most `limit` starts be under way; the others wait in the order in which they came."""
 
@@ -87,12 +100,20 @@ class Engine:
     """Shared by all launches of a hub, or by the one launch of direct mode."""
 
     def __init__(
-        self, loop: Loop, cluster: Cluster, *, launcher: str, max_starts: int = MAX_STARTS, limits_text: str = ""
+        self,
+        loop: Loop,
+        cluster: Cluster,
+        *,
+        launcher: str,
+        max_starts: int = MAX_STARTS,
+        limits_text: str = "",
+        protocols_text: str = "",
     ) -> None:
-        """Raises ConfigError for limits that can't be read."""
+        """Raises ConfigError for limits or protocols that can't be read."""
         self.loop, self.cluster, self.launcher = loop, cluster, launcher
         self.gate = Gate(max_starts)
-        self.offer = streams.PROTOCOLS
+        self.offer, self.has_spdy = protocols(protocols_text)
+        self.by_spdy = not self.offer  # also once it was found that only SPDY gets through
         self.text_by_stdin = False
         self.limits = limits(limits_text) if limits_text else DEFAULT_LIMITS
         self.on_retry: Callable[[Launch, str], None] = lambda _launch, _reason: None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from rshagent import status, streams, websocket
+from rshagent import status, streams
 from rshagent.cluster import ConfigError
 from rshagent.connection import Link, Lost, Owner
-from rshagent.streams import Ended, ExecStream, Pinged, Ponged, Refused, StreamError
+from rshagent.streams import Ended, Opened, Owed, Ponged, Refused, StreamError
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
     from rshagent.engine import Engine
     from rshagent.loop import Timer
     from rshagent.status import Exited, Failure
-    from rshagent.streams import Event
+    from rshagent.streams import Event, ExecStream
 
 _CLOSE_S = 5.0  # from the command's status to the end of the stream
 
@@ -60,10 +60,12 @@ class Execution(Owner):
     """An exec request from its connection to its end."""
 
     __slots__ = (
+        "_by_spdy",
         "_closing",
         "_cluster",
         "_engine",
         "_heard_at",
+        "_is_second",
         "_link",
         "_listener",
         "_loop",
@@ -85,13 +87,13 @@ class Execution(Owner):
         """Begin; what comes of it is told to `listener` by the loop, never from within this call."""
         loop, cluster = engine.loop, engine.cluster
         self._engine, self._loop, self._cluster, self._listener = engine, loop, cluster, listener
-        self._stream = ExecStream(acknowledgement)
         target = streams.target(where.namespace, where.pod, where.container, command, stdin=stdin)
-        self._request: tuple[str, tuple[str, ...]] = (cluster.path + target, engine.offer)
-        self._heard_at = loop.now()
+        self._request: tuple[str, bytes | None, bool] | None = (cluster.path + target, acknowledgement, stdin)
         self._closing: Timer | None = None
         self._ping: Timer | None = None
-        self._link: Link | None = Link(loop, cluster, self)
+        self._is_second = False  # the same request was refused by WebSocket
+        self._link: Link | None = None
+        self._connect(by_spdy=engine.by_spdy)
 
     @property
     def is_behind(self) -> bool:
@@ -130,13 +132,16 @@ class Execution(Owner):
 
     def close(self) -> None:
         """Drop the stream; the listener hears no more. The command goes on (kubernetes/kubernetes#89031)."""
+        self._drop_link()
+        self._listener = _NOBODY  # what came with the bytes at hand is not told any more, either
+
+    def _drop_link(self) -> None:
         for timer in (self._ping, self._closing):
             if timer is not None:
                 timer.cancel()
         if self._link is not None:
             self._link.close()
             self._link = None
-        self._listener = _NOBODY  # what came with the bytes at hand is not told any more, either
 
     def abandon(self) -> None:
         """Give the stream up after an error of our own."""
@@ -150,8 +155,8 @@ class Execution(Owner):
         except ConfigError as error:
             self._end(status.Failure(str(error), retryable=False), "")
             return
-        (target, offer), self._request = self._request, ("", ())  # kilobytes that a long session need not keep
-        self._link.send(self._stream.request(target, self._cluster.authority, authorization, offer))
+        assert self._request is not None
+        self._link.send(self._stream.request(self._request[0], self._cluster.authority, authorization))
         self._heard_at = self._loop.now()
         self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
 
@@ -180,11 +185,19 @@ class Execution(Owner):
             return
         self._hand_on(self._stream.lost(), lost.reason)
 
+    def _connect(self, *, by_spdy: bool) -> None:
+        assert self._request is not None
+        _, acknowledgement, stdin = self._request
+        self._by_spdy = by_spdy
+        self._stream = _stream(self._engine, acknowledgement, stdin=stdin, by_spdy=by_spdy)
+        self._heard_at = self._loop.now()
+        self._link = Link(self._loop, self._cluster, self)
+
     def _hand_on(self, events: list[Event], reason: str = "the stream ended without a status") -> None:
         for event in events:
-            if isinstance(event, Pinged):
+            if isinstance(event, Owed):
                 if self._link is not None:
-                    self._link.send(event.reply)
+                    self._link.send(event.data)
             elif isinstance(event, Refused):
                 self._refused(event)
                 return
@@ -192,13 +205,25 @@ class Execution(Owner):
                 self._end(None if event.status is None else status.from_error_channel(event.status), reason)
                 return
             elif not isinstance(event, Ponged):
+                if isinstance(event, Opened):
+                    self._request = None  # kilobytes that a long session need not keep
+                    self._engine.by_spdy = self._by_spdy
                 self._listener.exec_event(event)
 
     def _refused(self, event: Refused) -> None:
-        if event.head.status == 401:
+        """Ask once more, by SPDY, where that may be what is missing: nothing was started. Else it is the end."""
+        code = event.head.status
+        if code == 401:
             self._cluster.renew_quietly()
+        if not self._by_spdy and self._engine.has_spdy and status.is_about_websocket(code, event.body):
+            self._drop_link()
+            self._is_second = True
+            self._connect(by_spdy=True)
+            return
+        if code == 403:
+            self._engine.by_spdy = not self._engine.offer  # whatever is granted next is looked for in the usual order
         retry_after = event.head.fields.get("retry-after")
-        self._end(status.from_http(event.head.status, event.body, retry_after, what="exec"), "")
+        self._end(status.from_http(code, event.body, retry_after, what="exec", is_second=self._is_second), "")
 
     def _end(self, outcome: Exited | Failure | None, reason: str) -> None:
         listener = self._listener
@@ -214,7 +239,7 @@ class Execution(Owner):
             return
         self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
         if self._stream.protocol:  # the last thing here: it may find that the connection is gone, and end all
-            self._link.send(websocket.frame(websocket.PING, b""))
+            self._link.send(self._stream.ping())
 
     def _close_late(self) -> None:
         self._lose("the stream did not end after the command's status")
@@ -223,3 +248,13 @@ class Execution(Owner):
         if self._link is not None:
             self._link.close()
             self.closed(Lost(reason))
+
+
+def _stream(engine: Engine, acknowledgement: bytes | None, *, stdin: bool, by_spdy: bool) -> ExecStream:
+    if by_spdy:
+        from rshagent.spdy import SpdyStream  # noqa: PLC0415 (few need it, and a start is to be light)
+
+        return SpdyStream(acknowledgement, stdin=stdin)
+    from rshagent.websocket import WebSocketStream  # noqa: PLC0415
+
+    return WebSocketStream(acknowledgement, engine.offer)

@@ -80,13 +80,31 @@ def from_error_channel(data: bytes) -> Exited | Failure:
     return Failure(message or "the API server gave a failure without a message", retryable=True)
 
 
-def from_http(status: int, body: bytes, retry_after: str | None, *, what: str) -> Failure:
-    """Read a refusal that came as an HTTP answer. `what` names the request in words ("exec in worker-3")."""
+def is_about_websocket(status: int, body: bytes) -> bool:
+    """Say whether a refused exec may be granted by SPDY: what is refused is the verb get, or the upgrade.
+
+    kubectl asks again after any refusal. A POST differs from a GET in its verb alone, and one more request that can
+    only fail would delay the retry of all the others.
+    """
+    if status == 403:
+        return b"cannot get" in body and b"pods/exec" in body
+    if status == 400:  # "Upgrade request required", "unable to upgrade": a proxy took the header out
+        return b"pgrade" in body
+    return status in (405, 426, 501)
+
+
+def from_http(status: int, body: bytes, retry_after: str | None, *, what: str, is_second: bool = False) -> Failure:
+    """Read a refusal that came as an HTTP answer. `what` names the request in words ("exec in worker-3").
+
+    `is_second`: the same exec was refused by WebSocket before.
+    """
     loaded = _load(body)
     text = one_line(str(loaded.get("message") or "") if loaded else body)
     said = f"{what}: the API server answered {status}" + (f": {text}" if text else "")
     if status == 403:
-        return Failure(f"{what} is forbidden: {text}. {exec_rule(text)}", retryable=False, http_status=status)
+        return Failure(
+            f"{what} is forbidden: {text}. {exec_rule(text, is_second=is_second)}", retryable=False, http_status=status
+        )
     if status == 401:
         return Failure(
             f"{what}: the API server does not accept the token or certificate (401)", retryable=True, http_status=status
@@ -97,10 +115,12 @@ def from_http(status: int, body: bytes, retry_after: str | None, *, what: str) -
     return Failure(said, retryable=retryable, retry_after_s=_seconds(retry_after), http_status=status)
 
 
-def exec_rule(message: str) -> str:
+def exec_rule(message: str, *, is_second: bool = False) -> str:
     """Return the Role rule that grants what a 403 says is missing (both verbs: Kubernetes 1.35 checks both)."""
     verb = message.partition("cannot ")[2].partition(" ")[0]
     missing = f"The verb {verb} is missing; a" if verb.isalpha() else "A"
+    if is_second:
+        missing = "The verbs get and create are both missing (create alone suffices, by SPDY); a"
     return (
         f'{missing} Role rule that grants it: {{apiGroups: [""], resources: ["pods/exec"], verbs: ["get", "create"]}}'
     )

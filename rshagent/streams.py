@@ -3,28 +3,21 @@
     asked ──101──► open ──acknowledgement on stderr──► acknowledged ──status, close──► ended
       └──any other answer──► Refused
 
-The server multiplexes channels over WebSocket messages whose first byte is the channel: 0 stdin, 1 stdout, 2 stderr,
-3 the command's end as a Status, 4 terminal size; v5 adds 255, "this channel is closed", which is the only way to end
-the command's stdin (Kubernetes KEP-4006). With v5 the 101 is answered before the kubelet is dialled, so only the
-acknowledgement, a line that the bootstrap writes to stderr, says that the command started. That line, and what a shell
-says before it (a warning about its locale), is not the command's; it comes out only where no acknowledgement does.
+Here is what the two ways of speaking have in common (`websocket`, the usual one, and `spdy`): the request's answer, and
+the channels: 0 stdin, 1 stdout, 2 stderr, 3 the command's end as a Status, 4 terminal size.
+
+Only the acknowledgement, a line that the bootstrap writes to stderr, says that the command started: the 101 is answered
+before (by WebSocket v5 even before the kubelet is dialled). That line, and what a shell says before it (a warning about
+its locale), is not the command's; it comes out only where no acknowledgement does.
 """
 
 from __future__ import annotations
 
-import binascii
-import os
-from _sha1 import sha1  # type: ignore[import-not-found]
-
-from rshagent import websocket
 from rshagent.http import BodyReader, Head, HeadReader, HttpError
-from rshagent.websocket import FrameReader, Piece, ProtocolError
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
-CLOSE_CHANNEL = 255
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 
-_WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 _REFUSAL_BODY_MAX = 64 * 1024
 _STATUS_MAX = 1024 * 1024
 _NOISE_MAX = 64 * 1024  # of a shell's own words before the acknowledgement
@@ -32,7 +25,7 @@ _ACK_LINE_MAX = 64  # what may follow the acknowledgement's prefix: a blank, a p
 
 
 class Opened:
-    """The server switched to WebSocket; the command may or may not have started."""
+    """The channels are open; the command may or may not have started."""
 
     __slots__ = ()
 
@@ -66,13 +59,13 @@ class Acknowledged:
         self.pid = pid
 
 
-class Pinged:
-    """The server wants these bytes sent back."""
+class Owed:
+    """These bytes are to be sent at once: the answer to a ping, or what opens the channels."""
 
-    __slots__ = ("reply",)
+    __slots__ = ("data",)
 
-    def __init__(self, reply: bytes) -> None:
-        self.reply = reply
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 class Ponged:
@@ -93,7 +86,7 @@ class Ended:
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
-    Event = Opened | Refused | Output | Acknowledged | Pinged | Ponged | Ended
+    Event = Opened | Refused | Output | Acknowledged | Owed | Ponged | Ended
 
 
 class StreamError(Exception):
@@ -101,38 +94,39 @@ class StreamError(Exception):
 
 
 class ExecStream:
-    """The protocol of one exec. `feed` what comes in; send what the other methods return."""
+    """The protocol of one exec. `feed` what comes in; send what the other methods return.
 
-    __slots__ = ("_ack", "_body", "_channel", "_frames", "_head", "_held", "_key", "_refused", "_status", "protocol")
+    A kind of stream gives `request`, `stdin`, `close_stdin` and `ping`, and reads what comes after the answer's head by
+    `_switched`, once, and `_feed_frames`.
+    """
+
+    __slots__ = ("_ack", "_body", "_head", "_held", "_refused", "_status", "protocol")
 
     def __init__(self, acknowledgement: bytes | None) -> None:
         """`acknowledgement` is the prefix of the line to wait for, None where the command writes none."""
         self._ack = acknowledgement
-        self._key = binascii.b2a_base64(os.urandom(16), newline=False)
         self._head: HeadReader | None = HeadReader()
         self._refused: Head | None = None
         self._body: tuple[BodyReader, bytearray] | None = None
-        self._frames = FrameReader()
-        self._channel: int | None = None  # of the message whose pieces are coming in
         self._held = b""  # stderr before the acknowledgement
         self._status: bytearray | None = None
         self.protocol = ""
 
-    def request(self, target: str, host: str, authorization: str | None, offer: tuple[str, ...] = PROTOCOLS) -> bytes:
+    def request(self, target: str, host: str, authorization: str | None) -> bytes:
         """Return the upgrade request for `target` (path and query)."""
-        lines = [
-            f"GET {target} HTTP/1.1",
-            f"Host: {host}",
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            f"Sec-WebSocket-Key: {self._key.decode()}",
-            "Sec-WebSocket-Version: 13",
-            f"Sec-WebSocket-Protocol: {', '.join(offer)}",
-            "User-Agent: mpi-agents-rshagent",
-        ]
-        if authorization is not None:
-            lines.append(f"Authorization: {authorization}")
-        return "\r\n".join((*lines, "", "")).encode("latin-1")
+        raise NotImplementedError
+
+    def stdin(self, data: bytes) -> bytes:
+        """Return what carries `data` to the command's stdin."""
+        raise NotImplementedError
+
+    def close_stdin(self) -> bytes | None:
+        """Return what ends the command's stdin; None where the protocol has no such thing."""
+        raise NotImplementedError
+
+    def ping(self) -> bytes:
+        """Return what the server answers, if it is still there."""
+        raise NotImplementedError
 
     @property
     def has_status(self) -> bool:
@@ -148,14 +142,13 @@ class ExecStream:
             if self._refused is not None:
                 self._feed_refusal(data, events)
             elif self._head is None:
-                for piece in self._frames.feed(data):
-                    self._take(piece, events)
-        except (HttpError, ProtocolError) as error:
+                self._feed_frames(data, events)
+        except HttpError as error:
             raise StreamError(str(error)) from None
         return events
 
     def lost(self) -> list[Event]:
-        """Return what is still to say when the connection ended without a close frame."""
+        """Return what is still to say when the connection ended before the stream did."""
         events: list[Event] = []
         if self._refused is not None and self._body is not None:
             events.append(Refused(self._refused, bytes(self._body[1])))
@@ -163,20 +156,13 @@ class ExecStream:
             self._end(1006, events)
         return events
 
-    def stdin(self, data: bytes) -> bytes:
-        """Return the frame that carries `data` to the command's stdin.
+    def _switched(self, head: Head, events: list[Event]) -> None:
+        """Check the answer that switches protocols."""
+        raise NotImplementedError
 
-        It is masked with a key of zeros. RFC 6455 §5.3 wants one that can't be foretold, so that a script in a browser
-        can't make bytes that a proxy on the way takes for its own protocol (§10.3). These bytes are their sender's own,
-        and go through TLS; any other key would double what stdin costs.
-        """
-        return websocket.frame(websocket.BINARY, data, first=STDIN, key=websocket.NO_KEY)
-
-    def close_stdin(self) -> bytes | None:
-        """Return the frame that ends the command's stdin; None with v4, which has no such thing."""
-        if self.protocol != PROTOCOLS[0]:
-            return None
-        return websocket.frame(websocket.BINARY, bytes((STDIN,)), first=CLOSE_CHANNEL)
+    def _feed_frames(self, data: memoryview, events: list[Event]) -> None:
+        """Read what follows that answer."""
+        raise NotImplementedError
 
     def _feed_head(self, data: memoryview, events: list[Event]) -> memoryview:
         """Read the answer's head; return the bytes after it."""
@@ -187,14 +173,8 @@ class ExecStream:
         rest, self._head = memoryview(self._head.rest), None
         if head.status != 101:
             self._refused, self._body = head, (BodyReader(head), bytearray())
-            return rest
-        accept = binascii.b2a_base64(sha1(self._key + _WEBSOCKET_GUID).digest(), newline=False).decode()
-        if head.fields.get("sec-websocket-accept") != accept:
-            raise StreamError("the answer to the upgrade is not for our request")
-        self.protocol = head.fields.get("sec-websocket-protocol", "")
-        if self.protocol not in PROTOCOLS:
-            raise StreamError(f"the server chose the stream protocol {self.protocol!r}, which was not offered")
-        events.append(Opened())
+        else:
+            self._switched(head, events)
         return rest
 
     def _feed_refusal(self, data: memoryview, events: list[Event]) -> None:
@@ -207,35 +187,19 @@ class ExecStream:
             events.append(Refused(self._refused, bytes(body)))
             self._body = None
 
-    def _take(self, piece: Piece, events: list[Event]) -> None:
-        opcode, payload = piece.opcode, piece.payload
-        if opcode == websocket.PING:
-            events.append(Pinged(websocket.frame(websocket.PONG, bytes(payload))))
-        elif opcode == websocket.PONG:
-            events.append(Ponged())
-        elif opcode == websocket.CLOSE:
-            self._end(websocket.close_reason(payload)[0], events)
-        else:
-            if piece.begins:
-                self._channel = None
-            if self._channel is None and payload:
-                self._channel, payload = payload[0], payload[1:]
-            if payload:
-                self._take_channel(payload, events)
-
-    def _take_channel(self, payload: memoryview, events: list[Event]) -> None:
-        if self._channel == STDERR and self._ack is not None:
+    def _take_channel(self, channel: int | None, payload: memoryview, events: list[Event]) -> None:
+        if channel == STDERR and self._ack is not None:
             self._seek_acknowledgement(payload, events)
-        elif self._channel in (STDOUT, STDERR):
-            events.append(Output(self._channel, payload))
-        elif self._channel == ERROR:
+        elif channel in (STDOUT, STDERR):
+            events.append(Output(channel, payload))
+        elif channel == ERROR:
             if self._status is None:
                 self._status = bytearray()
             self._status += payload
             if len(self._status) > _STATUS_MAX:
                 raise StreamError("the command's status is larger than 1 MiB")
-        elif self._channel != CLOSE_CHANNEL:
-            raise StreamError(f"the server used channel {self._channel}, which only a client may")
+        else:
+            raise StreamError(f"the server used channel {channel}, which only a client may")
 
     def _seek_acknowledgement(self, payload: memoryview, events: list[Event]) -> None:
         """Look for the acknowledgement in stderr, and drop what the bootstrap's own shell said before it.
@@ -268,6 +232,15 @@ class ExecStream:
             events.append(Output(STDERR, memoryview(self._held)))
             self._held = b""
         events.append(Ended(None if self._status is None else bytes(self._status), code))
+
+
+def upgrade_request(method: str, target: str, host: str, authorization: str | None, upgrade: tuple[str, ...]) -> bytes:
+    """Return a request whose answer is another protocol."""
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: Upgrade", *upgrade]
+    lines.append("User-Agent: mpi-agents-rshagent")
+    if authorization is not None:
+        lines.append(f"Authorization: {authorization}")
+    return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
 def target(namespace: str, pod: str, container: str | None, command: list[bytes], *, stdin: bool) -> str:

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scripted_api import Authority, Server, read_head, read_to_end, settle, until_on
+from test_spdy import ACKNOWLEDGED, ERROR, GONE, OPEN, STDIN, STDOUT, control, number
+from test_spdy import FIN as SPDY_FIN
+from test_spdy import data as spdy_data
+from test_spdy import switching as switching_to_spdy
 from test_streams import CLOSED, SUCCESS, message, switching
 from test_websocket import FIN, decode, server_frame
 
@@ -72,7 +76,7 @@ class Hearer(Listener):
 class Bench:
     """An engine on a clock that the test moves, and a cluster whose token and CA are files."""
 
-    def __init__(self, folder: Path, authority: Authority, port: int) -> None:
+    def __init__(self, folder: Path, authority: Authority, port: int, protocols: str = "") -> None:
         (folder / "token").write_text("first")
         (folder / "ca.crt").write_bytes(authority.pem)
         environ = {
@@ -82,7 +86,8 @@ class Bench:
         }
         self.clock = Clock()
         self.loop = Loop(self.clock)
-        self.engine = Engine(self.loop, Cluster.load(environ, self.clock), launcher="launcher")
+        cluster = Cluster.load(environ, self.clock)
+        self.engine = Engine(self.loop, cluster, launcher="launcher", protocols_text=protocols)
 
     def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> Execution:
         where = Where("training", "worker-0", "main")
@@ -377,3 +382,106 @@ def test_bytes_that_make_no_sense_end_it_as_unknown(
         bench.until(lambda: hearer.is_over)
     assert hearer.end[0] is None
     assert hearer.end[1].startswith("the stream can't be read: ")
+
+
+class Verbs:
+    """An API server that grants verbs on pods/exec, and tells which requests it had."""
+
+    def __init__(self, *granted: str) -> None:
+        self.granted = set(granted)
+        self.asked: list[str] = []
+        self.stdin = b""
+
+    def __call__(self, stream: socket.socket) -> None:
+        head = read_head(stream)
+        line = head.partition("\r\n")[0]
+        verb = {"GET": "get", "POST": "create"}[line.partition(" ")[0]]
+        self.asked.append(line)
+        if verb not in self.granted:
+            said = f'{{"message":"User \\"x\\" cannot {verb} resource \\"pods/exec\\""}}'
+            stream.sendall(f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(said)}\r\n\r\n{said}".encode())
+        elif verb == "get":
+            key = head.partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
+            stream.sendall(switching(key.encode()) + message(3, SUCCESS) + CLOSED)
+        else:
+            stream.sendall(switching_to_spdy())
+            opening = stream.recv(4096)
+            stream.sendall(OPEN + ACKNOWLEDGED + spdy_data(STDOUT, b"out"))
+            end = control(6, number(1)) + spdy_data(STDIN, b"", SPDY_FIN)
+            while not (opening + self.stdin).endswith(end):
+                self.stdin += stream.recv(4096)
+            stream.sendall(control(6, number(1)) + spdy_data(ERROR, SUCCESS) + GONE)
+        read_to_end(stream)
+
+    @property
+    def methods(self) -> list[str]:
+        return [line.partition(" ")[0] for line in self.asked]
+
+
+def run(bench: Bench) -> tuple[Hearer, Execution]:
+    """Have an exec run to its end, with a word of stdin and a ping."""
+    hearer = Hearer()
+    execution = bench.execute(hearer)
+    bench.until(lambda: b"out" in hearer.heard or hearer.is_over)
+    if not hearer.is_over:
+        execution.send(b"typed")
+        bench.clock.now += 10
+        settle(bench.loop)
+        assert execution.close_stdin()
+    bench.until(lambda: hearer.is_over)
+    return hearer, execution
+
+
+def test_where_only_create_is_granted_it_goes_by_spdy_and_so_do_all_that_follow(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    granting = Verbs("create")
+    with Server(granting, certificate) as server:
+        bench = Bench(tmp_path, authority, server.port)
+        for methods in (["GET", "POST"], ["GET", "POST", "POST"]):
+            hearer, execution = run(bench)
+            assert hearer.heard[:3] == ["opened", "acknowledged", b"out"]
+            assert isinstance(hearer.end[0], Exited)
+            assert execution.protocol == "v4.channel.k8s.io"
+            assert granting.methods == methods
+        assert len({line.partition(" ")[2] for line in granting.asked}) == 1, "not the same request"
+        assert spdy_data(STDIN, b"typed") in granting.stdin
+
+
+def test_what_is_granted_later_is_found(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]) -> None:
+    granting = Verbs()
+    with Server(granting, certificate) as server:
+        bench = Bench(tmp_path, authority, server.port)
+        outcome, _ = run(bench)[0].end
+        assert isinstance(outcome, Failure)
+        assert not outcome.retryable
+        assert "cannot create" in outcome.message
+        assert "The verbs get and create are both missing" in outcome.message
+        granting.granted = {"create"}
+        assert isinstance(run(bench)[0].end[0], Exited)
+        granting.granted = {"get"}
+        outcome, _ = run(bench)[0].end
+        assert isinstance(outcome, Failure)
+        assert "The verb create is missing" in outcome.message
+        assert isinstance(run(bench)[0].end[0], Exited)
+    assert granting.methods == ["GET", "POST", "GET", "POST", "POST", "GET"]
+
+
+@pytest.mark.parametrize(
+    ("protocols", "granted", "methods"),
+    [("spdy", ("get", "create"), ["POST"]), ("v5,v4", ("create",), ["GET"]), ("v4,spdy", ("create",), ["GET", "POST"])],
+)
+def test_the_protocols_can_be_chosen(
+    tmp_path: Path,
+    authority: Authority,
+    certificate: tuple[Path, Path],
+    protocols: str,
+    granted: tuple[str, ...],
+    methods: list[str],
+) -> None:
+    granting = Verbs(*granted)
+    with Server(granting, certificate) as server:
+        bench = Bench(tmp_path, authority, server.port, protocols)
+        hearer, _ = run(bench)
+    assert granting.methods == methods
+    assert isinstance(hearer.end[0], Exited if methods[-1] == "POST" else Failure)

@@ -126,6 +126,41 @@ def test_a_403_prints_the_body_the_verb_and_the_rule() -> None:
     assert 'resources: ["pods/exec"], verbs: ["get", "create"]' in message
 
 
+def test_a_403_after_a_403_names_both_verbs() -> None:
+    said = 'pods "worker-0" is forbidden: User "x" cannot create resource "pods/exec" in API group ""'
+    body = json.dumps({"message": said}).encode()
+    message = status.from_http(403, body, None, what="exec", is_second=True).message
+    assert said in message
+    assert "The verbs get and create are both missing (create alone suffices, by SPDY)" in message
+    assert "\n" not in message
+
+
+FORBIDDEN = 'pods "w-0" is forbidden: User "x" cannot %s resource "%s" in API group "" in the namespace "n"'
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "expected"),
+    [
+        (403, FORBIDDEN % ("get", "pods/exec"), True),
+        (403, FORBIDDEN % ("create", "pods/exec"), False),
+        (403, FORBIDDEN % ("get", "pods"), False),
+        (403, "no", False),
+        (400, "Upgrade request required", True),
+        (400, "unable to upgrade: missing upgrade headers in request", True),
+        (400, "a container name must be specified for pod w-0, choose one of: [a b]", False),
+        (405, "", True),
+        (426, "", True),
+        (501, "", True),
+        (401, "", False),
+        (404, 'pods "w-0" not found', False),
+        (500, "", False),
+    ],
+)
+def test_which_refusals_are_of_the_websocket_and_not_of_the_exec(code: int, said: str, expected: bool) -> None:
+    body = json.dumps({"kind": "Status", "message": said, "code": code}).encode()
+    assert status.is_about_websocket(code, body) == expected
+
+
 def test_a_403_of_something_else_has_the_rule_too() -> None:
     message = status.from_http(403, b"<h1>Forbidden by proxy</h1>", None, what="exec").message
     assert "Forbidden by proxy" in message

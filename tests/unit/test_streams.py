@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
 import pytest
@@ -22,12 +23,15 @@ from rshagent.streams import (
     ExecStream,
     Opened,
     Output,
-    Pinged,
+    Owed,
     Ponged,
     Refused,
     StreamError,
 )
-from rshagent.websocket import BINARY, CLOSE, PING, PONG
+from rshagent.websocket import BINARY, CLOSE, PING, PONG, WebSocketStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ACK = b"mpi-agent 0123456789abcdef"
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
@@ -36,7 +40,7 @@ SUCCESS = b'{"metadata":{},"status":"Success"}'
 
 def asked(acknowledgement: bytes | None = None) -> tuple[ExecStream, bytes]:
     """Return a stream that has sent its request, and the key of its handshake."""
-    stream = ExecStream(acknowledgement)
+    stream = WebSocketStream(acknowledgement)
     request = stream.request("/exec", "api:443", "Bearer t")
     key = request.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0]
     assert len(base64.b64decode(key)) == 16
@@ -55,13 +59,19 @@ def message(channel: int, data: bytes) -> bytes:
     return server_frame(FIN | BINARY, bytes((channel,)) + data)
 
 
-def told(stream: ExecStream, pieces: list[bytes], *, then_lost: bool = False) -> list[object]:
+def pong(data: bytes) -> object:
+    return ("pinged", decode(data)[:2])
+
+
+def told(
+    stream: ExecStream, pieces: list[bytes], *, then_lost: bool = False, owed: Callable[[bytes], object] = pong
+) -> list[object]:
     """Return the events in a form that can be compared; outputs that follow each other on a channel are joined."""
     seen: list[object] = []
     for data in pieces:
-        seen += [plain(event) for event in stream.feed(memoryview(data))]
+        seen += [plain(event, owed) for event in stream.feed(memoryview(data))]
     if then_lost:
-        seen += [plain(event) for event in stream.lost()]
+        seen += [plain(event, owed) for event in stream.lost()]
     joined: list[object] = []
     for event in seen:
         last = joined[-1] if joined else None
@@ -72,7 +82,7 @@ def told(stream: ExecStream, pieces: list[bytes], *, then_lost: bool = False) ->
     return joined
 
 
-def plain(event: streams.Event) -> object:
+def plain(event: streams.Event, owed: Callable[[bytes], object] = pong) -> object:
     if isinstance(event, Output):
         assert event.data, "an empty output"
         return ({STDOUT: "stdout", STDERR: "stderr"}[event.channel], bytes(event.data))
@@ -82,8 +92,8 @@ def plain(event: streams.Event) -> object:
         return ("acknowledged", event.pid)
     if isinstance(event, Refused):
         return ("refused", event.head.status, event.body)
-    if isinstance(event, Pinged):
-        return ("pinged", decode(event.reply)[:2])
+    if isinstance(event, Owed):
+        return owed(event.data)
     return {Opened: "opened", Ponged: "ponged"}[type(event)]
 
 
@@ -283,13 +293,13 @@ def test_stdin_as_a_server_reads_it(protocol: str, data: bytes) -> None:
 
 
 def test_the_request() -> None:
-    lines = ExecStream(None).request("/path?q", "[::1]:6443", None, (V4,)).decode().split("\r\n")
+    lines = WebSocketStream(None, (V4,)).request("/path?q", "[::1]:6443", None).decode().split("\r\n")
     assert lines[0] == "GET /path?q HTTP/1.1"
     assert lines[-2:] == ["", ""]
     assert {"Host: [::1]:6443", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"} < set(lines)
     assert f"Sec-WebSocket-Protocol: {V4}" in lines
     assert not any(line.startswith("Authorization") for line in lines)
-    lines = ExecStream(None).request("/", "api", "Bearer t").decode().split("\r\n")
+    lines = WebSocketStream(None).request("/", "api", "Bearer t").decode().split("\r\n")
     assert f"Sec-WebSocket-Protocol: {V5}, {V4}" in lines
     assert "Authorization: Bearer t" in lines
 
