@@ -3,7 +3,7 @@
 The options of ssh and rsh are taken before and after the host, as launchers put them in both places, and have no
 effect; `--container NAME` and `--namespace NS` do. Everything after them is the command. Its words, joined by single
 blanks, are TEXT: what `kubexec.sh` gives to `/bin/sh -c`. Callers have quoted for exactly one shell, so TEXT is never
-split, quoted or expanded here.
+split, quoted or expanded here. Called as kubectl, it is `kubectl exec` that is understood (see `kubectl`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ STDIN_UNREAD = frozenset(b"nf")
 SCRIPT = b"kubexec.sh"
 """Called by this name, the agent doesn't read stdin: the script it stands for runs `kubectl exec` without -i."""
 
+KUBECTL = b"kubectl"
+
 USAGE = "AGENT [options] [user@]HOST [options] COMMAND…"
 
 
@@ -30,7 +32,7 @@ class UsageError(Exception):
 class Call:
     """One call of the agent, understood."""
 
-    __slots__ = ("container", "host", "ignored", "namespace", "text", "user", "wants_stdin")
+    __slots__ = ("container", "host", "ignored", "namespace", "text", "user", "wants_stdin", "wants_terminal")
 
     def __init__(self) -> None:
         self.host = ""
@@ -40,6 +42,8 @@ class Call:
         self.text = b""
         """TEXT, byte for byte what `/bin/sh -c` is to run."""
         self.wants_stdin = True
+        self.wants_terminal = False
+        """There is none to be had; who asks for one from a terminal is told."""
         self.ignored: list[str] = []
         """The words of the options that had no effect, as they were given."""
 
@@ -49,11 +53,15 @@ def parse(argv: list[bytes]) -> Call:
 
     Raises UsageError.
     """
+    if argv and _basename(argv[0]) == KUBECTL:
+        from rshagent import kubectl  # noqa: PLC0415 (few calls are)
+
+        return kubectl.parse(argv)
     call = Call()
     program, shebang, words = _program(argv)
     call.wants_stdin = _basename(program) != SCRIPT
     if _take_options(call, shebang, 0, known_only=True)[0] < len(shebang):
-        raise UsageError(f"the first line of {_shown(program)} has words that are no options")
+        raise UsageError(f"the first line of {shown(program)} has words that are no options")
 
     at, ended = _take_options(call, words, 0, known_only=True)
     if at == len(words):
@@ -107,7 +115,7 @@ def _take_options(call: Call, words: list[bytes], at: int, *, known_only: bool) 
         taken = _take_named(call, words, at) if word.startswith(b"--") else _take_letters(call, words, at)
         if not taken:
             if known_only:
-                raise UsageError(f"unknown option {_shown(word)}. Usage: {USAGE}")
+                raise UsageError(f"unknown option {shown(word)}. Usage: {USAGE}")
             break
         at += taken
     return at, False
@@ -121,7 +129,7 @@ def _take_named(call: Call, words: list[bytes], at: int) -> int:
     if not equals:
         value = _value(words, at, name)
     if not value:
-        raise UsageError(f"option {_shown(name)} needs a value")
+        raise UsageError(f"option {shown(name)} needs a value")
     if name == b"--container":
         call.container = _text(value)
     else:
@@ -152,14 +160,14 @@ def _take_letters(call: Call, words: list[bytes], at: int) -> int:
 
 def _value(words: list[bytes], at: int, name: bytes) -> bytes:
     if at + 1 == len(words):
-        raise UsageError(f"option {_shown(name)} needs a value")
+        raise UsageError(f"option {shown(name)} needs a value")
     return words[at + 1]
 
 
 def _take_host(call: Call, word: bytes) -> None:
     user, at, host = word.rpartition(b"@")
     if not host:
-        raise UsageError(f"no host in {_shown(word)}. Usage: {USAGE}")
+        raise UsageError(f"no host in {shown(word)}. Usage: {USAGE}")
     call.user = _text(user) if at else None
     call.host = _text(host)
 
@@ -172,6 +180,6 @@ def _text(word: bytes) -> str:
     return word.decode("utf-8", "surrogateescape")
 
 
-def _shown(word: bytes) -> str:
+def shown(word: bytes) -> str:
     """Make a word fit for one line of a message."""
     return ascii(_text(word))

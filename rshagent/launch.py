@@ -71,7 +71,7 @@ class Launch(Listener):
         "_backoff", "_baseline", "_deadline", "_early_signals", "_engine", "_execution", "_failed_at", "_is_orphan",
         "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_reaper", "_request", "_settler", "_signal",
         "_takes_unready", "_text", "_timer", "code", "is_traced", "mark", "reason", "retries", "state", "stdio",
-        "text_by_stdin", "times", "where",
+        "text_by_stdin", "times", "wants_terminal", "where",
     )  # fmt: skip
 
     def __init__(
@@ -104,7 +104,7 @@ class Launch(Listener):
         self._signal: int | None = None
         self._is_orphan = False
         self.state = "queued"
-        self.is_traced = False
+        self.is_traced = self.wants_terminal = False
         self.text_by_stdin = engine.text_by_stdin
         self.code, self.reason = AGENT_FAILED, ""
         self.times = Times(engine.loop.now())
@@ -132,6 +132,8 @@ class Launch(Listener):
 
     def start(self, text: bytes) -> None:
         """Start TEXT in the worker."""
+        if self.wants_terminal and self.stdio.is_terminal:
+            self.stdio.say("rshagent: the command gets no terminal (-t): its input and output are plain streams")
         self._text = text
         self._engine.gate.enter(self, self._try)
 

@@ -56,6 +56,11 @@ class Stdio:
         self.received += len(data)
         (self._stderr if channel == STDERR else self._stdout).write(data)
 
+    @property
+    def is_terminal(self) -> bool:
+        """Say whether stdin is a terminal that is still to be read."""
+        return self._stdin is not None and os.isatty(self._stdin)
+
     def say(self, line: str) -> None:
         """Write a line of our own to stderr."""
         self._stderr.write(memoryview(f"{line}\n".encode()))
