@@ -76,6 +76,7 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
             Cluster.load(environ),
             launcher=surroundings.launcher(environ),
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
+            protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
         mark = Mark(engine.launcher, worker.pod, surroundings.instance(environ), os.urandom(8).hex())
         where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
@@ -87,6 +88,7 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     stdio = Stdio(loop, os.dup(0), os.dup(1), os.dup(2), reads_stdin=call.wants_stdin)
     launch = Launch(engine, where, mark, stdio, lambda _: loop.stop(), lambda _: None)
     launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
+    launch.wants_terminal = call.wants_terminal
     launch.text_by_stdin = surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
     loop.on_signals((*ENDING, *PASSED_ON), launch.signal)
     launch.start(call.text)

@@ -156,6 +156,7 @@ class Client:
             return
         launch = self._make(where, mark, wants_stdin=call.wants_stdin)
         launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
+        launch.wants_terminal = call.wants_terminal
         launch.text_by_stdin |= surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
         launch.start(call.text)
 

@@ -48,6 +48,7 @@ class Hub:
             launcher=settings.launcher,
             max_starts=settings.max_starts,
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
+            protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
         self.engine.text_by_stdin = settings.text_by_stdin
         self.engine.on_retry = self._retried
