@@ -17,6 +17,12 @@ Object = dict[str, Any]
 EXAMPLES = Path(__file__).parent / "kubeflow"
 TAG = os.environ.get("MPI_AGENTS_TAG", "0.1.0")
 
+# Delivery images: ours, ours with kubectl in it, and one that does what theirs does.
+OURS = f"mpi-agents:{TAG}"
+OURS_WITH_KUBECTL = f"mpi-agents:{TAG}-kubectl"
+KUBECTL = os.environ.get("KUBECTL_DELIVERY_IMAGE", f"mpi-agents-test-kubectl-delivery:{TAG}")
+DELIVERY = "kubectl-delivery"  # the init container's name
+
 # All workers share one machine's few cores: ranks let each other run while they wait.
 _ONE_MACHINE = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 

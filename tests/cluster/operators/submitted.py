@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.kube import DEADLINE_S, WaitError
+from tests.cluster.operators.mpijob import DELIVERY
 from tests.cluster.running import Running
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ class Submitted(Running):
                 if one["type"] in ("Succeeded", "Failed") and one["status"] == "True":
                     return str(one["type"])
             if time.monotonic() > end:
-                raise WaitError(f"{self.job.name} has not ended after {deadline_s:g} s: {status}\n{self.output[-3000:]}")
+                raise WaitError(
+                    f"{self.job.name} has not ended after {deadline_s:g} s: {status}\n{self.output[-3000:]}"
+                )
             time.sleep(_PAUSE_S)
 
     def change(self, change: dict[str, Any]) -> None:
@@ -53,4 +56,4 @@ class Submitted(Running):
     @property
     def delivery(self) -> str:
         """What the launcher's init container has printed."""
-        return self.namespace.logs(self.launcher, "kubectl-delivery")
+        return self.namespace.logs(self.launcher, DELIVERY)

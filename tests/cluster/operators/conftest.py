@@ -1,0 +1,70 @@
+"""Fixtures of the tests under other operators.
+
+`operator`  kubeflow's training-operator, and then its mpi-operator, running with our delivery image; or one of them:
+            `@pytest.mark.parametrize("installed", ["training-operator"], indirect=True)`
+`submit`    submit a job in the test's namespace: `running = submit(MpiJob(…))`
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.bed.places import BedError
+from tests.cluster.operators.mpi_operator import MpiOperator
+from tests.cluster.operators.mpijob import OURS
+from tests.cluster.operators.operator import alone
+from tests.cluster.operators.submitted import Submitted
+from tests.cluster.operators.training_operator import TrainingOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.kube import Api, Namespace
+    from tests.cluster.operators.mpijob import MpiJob
+    from tests.cluster.operators.operator import Operator
+
+OPERATORS: dict[str, type[Operator]] = {"training-operator": TrainingOperator, "mpi-operator": MpiOperator}
+
+
+@pytest.fixture(scope="session")
+def their_cluster(api: Api) -> Iterator[None]:
+    """The cluster, with no operator but the one under test."""
+    try:
+        with alone(api):
+            yield
+    except BedError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session", params=OPERATORS)
+def installed(request: pytest.FixtureRequest, api: Api, their_cluster: None) -> Iterator[Operator]:
+    """One of the operators, installed, and gone afterwards: they define the same kind."""
+    kind = OPERATORS[request.param]
+    try:
+        kind.program.build(print)
+    except BedError as error:
+        pytest.skip(str(error))
+    operator = kind(api, os.environ["KUBECONFIG"])
+    try:
+        operator.install()
+        yield operator
+    finally:
+        operator.stop()
+
+
+@pytest.fixture
+def operator(installed: Operator) -> Iterator[Operator]:
+    """The operator, running with our delivery image; what it prints meanwhile is shown with a failure."""
+    installed.use(OURS)
+    began = len(installed.log())
+    yield installed
+    print("\n".join(line for line in installed.log(began).splitlines() if "DEBUG" not in line)[-8000:])
+
+
+@pytest.fixture
+def submit(namespace: Namespace) -> Callable[[MpiJob], Submitted]:
+    """Submit a job in the test's namespace."""
+    return lambda job: Submitted(namespace, job).start()

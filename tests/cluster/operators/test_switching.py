@@ -1,0 +1,96 @@
+"""Under kubeflow's own operators, unmodified: our image as their delivery image, and nothing else changed.
+
+Their Role grants `create` on pods/exec, and not `get`; their kubexec.sh calls `/opt/kube/kubectl exec`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import pods as of
+from tests.cluster.operators.mpijob import DELIVERY, KUBECTL, MpiJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.operators.operator import Operator
+    from tests.cluster.operators.submitted import Submitted
+
+    Submit = Callable[[MpiJob], Submitted]
+
+pytestmark = pytest.mark.pod_security("baseline")  # their users' containers are root, and say nothing of it
+
+
+def test_an_example_of_theirs_runs(operator: Operator, submit: Submit) -> None:
+    running = submit(MpiJob(operator.example, "openmpi4", "pi"))
+    assert running.verdict() == "Succeeded", running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
+    role = running.namespace.get("Role", running.launcher, "rbac.authorization.k8s.io/v1")
+    assert [rule["verbs"] for rule in role["rules"] if rule["resources"] == ["pods/exec"]] == [["create"]]
+
+
+def test_switching_back_takes_the_flag_alone(operator: Operator, submit: Submit) -> None:
+    operator.use(KUBECTL)
+    job = MpiJob(operator.example, "openmpi4", "pi")
+    # Nothing waits for the workers then: what their users do about that is to have the launcher tried again.
+    job.body["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
+    running = submit(job)
+    assert running.verdict() == "Succeeded", running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
+    assert running.delivery == ""
+
+
+def test_the_launcher_waits_for_its_workers(operator: Operator, submit: Submit) -> None:
+    job = MpiJob(operator.example, "openmpi4", "pi")
+    job.worker["containers"][0]["readinessProbe"] = {"exec": {"command": ["test", "-e", "/tmp/go"]}, "periodSeconds": 1}
+    running = submit(job)
+    first, last = running.job.workers
+    container = job.worker["containers"][0]["name"]
+    running.namespace.wait_log(running.launcher, DELIVERY, "0/2 ready")
+    running.namespace.wait(first, lambda pod: of.is_running(pod, container), "runs")
+    running.namespace.exec_in(first, ["touch", "/tmp/go"])
+    running.namespace.wait_log(running.launcher, DELIVERY, f"1/2 ready · {last} ")
+    assert of.is_running(running.namespace.get("Pod", running.launcher), DELIVERY)
+    running.namespace.exec_in(last, ["touch", "/tmp/go"])
+    assert running.verdict() == "Succeeded", running.output
+
+
+def test_a_worker_that_can_never_start_fails_the_job(operator: Operator, submit: Submit) -> None:
+    job = MpiJob(operator.example, "openmpi4", "pi")
+    job.worker["containers"][0]["image"] = "No/Such:Name:At:All"
+    running = submit(job)
+    assert running.verdict() == "Failed"
+    state = of.state(running.namespace.get("Pod", running.launcher), DELIVERY)
+    assert state["terminated"]["exitCode"] == 20
+    assert job.workers[0] in state["terminated"]["message"]
+
+
+def test_a_rank_that_fails_fails_the_job(operator: Operator, submit: Submit) -> None:
+    running = submit(MpiJob(operator.example, "openmpi4", "sh", "-c", "exit 3"))
+    assert running.verdict() == "Failed"
+    assert of.exit_code(running.namespace.get("Pod", running.launcher), running.main) == 3
+
+
+def test_any_user_may_run_it(operator: Operator, submit: Submit) -> None:
+    running = submit(MpiJob(operator.example, "openmpi4", "pi").run_as(12345))
+    assert running.verdict() == "Succeeded", running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
+
+
+@pytest.mark.parametrize("main_container", [None, "second"])
+def test_the_right_container_of_several_is_used(operator: Operator, submit: Submit, main_container: str | None) -> None:
+    job = MpiJob(operator.example, "openmpi4", "sh", "-c", "echo in $WHERE")
+    first = job.worker["containers"][0]
+    job.worker["containers"].append({**first, "name": "second", "command": ["sleep", "365d"]})
+    # Theirs is mounted in the first container alone, and Open MPI's daemon wants to see its agent there, too.
+    job.worker["volumes"] = [{"name": "agent", "configMap": {"name": f"{job.name}-config", "defaultMode": 0o555}}]
+    job.worker["containers"][1]["volumeMounts"] = [{"name": "agent", "mountPath": "/etc/mpi"}]
+    for container in job.worker["containers"]:
+        container["env"] = [{"name": "WHERE", "value": container["name"]}]
+    if main_container:
+        job.body["spec"]["mainContainer"] = main_container
+    running = submit(job)
+    assert running.verdict() == "Succeeded", running.output
+    assert running.output.count(f"in {main_container or first['name']}\n") == 2

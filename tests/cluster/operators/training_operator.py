@@ -1,0 +1,57 @@
+"""kubeflow's training-operator, as it has the v1 MPIJob."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+
+from tests.cluster.operators.operator import LABELS, NAMESPACE, Operator, answers, free_port
+from tests.cluster.operators.programs import TRAINING_OPERATOR
+
+
+class TrainingOperator(Operator):
+    """kubeflow's training-operator, the last one with the v1 MPIJob."""
+
+    program = TRAINING_OPERATOR
+    example = "tensorflow-mnist"
+    _secret = "training-operator-webhook-cert"
+    _webhooks = "validator.training-operator.kubeflow.org"
+    _certificates = Path("/tmp/k8s-webhook-server/serving-certs")  # fixed in it
+
+    def _arguments(self) -> list[str]:
+        return [
+            "--enable-scheme=mpijob",
+            f"--health-probe-bind-address={self.health}",
+            "--metrics-bind-address=0",
+            f"--webhook-server-port={free_port()}",
+            f"--webhook-secret-name={self._secret}",
+        ]
+
+    def _delivery_flag(self) -> str:
+        return "--mpi-kubectl-delivery-image="
+
+    def install(self) -> None:
+        """As for all, and what its certificates are written to; it has no webhook for an MPIJob."""
+        super().install()
+        shutil.rmtree(self._certificates, ignore_errors=True)
+        metadata = {"name": self._secret, "namespace": NAMESPACE, "labels": LABELS}
+        self.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+        webhooks = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+        self.create({**webhooks, "metadata": {"name": self._webhooks, "labels": LABELS}})
+
+    def stop(self) -> None:
+        """As for all."""
+        super().stop()
+        self.remove("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", self._webhooks)
+        self.remove("Secret", "v1", self._secret, NAMESPACE)
+        shutil.rmtree(self._certificates, ignore_errors=True)
+
+    def _is_ready(self) -> bool:
+        # In a cluster the kubelet puts the Secret where the operator reads it.
+        secret = self.api.call("get", self.path("Secret", "v1", self._secret, NAMESPACE))
+        self._certificates.mkdir(parents=True, exist_ok=True)
+        for name, value in (secret.get("data") or {}).items():
+            if not (self._certificates / name).exists():
+                (self._certificates / name).write_bytes(base64.b64decode(value))
+        return answers(self.health, "/readyz")
