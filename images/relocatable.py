@@ -57,7 +57,9 @@ def closure(packages: str, root: str, excluded: tuple[str, ...] = _NOT_REACHED) 
         finder.import_hook(name)
         if parent:
             finder.import_hook(parent, None, [leaf])
-    used = [name for name in excluded if any(user.startswith(root) for user in finder.badmodules.get(name, ()))]
+    # Of a submodule's import it knows the submodule's name.
+    missed = [name for name, users in finder.badmodules.items() if any(user.startswith(root) for user in users)]
+    used = [name for name in excluded if any(f"{one}.".startswith(f"{name}.") for one in missed)]
     if used:  # by the package itself
         return closure(packages, root, tuple(name for name in excluded if name not in used))
     found = {}

@@ -14,11 +14,11 @@ import time
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from rshagent.bootstrap import LauncherMark
 from rshagent.control import KILL_AFTER_S, Reaper
 from rshagent.requests import get
+from rshagent.streams import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ class Deadline:
 
     def ask(self, cluster: Cluster, pod: str) -> None:
         """Ask the API server; whoever may not read its own pod keeps what was set."""
-        path = f"/api/v1/namespaces/{quote(cluster.namespace, safe='')}/pods/{quote(pod, safe='')}"
+        path = f"/api/v1/namespaces/{quote(cluster.namespace.encode())}/pods/{quote(pod.encode())}"
         get(self._loop, cluster, path, self._answered)
 
     def _answered(self, head: Head | None, body: bytes, lost: Lost | None) -> None:
