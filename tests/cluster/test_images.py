@@ -1,0 +1,153 @@
+"""The images: what is delivered runs in any image, ours runs with no shell, and the examples as anyone."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster import pods as of
+from tests.cluster.jobs import VERSION, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.cluster.kube import Namespace
+    from tests.cluster.running import Running
+
+    Start = Callable[[Job], Running]
+
+TAG = os.environ.get("MPI_AGENTS_TAG", VERSION)
+TOKEN = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
+ANYONE = 1_234_567
+# One command, with what a shell could get wrong in it, and a code of its own.
+DIRECT = """/opt/kube/rshagent-direct pi-worker-1 'echo "$HOSTNAME  says: $(cat)"; echo err >&2; exit 7'"""
+CALLS = {
+    "openmpi4": "mpirun --oversubscribe -n 2",
+    "openmpi5": "mpirun --oversubscribe -n 2",
+    "mpich": "mpiexec -n 2",
+    "intel": "mpiexec -n 2",
+}
+WITH_HOROVOD = os.environ.get("CLUSTER_IMAGES") == "all"
+
+
+def run(
+    namespace: Namespace, image: str, command: Sequence[str] | None, environ: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Run a pod of one container, as anyone, on a read-only file system, to its end: its exit code and its output."""
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": f"{image}:{TAG}" if ":" not in image else image,
+        "env": [{"name": name, "value": value} for name, value in (environ or {}).items()],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    if command:
+        container["command"] = [*command]
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": ANYONE,
+            "runAsGroup": ANYONE,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    namespace.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}])
+    code = namespace.wait_exit("one", "main")
+    return code, namespace.logs("one", "main")
+
+
+def none_of(*programs: str) -> str:
+    """Shell text that ends with 9 if one of these is on PATH."""
+    return f"for program in {' '.join(programs)}; do if command -v $program; then exit 9; fi; done"
+
+
+@pytest.mark.parametrize("image", ["bare-static", "bare-musl", "bare-glibc231", "example-openmpi5"])
+def test_direct_mode_runs_in_any_image(start: Start, image: str) -> None:
+    """One static shell and nothing else, another C library, an older one: a real exec into a real worker."""
+    job = Job("openmpi4").run_as(ANYONE, read_only=True)
+    job.launcher["initContainers"] = [one for one in job.launcher["initContainers"] if one["name"] == "delivery"]
+    job.launcher["initContainers"][0]["command"] = ["mpi-delivery", "client", "direct"]
+    job.main["image"] = f"mpi-agents-{image}:{TAG}"
+    job.main["volumeMounts"].append(TOKEN)  # without a hub, the agent in the user's container needs it
+    preloaded = "" if image != "bare-musl" else "/opt/kube/rshagent-direct localhost /bin/is-preloaded && "
+    job.command("/bin/sh", "-c", f"{preloaded}echo typed | {DIRECT}")
+    running = start(job)
+    assert running.end() == 7, running.output
+    assert sorted(running.output.splitlines()) == ["err", "pi-worker-1  says: typed"]
+
+
+def test_our_image_has_no_shell_and_needs_none(namespace: Namespace) -> None:
+    code, log = run(namespace, "mpi-agents", ["/bin/sh", "-c", "true"])
+    assert (code, log) == (128, "")
+    message = of.state(namespace.get("Pod", "one"), "main")["terminated"]["message"]
+    assert "no such file or directory" in message
+
+
+def test_our_image_is_delivery_if_nothing_else_is_said(namespace: Namespace) -> None:
+    code, log = run(namespace, "mpi-agents", None)
+    assert code == 10
+    assert log.startswith("mpi-delivery: the hostfile /etc/mpi/hostfile can't be read: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        (["rshagent-hub", "--version"], 0, "rshagent-hub"),
+        (["rshagent"], 255, "rshagent: no host given. Usage: AGENT"),
+        (["mpi-delivery", "--version"], 0, "mpi-delivery, version"),
+    ],
+)
+def test_our_image_has_each_role_on_its_path(namespace: Namespace, command: list[str], code: int, says: str) -> None:
+    ended, log = run(namespace, "mpi-agents", command)
+    assert (ended, log.startswith(says)) == (code, True), log
+
+
+def test_the_variant_has_a_real_kubectl(namespace: Namespace) -> None:
+    code, log = run(
+        namespace,
+        f"mpi-agents:{TAG}-kubectl",
+        ["/usr/local/lib/mpi-agents/kubectl", "version", "--client"],
+        {"HOME": "/tmp"},
+    )
+    assert (code, log.startswith("Client Version: v1.")) == (0, True), log
+
+
+@pytest.mark.parametrize("example", CALLS)
+def test_an_example_has_its_programs_and_none_of_ours(namespace: Namespace, example: str) -> None:
+    call = CALLS[example]
+    code, log = run(
+        namespace,
+        f"mpi-agents-example-{example}",
+        ["/bin/sh", "-ec", f"{none_of('sshd', 'kubectl', 'python3', 'rshagent')}; {call} pi; {call} pingpong"],
+        {"HOME": "/tmp", "I_MPI_PIN": "0"},
+    )
+    assert code == 0, log
+    assert "pi is approximately 3.14159265" in log
+    assert "pingpong: 1 pairs exchanged 4 x 1048576 bytes, all as sent" in log
+
+
+@pytest.mark.skipif(not WITH_HOROVOD, reason="the horovod image is not among CLUSTER_IMAGES (see docs/images.md)")
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_horovod_has_both_controllers(namespace: Namespace, controller: str) -> None:
+    code, log = run(
+        namespace,
+        "mpi-agents-example-horovod",
+        [
+            "/bin/sh",
+            "-ec",
+            f"{none_of('sshd', 'kubectl', 'rshagent')}; horovodrun --{controller} -np 2 python3 $TRAIN",
+        ],
+        {"HOME": "/tmp", "OMPI_MCA_rmaps_base_oversubscribe": "1", "TRAIN": "/usr/local/share/train.py"},
+    )
+    assert code == 0, log
+    assert "2 ranks agree, losses fell" in log

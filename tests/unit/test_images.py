@@ -1,0 +1,174 @@
+"""Building images: which there are, what is said meanwhile, what is taken along, and what is said without an engine."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from images import catalog, kubectl, relocatable
+from images.progress import Progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEPS = [
+    {"stream": "Step 1/2 : FROM debian AS build\n"},
+    {"stream": " ---> 800db9a00d98\n"},
+    {"stream": "Step 2/2 : RUN apt-get update"},
+    {"stream": "     && true\n"},
+    {"stream": "\x1b[91mHit: one\nHit:"},
+    {"stream": " two\n\x1b[0m"},
+]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_every_image_has_its_dockerfile() -> None:
+    for image in catalog.IMAGES.values():
+        assert os.path.isfile(os.path.join(image.context, image.dockerfile)), image
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "tag"),
+    [
+        ("mpi-agents", "", "mpi-agents:1.2"),
+        ("mpi-agents", "registry.example:5000/team/", "registry.example:5000/team/mpi-agents:1.2"),
+        ("mpi-agents-kubectl", "", "mpi-agents:1.2-kubectl"),
+        ("openmpi4", "example.org", "example.org/mpi-agents-example-openmpi4:1.2"),
+    ],
+)
+def test_full_names(name: str, prefix: str, tag: str) -> None:
+    assert catalog.IMAGES[name].tag("1.2", prefix) == tag
+
+
+def test_an_image_comes_after_the_one_that_it_stands_on() -> None:
+    names = [image.name for image in catalog.in_order(("openmpi4", "mpi-agents-kubectl"))]
+    assert names == ["mpi-agents", "mpi-agents-kubectl", "openmpi4"]
+    assert catalog.in_order(()) == [catalog.AGENTS]
+
+
+def test_elsewhere_than_on_a_terminal_a_step_is_a_line() -> None:
+    out = io.StringIO()
+    progress = Progress("it", out)
+    for event in STEPS:
+        progress.event(event)
+    progress.done("it is done")
+    assert out.getvalue() == "it 1/2 FROM debian AS build\nit 2/2 RUN apt-get update && true\nit is done\n"
+
+
+def test_on_a_terminal_all_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    out = Terminal()
+    progress = Progress("it", out)
+    for event in [*STEPS, {"status": "Pushing", "id": "abc", "progress": "1 of 2"}]:
+        progress.event(event)
+    progress.done("it is done")
+    shown = re.sub(r"\d+ s", "0 s", out.getvalue()).split("\r\x1b[K")
+    assert shown[-4:] == [
+        "it 2/2 0 s · Hit: one",
+        "it 2/2 0 s · Hit: two",
+        "it 2/2 0 s · abc: Pushing 1 o",
+        "it is done\n",
+    ]
+    assert max(map(len, shown)) <= 29
+
+
+def test_a_failed_step_keeps_its_last_lines() -> None:
+    progress = Progress("it", io.StringIO())
+    for event in [*STEPS, {"stream": "".join(f"{n}\n" for n in range(50))}, {"error": "it returned 1\n"}]:
+        progress.event(event)
+    assert progress.lines == [str(n) for n in range(30, 50)]
+    assert progress.error == "it returned 1"
+
+
+def test_what_a_package_imports_anywhere_is_taken_along(tmp_path: Path) -> None:
+    (tmp_path / "it" / "inner").mkdir(parents=True)
+    (tmp_path / "it" / "__init__.py").write_text("def late():\n    import json\n")
+    (tmp_path / "it" / "inner" / "__init__.py").touch()
+    (tmp_path / "it" / "inner" / "__main__.py").write_text("from it.inner import other\n")
+    (tmp_path / "it" / "inner" / "other.py").write_text("import random  # which would be left out otherwise\n")
+    found = relocatable.closure(str(tmp_path), "it")
+    ours = {"it/__init__.py", "it/inner/__init__.py", "it/inner/__main__.py", "it/inner/other.py"}
+    assert {place for place in found if place.startswith("it/")} == ours
+    assert {"json/__init__.py", "json/decoder.py", "random.py", "encodings/idna.py"} <= found.keys()
+    assert not {"unittest/__init__.py", "email/__init__.py"} & found.keys()
+
+
+def test_the_delivered_python_has_all_of_the_rsh_agent_and_little_else() -> None:
+    found = relocatable.closure(catalog.ROOT, "rshagent")
+    assert {"rshagent/direct.py", "rshagent/hub/__main__.py", "traceback.py", "argparse.py"} <= found.keys()
+    assert "rshagent/client_build.py" not in found
+    assert sum(os.path.getsize(path) for path in found.values() if path.endswith(".py")) < 3e6
+
+
+def test_compiled_modules_stand_without_their_sources(tmp_path: Path) -> None:
+    source = tmp_path / "one.py"
+    source.write_text("answer = 42\n")
+    relocatable.copy_library({"pack/one.py": str(source)}, str(tmp_path / "lib"))
+    assert [path.name for path in (tmp_path / "lib" / "pack").iterdir()] == ["one.pyc"]
+    assert (tmp_path / "lib" / "pack" / "one.pyc").read_bytes()[4:8] == b"\1\0\0\0"  # by hash, and unchecked
+
+
+def test_a_folder_is_known_by_names_and_contents(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    first = relocatable.digest(str(tmp_path))
+    (tmp_path / "a").rename(tmp_path / "b")
+    second = relocatable.digest(str(tmp_path))
+    (tmp_path / "b").write_text("2")
+    assert len({first, second, relocatable.digest(str(tmp_path))}) == 3
+
+
+def test_kubectl_from_a_file(tmp_path: Path) -> None:
+    kubectl.fetch(os.path.realpath(sys.executable), str(tmp_path / "kubectl"), architecture="amd64", index_url=None)
+    assert os.access(tmp_path / "kubectl", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("/nowhere/kubectl", "kubectl can't be copied from /nowhere/kubectl: No such file or directory"),
+        (__file__, f"what {__file__} gives is not a Linux program"),
+        ("http://127.0.0.1:9/kubectl", "kubectl can't be fetched from http://127.0.0.1:9/kubectl: "),
+    ],
+)
+def test_no_kubectl_is_one_line(tmp_path: Path, source: str, says: str) -> None:
+    with pytest.raises(kubectl.KubectlError) as caught:
+        kubectl.fetch(source, str(tmp_path / "kubectl"), architecture="amd64", index_url=None)
+    assert str(caught.value).startswith(says)
+    assert "\n" not in str(caught.value)
+
+
+def run_build(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "images.build", *words],
+        env={**os.environ, "DOCKER_HOST": "unix:///nowhere/docker.sock"},
+        cwd=catalog.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_without_an_engine_it_says_what_to_do() -> None:
+    done = run_build()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "images: no Docker engine at unix:///nowhere/docker.sock (none answers): "
+        "start it, or set DOCKER_HOST to one that you may use\n"
+    )
+
+
+def test_a_push_goes_to_a_repository() -> None:
+    done = run_build("--push")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--push needs --repository" in done.stderr
