@@ -132,7 +132,8 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
     )
     kept = f'"$s" = {mark.session}' if pid is None else f'"$s $p" = "{mark.session} {pid}"'
     script = (
-        "exec 2>/dev/null;"
+        # containerd ends a command's stdin when its stdout or stderr ends: the one that leads nowhere is kept open.
+        "exec 9>&2 2>/dev/null;"
         + _marked(f"{_pattern(str(mark))})return 0")
         # The bootstrap has no mark in its environment, so it is not signalled and can tell the tree's status.
         + "t(){ n=0;for p in /proc/[0-9]*;do m $p environ&&kill -$1 ${p#/proc/}&&n=$((n+1));done;echo left $n;};"

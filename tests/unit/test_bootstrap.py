@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -288,9 +289,13 @@ class Asking:
     def __call__(self, line: str) -> str:
         assert self.process.stdin
         assert self.process.stdout
+        assert self.process.stderr
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline().decode().rstrip("\n")
+        answer = self.process.stdout.readline().decode().rstrip("\n")
+        # A container runtime may end the stdin of a command that closes its stderr (containerd does).
+        assert select.select([self.process.stderr], [], [], 0) == ([], [], []), "stderr is closed, or not empty"
+        return answer
 
     def until(self, line: str, answer: str) -> None:
         """Ask until the answer comes: processes end a moment after they were signalled."""
