@@ -53,7 +53,8 @@ def main() -> None:
 def command(tool: tuple[str, ...], master: str | None, **given: str | None) -> int:
     """Copy TOOLs into the target folder, wait until all workers of the hostfile are Ready, and write `hosts`.
 
-    TOOL is `client` (the default), `direct`, `kubectl` or another file of the tools folder, or PATH[:NAME].
+    TOOL is `client` (the default), `direct`, `kubectl-exec` (the default, too, where kubexec.sh calls kubectl),
+    `kubectl` or another file of the tools folder, or PATH[:NAME].
     """
     options = Options(tools=tool, **given)
     progress = Progress(sys.stderr)
@@ -88,7 +89,9 @@ class _Delivery:
     def _deliver(self, asked: Settings) -> None:
         workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
         for tool in asked.tools:
-            self._progress.line(tools.copy(tool, asked.tools_folder, asked.target))
+            line = tools.copy(tool, asked.tools_folder, asked.target)
+            if line:
+                self._progress.line(line)
         if not workers:
             self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
         pods = self._wait_for(workers, asked) if workers else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from dataclasses import dataclass
@@ -54,13 +55,15 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
     known = _read_text(etc_hosts)
     # KUBECONFIG wins over the flag, as in kubectl-delivery.
     kubeconfig = environ.get("KUBECONFIG") or options.kubeconfig or ""
+    hostfile = environ.get("MPI_AGENT_HOSTFILE") or "/etc/mpi/hostfile"
+    asked = options.tools or tools.default(_read_text(os.path.join(os.path.dirname(hostfile), "kubexec.sh")))
     return Settings(
         environ={**environ, "KUBECONFIG": kubeconfig},
         namespace=options.namespace or environ.get("NAMESPACE") or None,
-        hostfile=environ.get("MPI_AGENT_HOSTFILE") or "/etc/mpi/hostfile",
+        hostfile=hostfile,
         target=options.target or environ.get("TARGET_DIR") or "/opt/kube",
         tools_folder=environ.get("MPI_AGENT_TOOLS") or "/usr/local/lib/mpi-agents",
-        tools=[tools.parse(argument) for argument in options.tools or tools.DEFAULT],
+        tools=[tool for argument in asked for tool in tools.parse(argument)],
         selector=environ.get("MPI_AGENT_SELECTOR") or None,
         limits=_limits(options, environ),
         own_name=hostname,

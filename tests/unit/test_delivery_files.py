@@ -47,7 +47,7 @@ def mode(path: Path) -> int:
 
 
 def copy(argument: str, folder: Path, kube: Path) -> str:
-    return tools.copy(tools.parse(argument), str(folder), str(kube))
+    return "\n".join(tools.copy(tool, str(folder), str(kube)) for tool in tools.parse(argument))
 
 
 def test_client_is_copied_and_executable_by_all_whatever_the_umask(folder: Path, kube: Path) -> None:
@@ -111,7 +111,6 @@ def test_link_in_the_target_is_replaced_not_followed(folder: Path, kube: Path, t
 
 TOOLS = {
     "client": ("rshagent", "rshagent"),
-    "direct": ("rshagent-direct", "rshagent-direct"),
     "kubectl": ("kubectl", "kubectl"),
     "client:kubectl": ("rshagent", "kubectl"),
     "/bin/kubectl": ("/bin/kubectl", "kubectl"),
@@ -121,13 +120,27 @@ TOOLS = {
 
 @pytest.mark.parametrize("argument", TOOLS)
 def test_tool_argument(argument: str) -> None:
-    tool = tools.parse(argument)
-    assert (tool.source, tool.name) == TOOLS[argument]
+    assert [(tool.source, tool.name) for tool in tools.parse(argument)] == [TOOLS[argument]]
 
 
 @pytest.mark.parametrize(
     "argument",
-    ["", ":x", "x:", "/a/b:/etc/passwd", "x:../y", "x:a/../../y", "/a/", "x:..", ".", "x:.", "x:a//b", "/.."],
+    [
+        "",
+        ":x",
+        "x:",
+        "direct:x",
+        "kubectl-exec:x",
+        "/a/b:/etc/passwd",
+        "x:../y",
+        "x:a/../../y",
+        "/a/",
+        "x:..",
+        ".",
+        "x:.",
+        "x:a//b",
+        "/..",
+    ],
 )
 def test_argument_that_names_no_tool_or_leaves_the_target(argument: str) -> None:
     with pytest.raises(DeliveryError) as error:
@@ -139,11 +152,11 @@ def test_argument_that_names_no_tool_or_leaves_the_target(argument: str) -> None
 @given(st.text(max_size=30))
 def test_no_argument_leaves_the_target(argument: str) -> None:
     try:
-        tool = tools.parse(argument)
+        found = tools.parse(argument)
     except DeliveryError:
         return
-    path = os.path.normpath(os.path.join("/opt/kube", tool.name))
-    assert path.startswith("/opt/kube/")
+    for tool in found:
+        assert os.path.normpath(os.path.join("/opt/kube", tool.name)).startswith("/opt/kube/")
 
 
 def test_tool_is_found_on_path_but_never_the_client(folder: Path, kube: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +178,7 @@ def test_missing_tool_says_what_there_is(folder: Path, kube: Path) -> None:
         copy("nothing-like-it", folder, kube)
     assert error.value.exit_code == TOOL_MISSING
     with pytest.raises(DeliveryError, match="can't be read") as error:
-        tools.copy(tools.parse("client"), str(folder / "none"), str(kube))
+        copy("client", folder / "none", kube)
     assert error.value.exit_code == TOOL_MISSING
     with pytest.raises(DeliveryError, match="is not a file") as error:
         copy(str(folder), folder, kube)
@@ -187,7 +200,7 @@ import sys
 from delivery import tools
 from delivery.exits import DeliveryError
 try:
-    tools.copy(tools.parse("client"), sys.argv[1], sys.argv[2])
+    tools.copy(tools.parse("client")[0], sys.argv[1], sys.argv[2])
 except DeliveryError as error:
     print(error.exit_code, error)
 """

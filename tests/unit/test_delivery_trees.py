@@ -1,0 +1,222 @@
+"""What delivery copies as a whole: the Python of direct mode, and all that stands in for another operator's kubectl."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from delivery import settings, tools, trees
+from delivery.exits import TARGET, TOOL_MISSING, DeliveryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tools folder, as in the image without kubectl."""
+    folder = tmp_path / "tools"
+    python = folder / "python"
+    (python / "bin").mkdir(parents=True)
+    (python / "lib").mkdir()
+    (python / "VERSION").write_text("1\n")
+    (python / "bin" / "python3").write_bytes(b"\x7fELF" + bytes(300_000))
+    (python / "lib" / "libc.so.6").write_bytes(bytes(1000))
+    (python / "lib" / "libc.so").symlink_to("libc.so.6")
+    (python / "lib" / "empty").touch()
+    for program in (folder / "rshagent", folder / "rshagent-direct"):
+        program.write_text(program.name)
+    for program in (folder / "rshagent", folder / "rshagent-direct", python / "bin" / "python3"):
+        program.chmod(0o700)
+    return folder
+
+
+@pytest.fixture
+def kube(tmp_path: Path) -> Path:
+    return tmp_path / "opt" / "kube"
+
+
+def copy(argument: str, folder: Path, kube: Path) -> list[str]:
+    return [tools.copy(tool, str(folder), str(kube)) for tool in tools.parse(argument)]
+
+
+def listing(folder: Path) -> dict[str, tuple[int, bytes | str]]:
+    """All that is in a folder: modes and contents."""
+    found: dict[str, tuple[int, bytes | str]] = {}
+    for path in sorted(folder.rglob("*")):
+        name, mode = str(path.relative_to(folder)), stat.S_IMODE(path.lstat().st_mode)
+        if path.is_symlink():
+            found[name] = 0, str(path.readlink())
+        else:
+            found[name] = mode, b"" if path.is_dir() else path.read_bytes()
+    return found
+
+
+def test_direct_mode_comes_with_its_python_whatever_the_umask(folder: Path, kube: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        lines = copy("direct", folder, kube)
+    finally:
+        os.umask(before)
+    assert lines == [f"copied {folder}/{name} to {kube}/{name}" for name in ("python", "rshagent-direct")]
+    assert listing(kube) == {
+        "python": (0o755, b""),
+        "python/VERSION": (0o644, b"1\n"),
+        "python/bin": (0o755, b""),
+        "python/bin/python3": (0o755, (folder / "python/bin/python3").read_bytes()),
+        "python/lib": (0o755, b""),
+        "python/lib/empty": (0o644, b""),
+        "python/lib/libc.so": (0, "libc.so.6"),
+        "python/lib/libc.so.6": (0o644, bytes(1000)),
+        "rshagent-direct": (0o755, b"rshagent-direct"),
+    }
+
+
+def test_the_same_version_is_left_alone(folder: Path, kube: Path) -> None:
+    copy("direct", folder, kube)
+    before = (kube / "python").stat().st_ino
+    assert copy("direct", folder, kube) == [f"{kube}/{name} is there already" for name in ("python", "rshagent-direct")]
+    assert (kube / "python").stat().st_ino == before
+
+
+@pytest.mark.parametrize("stamps", [("1", "2"), ("1", None), (None, "1"), (None, None)])
+def test_another_version_or_none_is_replaced_as_a_whole(
+    folder: Path, kube: Path, stamps: tuple[str | None, str | None]
+) -> None:
+    copy("direct", folder, kube)
+    (kube / "python" / "lib" / "of-the-old-one").touch()
+    for there, stamp in zip((kube, folder), stamps, strict=True):
+        (there / "python" / "VERSION").unlink()
+        if stamp is not None:
+            (there / "python" / "VERSION").write_text(stamp)
+    with open(kube / "python" / "bin" / "python3", "rb") as running:
+        copy("direct", folder, kube)
+        assert len(running.read()) == 300_004
+    assert not (kube / "python" / "lib" / "of-the-old-one").exists()
+    assert sorted(os.listdir(kube)) == ["python", "rshagent-direct"]
+
+
+def test_leftovers_of_a_killed_delivery_are_taken_away(folder: Path, kube: Path) -> None:
+    (kube / ".python.part" / "lib").mkdir(parents=True)
+    (kube / ".python.old").write_text("a file in the way")
+    copy("direct", folder, kube)
+    assert sorted(os.listdir(kube)) == ["python", "rshagent-direct"]
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_has_the_folders_name_is_replaced_not_followed(
+    folder: Path, kube: Path, tmp_path: Path, kind: str
+) -> None:
+    kube.mkdir(parents=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    if kind == "link":
+        (kube / "python").symlink_to(elsewhere)
+    else:
+        (kube / "python").write_text("no folder")
+    copy("direct", folder, kube)
+    assert (kube / "python" / "VERSION").exists()
+    assert not (kube / "python").is_symlink()
+    assert os.listdir(elsewhere) == []
+
+
+@pytest.mark.parametrize("to", ["/etc/passwd", "../../outside", "../../../outside"])
+def test_links_are_not_followed_out_of_the_folder(folder: Path, kube: Path, to: str) -> None:
+    (folder / "outside").touch()
+    (folder / "python" / "lib" / "link").symlink_to(to)
+    with pytest.raises(DeliveryError, match=r"lib/link is a link that leads out of .*/python, and is not") as error:
+        copy("direct", folder, kube)
+    assert error.value.exit_code == TOOL_MISSING
+    assert os.listdir(kube) == []
+
+
+def test_what_is_neither_file_nor_folder_is_not_opened(folder: Path, kube: Path) -> None:
+    os.mkfifo(folder / "python" / "lib" / "pipe")
+    with pytest.raises(DeliveryError, match="lib/pipe is neither a file nor a folder") as error:
+        copy("direct", folder, kube)
+    assert error.value.exit_code == TOOL_MISSING
+
+
+def test_a_missing_python_says_what_there_is(folder: Path, kube: Path) -> None:
+    (folder / "python").rename(folder / "snake")
+    with pytest.raises(DeliveryError, match=r"/python is not a folder; .*/tools has rshagent, .*snake") as error:
+        copy("direct", folder, kube)
+    assert error.value.exit_code == TOOL_MISSING
+
+
+def test_a_target_that_takes_no_folder_is_one_line(folder: Path, kube: Path) -> None:
+    kube.parent.mkdir(parents=True)
+    kube.write_text("a file")
+    with pytest.raises(DeliveryError) as error:
+        copy("direct", folder, kube)
+    assert error.value.exit_code == TARGET
+    assert str(error.value) == f"{kube}/python can't be written: part of the path is not a folder"
+
+
+def test_a_full_target_leaves_nothing(folder: Path, kube: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_source: int, _fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(trees, "transfer", full)
+    with pytest.raises(DeliveryError, match="/python can't be written: its file system is full"):
+        copy("direct", folder, kube)
+    assert os.listdir(kube) == []
+
+
+def test_where_the_kernel_cannot_copy_we_do(folder: Path, kube: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "sendfile", refused)
+    copy("direct", folder, kube)
+    assert (kube / "python/bin/python3").read_bytes() == (folder / "python/bin/python3").read_bytes()
+
+
+# ---- in kubectl's place ----
+
+
+def test_in_kubectls_place_it_is_the_client_with_all_that_it_needs(
+    folder: Path, kube: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    lines = copy("kubectl-exec", folder, kube)
+    assert lines[-1] == f"copied {folder}/rshagent to {kube}/kubectl"
+    assert sorted(os.listdir(kube)) == ["kubectl", "python", "rshagent-direct"]
+    assert (kube / "kubectl").read_text() == "rshagent"
+
+
+def test_the_real_kubectl_comes_along_where_there_is_one(folder: Path, kube: Path) -> None:
+    (folder / "kubectl").write_text("real")
+    copy("kubectl-exec", folder, kube)
+    assert (kube / "kubectl.real").read_text() == "real"
+    assert (kube / "kubectl").read_text() == "rshagent"
+
+
+OWN = "#!/opt/kube/rshagent\n"
+UPSTREAM = """#!/bin/sh
+set -x
+POD_NAME=$1
+shift
+/opt/kube/kubectl exec ${POD_NAME} --container mpi -- /bin/sh -c "$*"
+"""
+
+
+@pytest.mark.parametrize(
+    ("kubexec", "asked", "expected"),
+    [
+        (None, (), ["rshagent"]),
+        (OWN, (), ["rshagent"]),
+        (UPSTREAM, (), ["rshagent", "python", "rshagent-direct", "kubectl.real", "kubectl"]),
+        (UPSTREAM, ("kubectl",), ["kubectl"]),
+    ],
+)
+def test_what_is_copied_unasked_is_what_kubexec_calls(
+    tmp_path: Path, kubexec: str | None, asked: tuple[str, ...], expected: list[str]
+) -> None:
+    if kubexec is not None:
+        (tmp_path / "kubexec.sh").write_text(kubexec)
+    found = settings.settings(settings.Options(tools=asked), {"MPI_AGENT_HOSTFILE": str(tmp_path / "hostfile")})
+    assert [tool.name for tool in found.tools] == expected
