@@ -99,6 +99,7 @@ class Api:
         session.run_forever(timeout=timeout_s)
         runs_on = session.is_open()
         session.close()
+        session.sock.shutdown()  # which close() leaves out where the server has closed first
         if runs_on:
             raise WaitError(f"{argv[0]} in {pod} runs on after {timeout_s:g} s")
         return Done(session.returncode, session.read_stdout(timeout=0) or "", session.read_stderr(timeout=0) or "")
@@ -166,11 +167,11 @@ class Namespace:
                     if time.monotonic() > end:
                         break
             except _LOST:
-                time.sleep(_PAUSE_S)
+                pass
             except ApiException as error:
                 if error.status and error.status < 500 and error.status not in (410, 429):
                     raise
-                time.sleep(_PAUSE_S)
+            time.sleep(_PAUSE_S)
         raise WaitError(f"not within {deadline_s:g} s: {what}\n{of.picture(pods.values())}")
 
     def wait(self, pod: str, condition: Callable[[of.Pod], Any], what: str, deadline_s: float = DEADLINE_S) -> of.Pod:
@@ -262,7 +263,8 @@ class Namespace:
                 if of.exit_code(self.get("Pod", pod), container) is not None:
                     break
             except (*_LOST, ApiException):
-                time.sleep(_PAUSE_S)
+                pass
+            time.sleep(_PAUSE_S)
         seen = f"{log.count(text)} of {times} {text!r} in the log of {container} in {pod}"
         raise WaitError(f"{'not within the time' if left <= 0 else 'it has ended'}: {seen}\n{log[-3000:]}")
 
