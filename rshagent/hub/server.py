@@ -76,7 +76,7 @@ class Hub:
         """Take the preStop hook's word that our pod is being deleted: start no more, and know when to end the job."""
         if self._deadline.is_set:
             return
-        self.log("the pod is being deleted")
+        self.log("the pod ends")
         self.refusal = "the launcher's pod is being deleted: nothing is started any more"
         self._deadline.set(grace_s)
         self._deadline.ask(self.engine.cluster, self._settings.pod)
