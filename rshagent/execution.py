@@ -49,6 +49,9 @@ class Listener:
     def exec_drained(self) -> None:
         """What was sent to the command has left (`Execution.is_behind`)."""
 
+    def exec_stalled(self) -> None:
+        """Nothing comes, and that may be since the command does not take its stdin. Told again while it lasts."""
+
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Take the end: the command's, a failure that the server told of, or None where nothing is known."""
 
@@ -64,12 +67,14 @@ class Execution(Owner):
         "_closing",
         "_cluster",
         "_engine",
+        "_first",
         "_heard_at",
-        "_is_second",
         "_link",
         "_listener",
         "_loop",
         "_ping",
+        "_pings",
+        "_pings_behind",
         "_request",
         "_stream",
     )
@@ -91,7 +96,9 @@ class Execution(Owner):
         self._request: tuple[str, bytes | None, bool] | None = (cluster.path + target, acknowledgement, stdin)
         self._closing: Timer | None = None
         self._ping: Timer | None = None
-        self._is_second = False  # the same request was refused by WebSocket
+        self._pings = 0  # without an answer so far
+        self._pings_behind = 0  # how many answers until one tells that all stdin has been taken
+        self._first: Refused | None = None  # by WebSocket, before the same was asked by SPDY
         self._link: Link | None = None
         self._connect(by_spdy=engine.by_spdy)
 
@@ -101,12 +108,19 @@ class Execution(Owner):
         return self._link is not None and self._link.is_behind
 
     @property
+    def is_silent(self) -> bool:
+        """Say whether nothing has come for longer than an answer to a ping may take."""
+        listens = self._link is not None and not self._link.is_paused
+        return listens and self._loop.now() - self._heard_at > self._engine.limits["silence"]
+
+    @property
     def protocol(self) -> str:
         """The stream protocol that the server chose."""
         return self._stream.protocol
 
     def send(self, data: bytes) -> None:
         """Send bytes to the command's stdin."""
+        self._pings_behind = self._pings + 1
         if self._link is not None:
             self._link.send(self._stream.stdin(data))
 
@@ -191,6 +205,7 @@ class Execution(Owner):
         self._by_spdy = by_spdy
         self._stream = _stream(self._engine, acknowledgement, stdin=stdin, by_spdy=by_spdy)
         self._heard_at = self._loop.now()
+        self._pings = self._pings_behind = 0
         self._link = Link(self._loop, self._cluster, self)
 
     def _hand_on(self, events: list[Event], reason: str = "the stream ended without a status") -> None:
@@ -204,7 +219,10 @@ class Execution(Owner):
             elif isinstance(event, Ended):
                 self._end(None if event.status is None else status.from_error_channel(event.status), reason)
                 return
-            elif not isinstance(event, Ponged):
+            elif isinstance(event, Ponged):
+                self._pings -= self._pings > 0
+                self._pings_behind -= self._pings_behind > 0
+            else:
                 if isinstance(event, Opened):
                     self._request = None  # kilobytes that a long session need not keep
                     self._engine.by_spdy = self._by_spdy
@@ -217,13 +235,16 @@ class Execution(Owner):
             self._cluster.renew_quietly()
         if not self._by_spdy and self._engine.has_spdy and status.is_about_websocket(code, event.body):
             self._drop_link()
-            self._is_second = True
+            self._first = event
             self._connect(by_spdy=True)
             return
         if code == 403:
             self._engine.by_spdy = not self._engine.offer  # whatever is granted next is looked for in the usual order
-        retry_after = event.head.fields.get("retry-after")
-        self._end(status.from_http(code, event.body, retry_after, what="exec", is_second=self._is_second), "")
+        if self._first is not None and status.is_about_websocket(code, event.body):  # SPDY is what it does not know
+            event, self._first = self._first, None
+        said, retry_after = event.head.status, event.head.fields.get("retry-after")
+        is_second = self._first is not None
+        self._end(status.from_http(said, event.body, retry_after, what="exec", is_second=is_second), "")
 
     def _end(self, outcome: Exited | Failure | None, reason: str) -> None:
         listener = self._listener
@@ -231,14 +252,21 @@ class Execution(Owner):
         listener.exec_ended(outcome, reason)
 
     def _beat(self) -> None:
-        """Ping, or give a stream up that has been silent for too long. A paused one can't hear the answer."""
+        """Ping, or give a stream up that has been silent for too long. A paused one can't hear the answer.
+
+        Nor does a ping arrive behind stdin that the command does not take: all who pass it on wait for the command.
+        """
         assert self._link is not None
-        silence_s = self._engine.limits["silence"]
-        if not self._link.is_paused and self._loop.now() - self._heard_at > silence_s:
-            self._lose(f"the API server has been silent for {silence_s:.0f} s")
+        if self.is_silent and not self._pings_behind:
+            self._lose(f"the API server has been silent for {self._engine.limits['silence']:.0f} s")
             return
+        if self.is_silent:
+            self._listener.exec_stalled()
+            if self._link is None:
+                return
         self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
         if self._stream.protocol:  # the last thing here: it may find that the connection is gone, and end all
+            self._pings += 1
             self._link.send(self._stream.ping())
 
     def _close_late(self) -> None:

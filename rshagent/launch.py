@@ -202,6 +202,11 @@ class Launch(Listener):
         """Read on from stdin."""
         self.stdio.resume_reading()
 
+    def exec_stalled(self) -> None:
+        """Ask how the command is: a stream that hangs on its stdin may not even bring its end."""
+        if self.state == "acknowledged" and self._settler is None:
+            self._settler = self._make_settler(self._settled_meanwhile)
+
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Decide what the end of the stream means."""
         self._execution = None
@@ -349,9 +354,23 @@ class Launch(Listener):
     def _settle(self) -> None:
         self.state = "settling"
         self.stdio.stop_reading()
+        if self._settler is not None:
+            self._settler.close()
+        self._settler = self._make_settler(self._settled)
+
+    def _make_settler(self, on_settled: Callable[[int | None, str], None]) -> Settler:
         from rshagent.control import Settler  # noqa: PLC0415 (no launch that goes well pays for it)
 
-        self._settler = Settler(self._engine, self.where, self.mark, self._pid, self._settled)
+        return Settler(self._engine, self.where, self.mark, self._pid, on_settled)
+
+    def _settled_meanwhile(self, code: int | None, reason: str) -> None:
+        """Take what is known of a command whose stream hangs, or hung: it may bring the end itself."""
+        self._settler = None
+        if code is not None:  # its last output is on its way
+            self._cancel()
+            self._timer = self._engine.loop.call_later(_GRACE_S, lambda: self._finish(code, ""))
+        elif self._execution is not None and self._execution.is_silent:
+            self._settled(None, reason)
 
     def _settled(self, code: int | None, reason: str) -> None:
         self._settler = None

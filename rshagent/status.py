@@ -81,7 +81,7 @@ def from_error_channel(data: bytes) -> Exited | Failure:
 
 
 def is_about_websocket(status: int, body: bytes) -> bool:
-    """Say whether a refused exec may be granted by SPDY: what is refused is the verb get, or the upgrade.
+    """Say whether a refused exec may be granted by the other protocol: what is refused is the verb get, or the upgrade.
 
     kubectl asks again after any refusal. A POST differs from a GET in its verb alone, and one more request that can
     only fail would delay the retry of all the others.

@@ -48,10 +48,10 @@ def launch(namespace: Namespace, by: str, tmp_path: Path) -> Launch:
         "MPI_AGENT_PROTOCOLS": BY.get(by, ""),
     }
     namespace.wait_ready([POD])
-    return lambda text: subprocess.Popen(
+    return lambda text, stdin=subprocess.PIPE, limits="": subprocess.Popen(
         [sys.executable, "-m", "rshagent", POD, text],
-        env=environ,
-        stdin=subprocess.PIPE,
+        env=environ | {"MPI_AGENT_LIMITS": limits},
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -98,6 +98,16 @@ def test_code_output_and_streams_of_any_size(launch: Launch, by: str) -> None:
     out, err = agent.communicate(data, timeout=DEADLINE_S)
     assert out.split()[0].decode() == hashlib.sha256(data).hexdigest()
     assert (err, agent.returncode) == (b"over\n", 0)
+
+
+def test_a_command_that_never_reads_its_stdin_ends_all_the_same(launch: Launch, tmp_path: Path) -> None:
+    """The container runtime doesn't tell the end before it is rid of the stdin; with kubectl that is for ever."""
+    much = tmp_path / "much"
+    much.touch()
+    os.truncate(much, 1 << 30)
+    with much.open("rb") as stdin:
+        agent = launch("sleep 4; echo out; exit 9", stdin=stdin, limits="silence=2,ping=0.5")
+        assert (*agent.communicate(timeout=DEADLINE_S), agent.returncode) == (b"out\n", b"", 9)
 
 
 def test_signals_reach_the_command_and_nothing_is_left(launch: Launch, namespace: Namespace) -> None:

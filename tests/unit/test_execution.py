@@ -58,6 +58,9 @@ class Hearer(Listener):
         if self.act is not None:
             self.act(event)
 
+    def exec_stalled(self) -> None:
+        self.heard.append("stalled")
+
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         assert not self.is_over, "ended twice"
         self.heard.append((outcome, reason))
@@ -293,6 +296,36 @@ def test_a_server_that_falls_silent_is_given_up_after_a_minute(
         assert hearer.end == (None, "the API server has been silent for 60 s")
 
 
+def test_one_that_waits_for_its_command_to_take_stdin_is_not_taken_for_silent(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    may_answer = threading.Event()
+
+    def serve(stream: socket.socket) -> None:
+        stream.sendall(upgrade(stream))
+        may_answer.wait(20)
+        stream.sendall(server_frame(FIN | PONG, b"") * 9)
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port), Hearer()
+        execution = bench.execute(hearer)
+        bench.until(lambda: "opened" in hearer.heard)
+        execution.send(b"typed")
+        for _ in range(9):
+            bench.clock.now += 10
+            settle(bench.loop)
+        assert hearer.heard == ["opened", "stalled", "stalled", "stalled"]
+        assert execution.is_silent
+        may_answer.set()
+        bench.until(lambda: not execution.is_silent)
+        for _ in range(7):  # all stdin was taken, and now it is the server that says nothing
+            assert not hearer.is_over
+            bench.clock.now += 10
+            settle(bench.loop)
+        assert hearer.heard[4:] == [(None, "the API server has been silent for 60 s")]
+
+
 def test_a_paused_one_is_not_taken_for_silent(
     tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
 ) -> None:
@@ -454,7 +487,7 @@ def test_what_is_granted_later_is_found(tmp_path: Path, authority: Authority, ce
         bench = Bench(tmp_path, authority, server.port)
         outcome, _ = run(bench)[0].end
         assert isinstance(outcome, Failure)
-        assert not outcome.retryable
+        assert outcome.patience_s == 5
         assert "cannot create" in outcome.message
         assert "The verbs get and create are both missing" in outcome.message
         granting.granted = {"create"}
@@ -465,6 +498,23 @@ def test_what_is_granted_later_is_found(tmp_path: Path, authority: Authority, ce
         assert "The verb create is missing" in outcome.message
         assert isinstance(run(bench)[0].end[0], Exited)
     assert granting.methods == ["GET", "POST", "GET", "POST", "POST", "GET"]
+
+
+def test_a_server_that_knows_no_spdy_is_not_what_there_is_to_say(
+    tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        is_websocket = read_head(stream).startswith("GET ")
+        answer = "403 Forbidden" if is_websocket else "400 Bad Request"
+        said = b'cannot get resource "pods/exec"' if is_websocket else b"Upgrade request required"
+        stream.sendall(f"HTTP/1.1 {answer}\r\nContent-Length: {len(said)}\r\n\r\n".encode() + said)
+        read_to_end(stream)
+
+    with Server(serve, certificate) as server:
+        outcome, _ = run(Bench(tmp_path, authority, server.port))[0].end
+    assert isinstance(outcome, Failure)
+    assert (outcome.http_status, outcome.patience_s) == (403, 5)
+    assert "The verb get is missing" in outcome.message
 
 
 @pytest.mark.parametrize(
