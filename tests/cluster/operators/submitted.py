@@ -49,6 +49,14 @@ class Submitted(Running):
                 )
             time.sleep(_PAUSE_S)
 
+    def until_hosts(self, host: str, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until the operator names a host to elastic launchers. Raises WaitError."""
+        end = time.monotonic() + deadline_s
+        while host not in self.namespace.get("ConfigMap", f"{self.job.name}-config")["data"]["discover_hosts.sh"]:
+            if time.monotonic() > end:
+                raise WaitError(f"{host} is not among the hosts of {self.job.name} after {deadline_s:g} s")
+            time.sleep(_PAUSE_S)
+
     def change(self, change: dict[str, Any]) -> None:
         """Change the job's object by a JSON merge patch."""
         self.namespace.api.call("patch", f"{self._path}/{self.job.name}", change)

@@ -75,10 +75,12 @@ def test_open_mpi_on_more_workers_than_it_starts_itself(operator: Operator, subm
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_elastic_horovod_takes_a_worker_that_comes(operator: Operator, submit: Submit) -> None:
-    job = MpiJob("tensorflow-mnist-elastic", "horovod", "python3", "/usr/local/share/train_elastic.py", "400", "0.3")
+    job = MpiJob("tensorflow-mnist-elastic", "horovod", "python3", "/usr/local/share/train_elastic.py", "150", "0.3")
     running = submit(job)
     running.until_output("goes on from step 0", 2, 120)
-    replicas = {"replicas": 3}
-    running.change({"spec": {"mpiReplicaSpecs": {"Worker": replicas}}})
-    running.until_output(f"on {job.name}-worker-2: goes on from step", 1, 180)
-    assert running.verdict(180) == "Succeeded", running.output
+    running.change({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 3}}}})
+    running.until_hosts(f"{job.name}-worker-2")
+    # Else the kubelet takes up to a minute and a half to show the new hosts in the launcher.
+    running.namespace.patch("Pod", running.launcher, {"metadata": {"annotations": {"hosts": "3"}}})
+    running.until_output(f"on {job.name}-worker-2: goes on from step", 1, 120)
+    assert running.verdict(240) == "Succeeded", running.output

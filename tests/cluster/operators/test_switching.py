@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.operators.mpijob import DELIVERY, KUBECTL, MpiJob
+from tests.cluster.operators.mpijob import DELIVERY, KUBECTL, OURS_WITH_KUBECTL, MpiJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,3 +94,31 @@ def test_the_right_container_of_several_is_used(operator: Operator, submit: Subm
     running = submit(job)
     assert running.verdict() == "Succeeded", running.output
     assert running.output.count(f"in {main_container or first['name']}\n") == 2
+
+
+def test_a_launcher_that_is_started_again_in_place_begins_anew(operator: Operator, submit: Submit) -> None:
+    job = MpiJob(operator.example, "openmpi4", "pi")
+    again = '"$@" && { [ -e /opt/kube/tried ] || { touch /opt/kube/tried; exit 1; }; }'
+    job.command("sh", "-c", again, "sh", *job.main["command"])
+    job.body["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
+    running = submit(job)
+    assert running.verdict() == "Succeeded", running.output
+    assert of.restarts(running.namespace.get("Pod", running.launcher), running.main) == 1
+    assert running.ranks() == dict(enumerate(running.job.workers))
+
+
+def test_kubectl_for_anything_else_is_told_what_is_missing(operator: Operator, submit: Submit) -> None:
+    running = submit(MpiJob(operator.example, "openmpi4").command("/opt/kube/kubectl", "get", "pods"))
+    assert running.verdict() == "Failed"
+    assert of.exit_code(running.namespace.get("Pod", running.launcher), running.main) == 1
+    assert "'get' is not for this kubectl" in running.output
+
+
+def test_kubectl_itself_comes_with_the_larger_image(operator: Operator, submit: Submit) -> None:
+    operator.use(OURS_WITH_KUBECTL)
+    job = MpiJob(operator.example, "openmpi4", "pi")
+    both = '/opt/kube/kubectl get pods --output name && exec "$@"'
+    running = submit(job.command("sh", "-c", both, "sh", *job.main["command"]))
+    assert running.verdict() == "Succeeded", running.output
+    assert f"pod/{job.workers[0]}\n" in running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
