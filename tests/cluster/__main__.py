@@ -16,12 +16,13 @@ import click
 from images import catalog
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.places import BedError, Places
+from tests.cluster.operators import kubectl_delivery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Built on each run, from layers that are there already; `horovod` takes a quarter of an hour the first time.
-IMAGES = ("mpi-agents", "kubectl", "openmpi4", "openmpi5", "mpich", "intel")
+IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel")
 SLOW_IMAGES = ("horovod",)
 
 
@@ -83,7 +84,8 @@ def _bring_up(bed: Bed) -> None:
     builder = [sys.executable, "-m", "images.build", "--network", "host", *names]
     if subprocess.run(builder, env=bed.engine.environment, check=False).returncode:
         raise BedError("the images could not be built")
-    bed.load_built([catalog.IMAGES[name].tag(catalog.version()) for name in names])
+    built = [catalog.IMAGES[name].tag(catalog.version()) for name in names]
+    bed.load_built([*built, kubectl_delivery.build(bed.places, bed.engine, _say)])
 
 
 def _say(text: str) -> None:
