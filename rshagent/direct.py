@@ -10,7 +10,7 @@ import sys
 
 TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
     from rshagent.arguments import Call
     from rshagent.hosts import Worker
@@ -20,6 +20,7 @@ _AGENT_FAILED = 255
 
 def main() -> int:
     """Be the rsh agent: `AGENT [options] [user@]HOST [options] COMMAND…`; return the exit code."""
+    _give_back(os.environ)
     socket = os.environ.pop("MPI_AGENT_SERVE", "")
     if socket:  # a client wants a hub for all clients of its container
         from rshagent.hub import cli  # noqa: PLC0415
@@ -35,6 +36,14 @@ def main() -> int:
         code = _fail(f"internal error: {type(error).__name__}")
     # Leaving by the interpreter's own way would free what the kernel frees faster.
     os._exit(code)
+
+
+def _give_back(environ: MutableMapping[str, str]) -> None:
+    """Put back what direct_start.c took out of its own loader's way: it is for what we run in this container."""
+    for name in ("LD_PRELOAD", "LD_AUDIT"):
+        value = environ.pop(f"MPI_AGENT_{name}", None)
+        if value is not None:
+            environ[name] = value
 
 
 def run(argv: list[bytes], environ: Mapping[str, str]) -> int:

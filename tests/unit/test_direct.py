@@ -59,6 +59,14 @@ def test_it_ignores_no_signal_that_a_shell_would_not() -> None:
     assert done.stderr == b""
 
 
+def test_what_was_kept_from_its_own_loader_is_given_back() -> None:
+    """By direct_start.c: the image's libraries are for the image's programs."""
+    done = run("localhost", 'echo "$LD_AUDIT,${MPI_AGENT_LD_AUDIT-unset}"', MPI_AGENT_LD_AUDIT="")
+    assert done.stdout == b",unset\n"
+    done = run("localhost", "env | grep LD_", MPI_AGENT_LD_PRELOAD="/nowhere/lib.so")
+    assert done.stdout == b"LD_PRELOAD=/nowhere/lib.so\n"
+
+
 def test_a_worker_where_there_is_no_cluster(tmp_path: Path) -> None:
     done = run("worker-0", "true", MPI_AGENT_SERVICE_ACCOUNT=str(tmp_path))
     assert done.returncode == 255
