@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -17,12 +15,8 @@ import time
 from agents.playground.cluster import ClusterError
 
 from . import figures, pythons, report
-from .measure import BenchmarkError, busy_cores
-from .peers import ROOT
+from .measure import BenchmarkError, machine, noise
 from .stage import kubectl_program, staged
-
-_DOC = os.path.join(ROOT, "docs", "performance.md")
-_NOISE_CORES = 0.25
 
 
 def main() -> int:
@@ -32,14 +26,17 @@ def main() -> int:
     try:
         python = options.python or pythons.lightest()
         setting = _setting(python)
-        noise = _noise()
-        print(f"{setting}\n{noise}", flush=True)
-        table = _measure(options.figures or list(figures.ALL), figures.QUICK if options.quick else figures.FULL, python)
+        quiet = noise()
+        print(f"{setting}\n{quiet}", flush=True)
+        measured = _measure(
+            options.figures or list(figures.ALL), figures.QUICK if options.quick else figures.FULL, python
+        )
+        table = report.rows(measured)
         if options.quick:
             print("\nA smoke run: smaller than the figures that the targets are for.")
         print(f"\n{report.plain(table)}\n\nmeasured in {time.monotonic() - began:.0f} s")
         if options.write:
-            report.write(_DOC, f"{setting} {noise}\n\n{report.markdown(table)}")
+            report.write(report.DOC, f"{setting} {quiet}\n\n{report.markdown(table)}", report.MARKERS)
     except (BenchmarkError, ClusterError) as error:
         print(f"benchmark: {error}", file=sys.stderr)
         return 1
@@ -78,21 +75,7 @@ def _setting(python: str) -> str:
     """What it was measured with, in one sentence."""
     answer = subprocess.run([kubectl_program(), "version", "--client", "-o", "json"], check=True, capture_output=True)
     kubectl = json.loads(answer.stdout)["clientVersion"]["gitVersion"].removeprefix("v")
-    machine = f"{os.cpu_count()} cores of {_processor()}, Linux {platform.release().split('-')[0]}"
-    return f"kubectl {kubectl}; agents run by Python {pythons.version(python)} ({python}); {machine}."
-
-
-def _processor() -> str:
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def _noise() -> str:
-    busy = busy_cores(1.0)
-    if busy > _NOISE_CORES:
-        return f"Something else kept {busy:.1f} cores busy: only the ratios mean something."
-    return "The machine was quiet."
+    return f"kubectl {kubectl}; agents run by Python {pythons.version(python)} ({python}); {machine()}."
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MIB = 1 << 20
+_NOISE_CORES = 0.25
 _CPUCLOCK_SCHED = 2  # clock ids made of a process id: kernel, include/linux/posix-timers_types.h
 
 
@@ -84,6 +87,26 @@ def _rollup_mib(pid: int, field: str) -> float:
             if line.startswith(field):
                 return int(line.split()[1]) / 1024
     raise BenchmarkError(f"the kernel does not tell {field} of a process")
+
+
+def _processor() -> str:
+    """The model of the machine's processors."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def machine() -> str:
+    """What it is measured on."""
+    return f"{os.cpu_count()} cores of {_processor()}, Linux {platform.release().split('-')[0]}"
+
+
+def noise() -> str:
+    """Whether something else keeps the machine busy, in a sentence."""
+    busy = busy_cores(1.0)
+    if busy > _NOISE_CORES:
+        return f"Something else kept {busy:.1f} cores busy: only the ratios mean something."
+    return "The machine was quiet."
 
 
 def busy_cores(seconds: float) -> float:

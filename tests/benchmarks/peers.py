@@ -7,13 +7,12 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from .measure import BenchmarkError, Command, cpu_s, rss_mib
+from .measure import ROOT, BenchmarkError, Command, cpu_s, rss_mib
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _DIRECT = os.path.join(ROOT, "rshagent", "__main__.py")
 _HUB_START_S, _HUB_END_S = 20.0, 30.0
 

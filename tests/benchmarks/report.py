@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from .measure import BenchmarkError
+from .measure import ROOT, BenchmarkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 AS_FRACTION, AS_DECIMAL = "fraction", "decimal"  # how a ratio is written: 1/31 or 0.24
 
-BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
+DOC = os.path.join(ROOT, "docs", "performance.md")
+MARKERS = ("<!-- make bench: begin -->", "<!-- make bench: end -->")
 _MODES = {"hub": "hub", "direct": "direct mode"}
 _HEAD = ("figure", "mode", "kubectl", "ours", "ratio", "in single rounds", "must", "aim", "reached")
 
@@ -24,7 +26,8 @@ class Target(NamedTuple):
     must: float | None = None
     aim: float | None = None
     more_is_better: bool = False
-    is_ratio: bool = True  # to kubectl; else an amount
+    is_ratio: bool = True  # to the peer's; else an amount
+    peer: str = "kubectl"
 
 
 class Figure(NamedTuple):
@@ -40,7 +43,7 @@ class Figure(NamedTuple):
     def value(self) -> float:
         """What is compared with the target: the ratio of the medians, or the median itself."""
         ours = statistics.median(self.samples[self.target.mode])
-        return ours / statistics.median(self.samples["kubectl"]) if self.target.is_ratio else ours
+        return ours / statistics.median(self.samples[self.target.peer]) if self.target.is_ratio else ours
 
     @property
     def range(self) -> tuple[float, float]:
@@ -48,7 +51,7 @@ class Figure(NamedTuple):
         ours = self.samples[self.target.mode]
         if not self.target.is_ratio:
             return min(ours), max(ours)
-        ratios = [own / peer for own, peer in zip(ours, self.samples["kubectl"], strict=True)]
+        ratios = [own / peer for own, peer in zip(ours, self.samples[self.target.peer], strict=True)]
         return min(ratios), max(ratios)
 
     @property
@@ -67,47 +70,49 @@ def rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
     return [_HEAD, *(_row(figure) for figure in figures)]
 
 
-def plain(figures: Sequence[Figure]) -> str:
-    """The table in aligned columns."""
-    table = rows(figures)
-    widths = [max(len(row[column]) for row in table) for column in range(len(_HEAD))]
-    table.insert(1, tuple("-" * width for width in widths))
+def plain(table: Sequence[tuple[str, ...]]) -> str:
+    """A table in aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [table[0], tuple("-" * width for width in widths), *table[1:]]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines
     )
 
 
-def markdown(figures: Sequence[Figure]) -> str:
-    """The table in Markdown."""
-    table = [*rows(figures)]
-    table.insert(1, tuple("---" for _ in _HEAD))
-    return "\n".join(f"| {' | '.join(row)} |" for row in table)
+def markdown(table: Sequence[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (table[0], ("---",) * len(table[0]), *table[1:]))
 
 
-def write(path: str, text: str) -> None:
+def write(path: str, text: str, markers: tuple[str, str]) -> None:
     """Put `text` between the markers of a file. Raises BenchmarkError where it has none."""
     with open(path, encoding="utf-8") as file:
         whole = file.read()
-    before, begin, rest = whole.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = whole.partition(markers[0])
+    _, end, after = rest.partition(markers[1])
     if not begin or not end:
-        raise BenchmarkError(f"{path} has no lines {BEGIN!r} and {END!r}")
+        raise BenchmarkError(f"{path} has no lines {markers[0]!r} and {markers[1]!r}")
     with open(path, "w", encoding="utf-8") as file:
         file.write(f"{before}{begin}\n{text.strip()}\n{end}{after}")
 
 
 def _row(figure: Figure) -> tuple[str, ...]:
+    target = figure.target
+    peer = amount(statistics.median(figure.samples[target.peer]), figure.unit) if target.is_ratio else ""
+    return figure.name, _MODES[target.mode], peer, *cells(figure)
+
+
+def cells(figure: Figure) -> tuple[str, ...]:
+    """Ours, its ratio to the peer's, the range, and what was to be reached."""
     target, unit = figure.target, figure.unit
-    peer = _amount(statistics.median(figure.samples["kubectl"]), unit) if target.is_ratio else ""
-    ours = _amount(statistics.median(figure.samples[target.mode]), unit)
-    low, high = figure.range
-    if target.is_ratio:
-        value, spread = _ratio(figure.value, figure.form), f"{_ratio(low, figure.form)} to {_ratio(high, figure.form)}"
-        must, aim = (("" if one is None else _ratio(one, figure.form)) for one in (target.must, target.aim))
-    else:
-        value, spread = "", f"{_amount(low, unit)} to {_amount(high, unit)}"
-        must, aim = (("" if one is None else _amount(one, unit)) for one in (target.must, target.aim))
-    return figure.name, _MODES[target.mode], peer, ours, value, spread, must, aim, figure.reached
+
+    def written(value: float) -> str:
+        return _ratio(value, figure.form) if target.is_ratio else amount(value, unit)
+
+    ours = amount(statistics.median(figure.samples[target.mode]), unit)
+    ratio = written(figure.value) if target.is_ratio else ""
+    must, aim = ("" if one is None else written(one) for one in (target.must, target.aim))
+    return ours, ratio, " to ".join(map(written, figure.range)), must, aim, figure.reached
 
 
 def _ratio(value: float, form: str) -> str:
@@ -117,6 +122,7 @@ def _ratio(value: float, form: str) -> str:
     return f"{value:.2f}"
 
 
-def _amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str) -> str:
+    """A number as a person reads it."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f} {unit}"
