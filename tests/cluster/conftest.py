@@ -3,6 +3,7 @@
 `namespace`  a namespace of the test's own, which enforces Pod Security *restricted*;
              `@pytest.mark.pod_security("baseline")` for another level
 `start`      apply a job there: `running = start(Job("openmpi4").run("pi"))`
+`node`       the node under the cluster, for tests of faults; where it is not the tests' own they are skipped
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.failure import describe
+from tests.cluster.faults import node  # noqa: F401 (a fixture)
 from tests.cluster.kube import Api, Namespace
 from tests.cluster.running import Running
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 _GONE_S = 120.0
 _NUMBERS = itertools.count()
-_SEEN: dict[str, Namespace] = {}  # a test's namespace by its node id, for the report
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,9 +69,7 @@ def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Nam
     """A namespace of the test's own. It is deleted after the test, and nobody waits for that."""
     mark = request.node.get_closest_marker("pod_security")
     made = new_namespace(mark.args[0] if mark else "restricted")
-    _SEEN[request.node.nodeid] = made
     yield made
-    _SEEN.pop(request.node.nodeid, None)
     made.delete("Namespace", made.name)
 
 
@@ -82,9 +81,14 @@ def start(namespace: Namespace) -> Callable[[Job], Running]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallInfo[None], None]:
-    """Add what the cluster knows to the report of a test that failed."""
+    """Add what the cluster knows of a failed test's namespace to its report.
+
+    That is the one among its fixtures, or one that a fixture has as its attribute `namespace`.
+    """
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
-    namespace = _SEEN.get(item.nodeid)
-    if report.when == "call" and report.failed and namespace:
-        report.sections.append((f"namespace {namespace.name}", describe(namespace)))
+    if report.when == "call" and report.failed:
+        fixtures = getattr(item, "funcargs", {}).values()
+        found = [getattr(one, "namespace", one) for one in fixtures]
+        for namespace in {one.name: one for one in found if isinstance(one, Namespace)}.values():
+            report.sections.append((f"namespace {namespace.name}", describe(namespace)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,22 +45,29 @@ class Job:
     """A launcher pod, its workers, and what they need. Methods change it in place; `objects` are what is applied."""
 
     def __init__(self, example: str, *, workers: int = 2, slots: int = 1) -> None:
-        self.example = example
-        text = (
-            (EXAMPLES / f"{example}.yaml")
-            .read_text()
-            .replace(":0.1.0", f":{os.environ.get('MPI_AGENTS_TAG', VERSION)}")
-        )
-        # Through JSON: what YAML shares by anchors must not change together.
-        self.objects: list[Object] = [json.loads(json.dumps(one)) for one in yaml.safe_load_all(text)]
-        self.name = str(self.of("StatefulSet")["metadata"]["name"]).removesuffix("-worker")
-        self.launcher_name = str(self.of("Pod")["metadata"]["name"])
+        """Take an example, with so many workers, and as little CPU and memory asked for as a small machine has."""
+        self._read(example)
         self.resize(workers, slots)
         self.environ(_ONE_MACHINE)
         for pod in (self.launcher, self.worker):
             pod["terminationGracePeriodSeconds"] = 5
             for container in pod["containers"]:
-                container["resources"] = {}  # a hundred pods fit into one small machine
+                container["resources"] = {}
+
+    @classmethod
+    def as_it_is(cls, example: str) -> Job:
+        """An example without any change."""
+        job = cls.__new__(cls)
+        job._read(example)
+        return job
+
+    def _read(self, example: str) -> None:
+        self.example = example
+        text = (EXAMPLES / f"{example}.yaml").read_text()
+        # Through JSON: what YAML shares by anchors must not change together.
+        self.objects: list[Object] = [json.loads(json.dumps(one)) for one in yaml.safe_load_all(text)]
+        self.name = str(self.of("StatefulSet")["metadata"]["name"]).removesuffix("-worker")
+        self.launcher_name = str(self.of("Pod")["metadata"]["name"])
 
     def of(self, kind: str) -> Object:
         """The job's object of this kind, as it is now: changes to it count."""
@@ -84,6 +90,10 @@ class Job:
         """The user's container in the launcher pod, where mpirun runs."""
         return self._container(self.launcher["containers"], None)
 
+    def init(self, name: str) -> Object:
+        """The launcher pod's `hub` or `delivery`."""
+        return self._container(self.launcher["initContainers"], name)
+
     @property
     def workers(self) -> list[str]:
         """The worker pods' names."""
@@ -97,6 +107,8 @@ class Job:
         for rule in self.of("Role")["rules"]:
             if "resourceNames" in rule:
                 rule["resourceNames"] = self.workers
+        if self.example == "intel":
+            self.environ({"I_MPI_PERHOST": str(slots)})
         return self
 
     def run(self, *program: str, ranks: int | None = None, options: Sequence[str] = ()) -> Job:
@@ -143,9 +155,7 @@ class Job:
                     container["securityContext"]["readOnlyRootFilesystem"] = True
                     container.setdefault("volumeMounts", []).append({"name": "tmp", "mountPath": "/tmp"})
             if read_only:
-                pod["volumes"].append({"name": "tmp", "emptyDir": {}})
-        for container in self.launcher["initContainers"]:
-            container["securityContext"] |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+                pod.setdefault("volumes", []).append({"name": "tmp", "emptyDir": {}})
         return self.environ(_RUN_AS_ROOT if uid == 0 else {})
 
     @staticmethod

@@ -1,11 +1,14 @@
-"""Real launchers start real ranks in real pods."""
+"""Real launchers start real ranks in real pods; and what is left of them, however they end."""
 
 from __future__ import annotations
 
+import copy
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster import restricted
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -15,14 +18,126 @@ if TYPE_CHECKING:
 
     Start = Callable[[Job], Running]
 
-MPI = ["openmpi4"]
+MPI = ["openmpi4", "openmpi5", "mpich", "intel"]
+ALL = [*MPI, "horovod"]
+OURS = ("hub", "delivery")
+
+# Says where it is, and stays there.
+STAYING = ("sh", "-c", 'echo "at $(uname -n)"; sleep 1000')
+# A launcher that can be killed: what is process 1 itself can't, from inside.
+KILLABLE = ("sh", "-c", '"$@" & echo $! >/tmp/pid; wait $!', "sh")
+
+
+def assert_pi(running: Running, hosts: list[str] | None = None) -> None:
+    """The job ends well, with one rank on each of the hosts, in their order: on all workers, if nothing is said."""
+    assert running.end() == 0, running.output
+    assert running.ranks() == dict(enumerate(hosts or running.job.workers))
+    assert "pi is approximately 3.14159265" in running.output
+
+
+# Ranks ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("example", MPI)
-def test_ranks_run_where_the_hostfile_says(start: Start, example: str) -> None:
-    running = start(Job(example).run("pi"))
-    assert running.end() == 0, running.output
-    assert running.ranks() == dict(enumerate(running.job.workers))
-    assert "pi is approximately 3.14159265" in running.output
+def test_an_example_runs_as_it_is(start: Start, example: str) -> None:
+    running = start(Job.as_it_is(example))
+    assert_pi(running)
     assert running.sessions_by_host() == dict.fromkeys(running.job.workers, 1)
+    running.assert_nothing_left()
+
+
+@pytest.mark.parametrize("example", MPI)
+def test_an_arbitrary_user_with_a_read_only_root(start: Start, example: str) -> None:
+    running = start(Job(example).run("pi").run_as(12345, read_only=True))
+    assert_pi(running)
+    running.assert_nothing_left()
+
+
+@pytest.mark.pod_security("baseline")
+@pytest.mark.parametrize("example", MPI)
+def test_root_where_only_our_own_containers_are_restricted(start: Start, example: str) -> None:
+    running = start(Job(example).run("pi").run_as(0))
+    assert_pi(running)
+    pod = running.namespace.get("Pod", running.launcher)
+    assert {name: restricted.violations(pod, name) for name in OURS} == {name: [] for name in OURS}
+    assert restricted.violations(pod, running.main)
+    running.assert_nothing_left()
+
+
+@pytest.mark.parametrize("example", MPI)
+def test_as_many_ranks_on_a_host_as_it_has_slots(start: Start, example: str) -> None:
+    job = Job(example, slots=2).run("pi", ranks=4)
+    assert_pi(start(job), [job.workers[0]] * 2 + [job.workers[1]] * 2)
+
+
+@pytest.mark.parametrize("protocols", ["v4", "spdy"])
+def test_streams_of_older_clusters(start: Start, protocols: str) -> None:
+    running = start(Job("openmpi5").run("pi").environ({"MPI_AGENT_PROTOCOLS": protocols}, "hub"))
+    assert_pi(running)
+    running.assert_nothing_left()
+
+
+# Containers -----------------------------------------------------------------------------------------------------------
+
+
+def with_two_containers(job: Job) -> Job:
+    """Give each worker pod another container, which is the default one, and let both tell which they are."""
+    worker = job.worker["containers"][0]
+    other = copy.deepcopy(worker) | {"name": "other"}
+    for container in (worker, other):
+        container["env"] = [{"name": "WHICH", "value": container["name"]}]
+    job.worker["containers"] = [other, worker]
+    return job
+
+
+def test_the_named_container_of_several_is_used(start: Start) -> None:
+    running = start(with_two_containers(Job("openmpi4").run("sh", "-c", 'echo "in $WHICH"')))
+    assert running.end() == 0, running.output
+    assert running.output.count("in worker") == 2
+    assert "in other" not in running.output
+
+
+def test_a_wrong_container_name_is_told(start: Start) -> None:
+    job = with_two_containers(Job("openmpi4").run("pi"))
+    job.init("hub")["command"] = ["rshagent-hub", "--container", "wroker"]
+    running = start(job)
+    assert running.end() != 0
+    assert re.search(r"^rshagent: .*pi-worker-\d.*wroker", running.output, re.MULTILINE), running.output
+
+
+def test_the_users_container_has_no_token(start: Start) -> None:
+    look = "find /var/run/secrets/ -type f -o -type l 2>/dev/null; echo looked"
+    running = start(Job("openmpi4").command("sh", "-c", look))
+    assert running.end() == 0
+    assert running.output == "looked\n"
+
+
+# Ends -----------------------------------------------------------------------------------------------------------------
+
+
+# Horovod has 1 for all that fails.
+@pytest.mark.parametrize(("example", "code"), [*((example, 3) for example in MPI), ("horovod", 1)])
+def test_an_applications_exit_code_comes_back(start: Start, example: str, code: int) -> None:
+    running = start(Job(example).run("sh", "-c", "exit 3", ranks=1))
+    assert running.end() == code, running.output
+    running.assert_nothing_left()
+
+
+@pytest.mark.parametrize("example", ALL)
+def test_a_killed_launcher_leaves_nothing(start: Start, example: str) -> None:
+    job = Job(example).run(*STAYING)
+    running = start(job.command(*KILLABLE, *job.main["command"]))
+    running.until_output("at ", 2)
+    assert all("sleep" in running.processes(worker) for worker in job.workers)
+    killed = running.namespace.exec_in(running.launcher, ["sh", "-c", "kill -KILL $(cat /tmp/pid)"], running.main)
+    assert killed.code == 0, killed.errors
+    assert running.end() == 137
+    running.assert_nothing_left()
+
+
+@pytest.mark.parametrize("example", MPI)
+def test_a_rank_that_is_killed_takes_the_others_with_it(start: Start, example: str) -> None:
+    program = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && kill -KILL $$; sleep 1000'
+    running = start(Job(example).run("sh", "-c", program))
+    assert running.end() != 0
     running.assert_nothing_left()
