@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Built on each run, from layers that are there already; `horovod` takes a quarter of an hour the first time.
-IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel")
+BARE = ("bare-static", "bare-musl", "bare-glibc231")
+IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *BARE)
 SLOW_IMAGES = ("horovod",)
 
 
