@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ pytestmark = [
     pytest.mark.parametrize("installed", ["training-operator"], indirect=True),
 ]
 
+WITH_HOROVOD = os.environ.get("CLUSTER_IMAGES") == "all"
 SWITCHING = Path(__file__).parents[3] / "docs" / "switching.md"
 
 
@@ -72,6 +74,7 @@ def test_open_mpi_on_more_workers_than_it_starts_itself(operator: Operator, subm
     assert running.ranks() == dict(enumerate(running.job.workers))
 
 
+@pytest.mark.skipif(not WITH_HOROVOD, reason="the horovod image is not among CLUSTER_IMAGES (see docs/images.md)")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_elastic_horovod_takes_a_worker_that_comes(operator: Operator, submit: Submit) -> None:
