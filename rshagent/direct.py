@@ -40,10 +40,12 @@ def main() -> int:
 
 def _give_back(environ: MutableMapping[str, str]) -> None:
     """Put back what direct_start.c took out of its own loader's way: it is for what we run in this container."""
-    for name in ("LD_PRELOAD", "LD_AUDIT"):
+    for name in ("LD_PRELOAD", "LD_AUDIT", "LC_ALL"):
         value = environ.pop(f"MPI_AGENT_{name}", None)
-        if value is not None:
+        if value:
             environ[name] = value
+        elif value is not None:
+            environ.pop(name, None)
 
 
 def run(argv: list[bytes], environ: Mapping[str, str]) -> int:

@@ -24,12 +24,11 @@ static char *inside(const char *path) {
     return whole;
 }
 
-/* What is to be loaded into every program is of the image's C library, not of ours. Direct mode gives it back to what it
- * runs in its own place. */
+/* Direct mode gives it back to what it runs in its own place; "" stands for none. */
 static void put_away(const char *name, const char *kept) {
     const char *value = getenv(name);
-    if (value && setenv(kept, value, 1) == 0)
-        unsetenv(name);
+    setenv(kept, value ? value : "", 1);
+    unsetenv(name);
 }
 
 int main(int argc, char **argv) {
@@ -40,8 +39,12 @@ int main(int argc, char **argv) {
         return 255;
     }
     *slash = '\0';
+    /* These libraries and locales are of the image's C library, and not for ours. Without LC_ALL Python would set
+     * LC_CTYPE, and its own children would inherit that. */
     put_away("LD_PRELOAD", "MPI_AGENT_LD_PRELOAD");
     put_away("LD_AUDIT", "MPI_AGENT_LD_AUDIT");
+    put_away("LC_ALL", "MPI_AGENT_LC_ALL");
+    setenv("LC_ALL", "C", 1);
     if (argc > 0)
         setenv("MPI_AGENT_ARGV0", argv[0], 0); /* the client has set it, if it was the client that called */
 

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # In the loader's place: says how it was called.
-LOADER = '#!/bin/sh\nprintf "%s\\n" "$@"; echo "$LD_PRELOAD,$MPI_AGENT_LD_PRELOAD,$MPI_AGENT_ARGV0"; exit 7\n'
+LOADER = """#!/bin/sh
+printf '%s\\n' "$@"
+echo "$LD_PRELOAD,$MPI_AGENT_LD_PRELOAD,$LC_ALL,$MPI_AGENT_LC_ALL,$MPI_AGENT_ARGV0"
+exit 7
+"""
 
 
 @pytest.fixture(scope="session")
@@ -57,18 +61,24 @@ def test_it_is_found_through_a_link(starter: Path, tmp_path: Path) -> None:
     link.symlink_to(starter)
     _, lines = call(link, "worker-0")
     assert lines[2] == f"{starter.parent}/python/lib"
-    assert lines[-1] == f",,{link}"
+    assert lines[-1] == f",,C,,{link}"
 
 
 def test_the_name_that_the_client_was_called_by_stands(starter: Path) -> None:
     _, lines = call(starter, MPI_AGENT_ARGV0="/etc/mpi/kubexec.sh")
-    assert lines[-1] == ",,/etc/mpi/kubexec.sh"
+    assert lines[-1] == ",,C,,/etc/mpi/kubexec.sh"
 
 
 def test_what_is_preloaded_is_kept_from_another_c_library(starter: Path) -> None:
     """It is the image's: loaded into our Python it would end it, or at best complain."""
     _, lines = call(starter, LD_PRELOAD="/lib/libjemalloc.so")
     assert lines[-1].startswith(",/lib/libjemalloc.so,")
+
+
+def test_the_images_locales_are_for_the_image(starter: Path) -> None:
+    """They are in the form of its C library; and Python sets LC_CTYPE for its children where it finds no locale."""
+    _, lines = call(starter, LC_ALL="de_DE.ISO-8859-1")
+    assert lines[-1].startswith(",,C,de_DE.ISO-8859-1,")
 
 
 def test_without_its_python_it_says_what_is_missing(program: Path) -> None:
