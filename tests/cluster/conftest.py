@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.cluster.jobs import Job
 
 _GONE_S = 120.0
+_TEST_S = 300.0  # pods start slowly where many do at once
 _NUMBERS = itertools.count()
 
 
@@ -34,6 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes a minute or more")
     if not os.environ.get("KUBECONFIG") and not config.option.collectonly:
         pytest.exit("the cluster tests need KUBECONFIG: run them by `make test-cluster`", returncode=2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests more time than those have that need no cluster."""
+    for item in items:
+        if "tests/cluster" in item.nodeid and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_TEST_S))
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 _PAUSE_S = 0.2  # between tries where the API server doesn't answer
 _CONNECT_S = 10.0
 _LOST = (urllib3.exceptions.HTTPError, OSError)

@@ -137,7 +137,7 @@ def test_a_killed_launcher_leaves_nothing(start: Start, example: str) -> None:
 
 @pytest.mark.parametrize("example", MPI)
 def test_a_rank_that_is_killed_takes_the_others_with_it(start: Start, example: str) -> None:
-    program = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && kill -KILL $$; sleep 1000'
+    program = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && kill -KILL $$$$; sleep 1000'  # $$ is $ to Kubernetes
     running = start(Job(example).run("sh", "-c", program))
     assert running.end() != 0
     running.assert_nothing_left()
