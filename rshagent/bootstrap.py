@@ -28,6 +28,13 @@ STATUS_FOLDERS = '/dev/shm /tmp /var/tmp "$HOME"'  # noqa: S108  # shell text, a
 UNREAD = 255
 """The exit status if stdin ended before TEXT was complete: nothing was started then."""
 
+SUCCESS = 200
+"""The bootstrap's exit status where TEXT's is 0; where TEXT's is 200 it is 0.
+
+A 0 alone proves nothing: an API server that loses the kubelet under a v5 stream tells the client of success, since to
+it an error channel without a message is one without an error. Nobody makes up a 200.
+"""
+
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -114,6 +121,11 @@ def acknowledgement(session: str) -> bytes:
     return b"mpi-agent " + session.encode()
 
 
+def exit_code(status: int) -> int | None:
+    """Return TEXT's exit status by the bootstrap's; None where that does not tell, and the kept one does."""
+    return {SUCCESS: 0, 0: None}.get(status, status)
+
+
 def control(mark: Mark, pid: int | None) -> list[bytes]:
     """Make the command list of a second exec that asks after a session and signals it.
 
@@ -173,7 +185,7 @@ def _bootstrap(mark: Mark, before: str, source: str = "") -> str:
         + "s=$?;[ $s -gt 256 ]&&s=$((s-128));"
         + f"for d in {STATUS_FOLDERS};do f=$d/{STATUS_FILE};"
         + f'[ ! -h "$f" ]&&echo {mark.session} $$ $s>>"$f"&&break;done;'
-        + "exit $s"
+        + f"case $s in 0)s={SUCCESS};;{SUCCESS})s=0;;esac;exit $s"
     )
 
 

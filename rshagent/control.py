@@ -33,7 +33,8 @@ class Control(Listener):
     """A line of conversation with the control script; comes back by itself when its stream is lost.
 
     `on_ready()` is called whenever the script can be spoken to, `on_answer(line)` for each answer, and
-    `on_gone(failure)` at the end, when there is no such pod any more or we are refused for good.
+    `on_gone(failure)` at the end, when there is no such pod any more or we are refused for good. `trouble` is what
+    went wrong last, until the next answer.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Control(Listener):
         "_on_ready",
         "_timer",
         "_where",
+        "trouble",
     )
 
     def __init__(
@@ -64,6 +66,7 @@ class Control(Listener):
         self._command = bootstrap.control(mark, pid)
         self._on_ready, self._on_answer, self._on_gone = on_ready, on_answer, on_gone
         self._answers = b""
+        self.trouble = ""
         self._backoff = Backoff()
         self._execution: Execution | None = None
         self._timer: Timer | None = None
@@ -93,16 +96,17 @@ class Control(Listener):
             while (end := self._answers.find(b"\n")) >= 0 and self._execution is not None:
                 line, self._answers = self._answers[:end], self._answers[end + 1 :]
                 self._cancel()
-                self._backoff = Backoff()
+                self._backoff, self.trouble = Backoff(), ""
                 self._on_answer(line.decode("ascii", "replace").strip())
 
-    def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:  # noqa: ARG002
+    def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Come back, unless there is nothing to come back to."""
         self._cancel()
         self._execution = None
         if isinstance(outcome, Failure) and (outcome.http_status == 404 or not outcome.retryable):
             self._on_gone(outcome)
             return
+        self.trouble = outcome.message if isinstance(outcome, Failure) else reason
         wished_s = outcome.retry_after_s if isinstance(outcome, Failure) else None
         self._timer = self._engine.loop.call_later(self._backoff.delay_s(wished_s), self._connect)
 
@@ -176,7 +180,8 @@ class Settler:
         self._settle(None, failure.message)
 
     def _unheard(self) -> None:
-        self._settle(None, f"the worker could not be asked for {self._engine.limits['settle']:.0f} s")
+        settle_s = self._engine.limits["settle"]
+        self._settle(None, f"the worker could not be asked for {settle_s:.0f} s{_why(self._control)}")
 
     def _settle(self, code: int | None, reason: str) -> None:
         self.close()
@@ -257,7 +262,8 @@ class Reaper:
         self._finish("" if is_absent else f"its processes could not be ended: {failure.message}")
 
     def _too_late(self) -> None:
-        self._finish(f"its processes could not all be ended within {self._engine.limits['reap']:.0f} s")
+        reap_s = self._engine.limits["reap"]
+        self._finish(f"its processes could not all be ended within {reap_s:.0f} s{_why(self._control)}")
 
     def _finish(self, reason: str) -> None:
         self.close()
@@ -286,3 +292,7 @@ class Messenger:
 
     def _finish(self, _answer: object) -> None:
         self.close()
+
+
+def _why(control: Control | None) -> str:
+    return f": {control.trouble}" if control is not None and control.trouble else ""

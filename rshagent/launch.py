@@ -214,8 +214,8 @@ class Launch(Listener):
             self._ended_while_ending(outcome)
         elif self.state == "asked":
             self._not_acknowledged(outcome, reason)
-        elif isinstance(outcome, Exited):
-            self._finish(outcome.code, "")
+        elif isinstance(outcome, Exited) and (code := bootstrap.exit_code(outcome.code)) is not None:
+            self._finish(code, "")
         elif self.state == "acknowledged":
             # A failure that the server tells of after the start is about the stream, not about the command.
             self._settle()
@@ -436,7 +436,7 @@ class Launch(Listener):
         self._reap()
 
     def _ended_while_ending(self, outcome: Exited | Failure | None) -> None:
-        if self._reaper is None and isinstance(outcome, Exited):
+        if self._reaper is None and isinstance(outcome, Exited) and bootstrap.exit_code(outcome.code) is not None:
             self._cancel()
             self._end_now()
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 AGENT_FAILED = 255
 NO_SHELL = 127
 
+# How most commands end, without json: `bootstrap` says 200 for a success.
+_ENDED = b'"details":{"causes":[{"reason":"ExitCode","message":"200"}]}'
 _SUCCESS = (b'{"metadata":{},"status":"Success"}', b'{"metadata":{},"status":"Success"}\n')
 
-# A token is read again at once, so a second 401 is meant. A pod or container that is not there may be restarting.
+# A token is read again at once, so a second 401 is meant. An API server that has just started forbids what it does
+# not know to be allowed yet. A pod or container that is not there may be restarting.
 _ABSENT_S = 30.0
-_PATIENCE_S = {401: 3.0, 404: _ABSENT_S}
+_PATIENCE_S = {401: 3.0, 403: 5.0, 404: _ABSENT_S}
 _RETRY_AFTER_MAX_S = 60.0  # nothing that is asked once a minute is a burden, and no wait is to last for hours
 
 # The runtime's words for an executable that the image does not have (containerd, CRI-O, runc, crun).
@@ -60,6 +63,8 @@ class Failure:
 
 def from_error_channel(data: bytes) -> Exited | Failure:
     """Read what came on the error channel: `Status` in JSON, or plain text from servers older than v4."""
+    if _ENDED in data:
+        return Exited(200)
     if data in _SUCCESS:
         return Exited(0)
     status = _load(data)
@@ -103,7 +108,7 @@ def from_http(status: int, body: bytes, retry_after: str | None, *, what: str, i
     said = f"{what}: the API server answered {status}" + (f": {text}" if text else "")
     if status == 403:
         return Failure(
-            f"{what} is forbidden: {text}. {exec_rule(text, is_second=is_second)}", retryable=False, http_status=status
+            f"{what} is forbidden: {text}. {exec_rule(text, is_second=is_second)}", retryable=True, http_status=status
         )
     if status == 401:
         return Failure(

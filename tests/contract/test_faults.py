@@ -93,7 +93,10 @@ def test_a_fault_that_heals_is_not_the_launchers_matter(cluster: Cluster, agent:
 
 
 FINAL: list[tuple[dict[str, Any], str]] = [
-    ({"kind": "http", "status": 403, "text": 'cannot get resource "pods/exec"'}, "The verb get is missing"),
+    (
+        {"kind": "http", "status": 403, "text": 'cannot get resource "pods/exec"', "times": None},
+        "The verb get is missing",
+    ),
     ({"kind": "http", "status": 400}, "400"),
     ({"kind": "http", "status": 401, "times": None}, "401"),
     ({"kind": "http", "status": 500, "times": None}, "500"),

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rshagent.bootstrap import MAX_ARGUMENT, SHORT_TEXT, Mark, acknowledgement, control, request
+from rshagent.bootstrap import MAX_ARGUMENT, SHORT_TEXT, SUCCESS, Mark, acknowledgement, control, exit_code, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +87,8 @@ class Outcome:
             assert pid.startswith(b" ")
             assert before == b""
             self.stderr = rest
+            own = exit_code(self.status)
+            self.status = SUCCESS if own is None else own
 
 
 TEXTS = {
@@ -100,6 +102,7 @@ TEXTS = {
     "continuation": b"echo a\\\nb",
     "redirection": b"{ echo out; echo err >&2; } 2>&1 | tr a-z A-Z; echo err >&2",
     "status": b"exit 3",
+    "status that means success": b"exit %d" % SUCCESS,
     "status of the last": b"false",
     "not found": b"exec /no/such/file",
     "syntax error": b"echo before\nif then",
