@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.cluster.operators.mpijob import MpiJob
 
 _PAUSE_S = 0.2
+_END_S = 120.0  # for a whole job, its pods' start included
 
 
 class Submitted(Running):
@@ -35,7 +36,7 @@ class Submitted(Running):
         found = self.namespace.api.call("get", f"{self._path}/{self.job.name}")
         return dict(found.get("status") or {})
 
-    def verdict(self, deadline_s: float = DEADLINE_S) -> str:
+    def verdict(self, deadline_s: float = _END_S) -> str:
         """Wait until the operator says how it ended: `Succeeded` or `Failed`. Raises WaitError."""
         end = time.monotonic() + deadline_s
         while True:

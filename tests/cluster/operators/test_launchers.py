@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.pod_security("baseline"),
+    pytest.mark.timeout(400),
     pytest.mark.parametrize("installed", ["training-operator"], indirect=True),
 ]
 
@@ -61,12 +62,11 @@ def test_mpich(operator: Operator, submit: Submit) -> None:
 @pytest.mark.slow
 def test_intel_mpi_on_more_workers_than_its_daemons_start_at_once(operator: Operator, submit: Submit) -> None:
     running = submit(with_hydra("intel", 17).environ(environment("Intel MPI")))
-    assert running.verdict(120) == "Succeeded", running.output
+    assert running.verdict() == "Succeeded", running.output
     assert running.ranks() == dict(enumerate(running.job.workers))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_open_mpi_on_more_workers_than_it_starts_itself(operator: Operator, submit: Submit) -> None:
     job = MpiJob(operator.example, "openmpi4", "pi").resize(65).environ(environment("More than 64 workers"))
     running = submit(job)
@@ -76,7 +76,6 @@ def test_open_mpi_on_more_workers_than_it_starts_itself(operator: Operator, subm
 
 @pytest.mark.skipif(not WITH_HOROVOD, reason="the horovod image is not among CLUSTER_IMAGES (see docs/images.md)")
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_elastic_horovod_takes_a_worker_that_comes(operator: Operator, submit: Submit) -> None:
     job = MpiJob("tensorflow-mnist-elastic", "horovod", "python3", "/usr/local/share/train_elastic.py", "150", "0.3")
     running = submit(job)

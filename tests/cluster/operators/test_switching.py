@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     Submit = Callable[[MpiJob], Submitted]
 
-pytestmark = pytest.mark.pod_security("baseline")  # their users' containers are root, and say nothing of it
+# Their users' containers are root, and say nothing of it.
+pytestmark = [pytest.mark.pod_security("baseline"), pytest.mark.timeout(300)]
 
 
 def test_an_example_of_theirs_runs(operator: Operator, submit: Submit) -> None:
