@@ -1,0 +1,251 @@
+"""Faults as the node has them: its daemons end, processes of a test's pods are killed, a container runs out of memory.
+
+A cluster that is somebody's own has daemons that are none of a test's business, so there all of this is skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import pods as of
+from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.pki import NODE, service_account_key
+from tests.cluster.bed.places import Places
+from tests.cluster.kube import DEADLINE_S, WaitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.bed.daemons import Daemon
+    from tests.cluster.jobs import Job
+    from tests.cluster.kube import Namespace
+    from tests.cluster.running import Running
+
+_READY_S = 90.0
+_KUBELET = "http://127.0.0.1:10248/healthz"
+_LOOK_S = 0.02  # a launch's moments are short
+
+
+@dataclass(frozen=True)
+class Container:
+    """One life of a container, as the node sees it: it needs no API server."""
+
+    identity: str
+
+    def processes(self) -> dict[int, str]:
+        """Names by process id, those of execs too."""
+        found = {}
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal():
+                with contextlib.suppress(OSError):
+                    if self.identity in (folder / "cgroup").read_text():
+                        found[int(folder.name)] = (folder / "comm").read_text().rstrip("\n")
+        return found
+
+    def count(self, name: str) -> int:
+        """How many of its processes have this name."""
+        return [*self.processes().values()].count(name)
+
+    @property
+    def first(self) -> int:
+        """The process id of the container's process 1."""
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                if _ns_pids(pid)[1:] == ["1"]:
+                    return pid
+        raise WaitError(f"no process 1 in container {self.identity}")
+
+    @property
+    def of_the_job(self) -> set[int]:
+        """Its processes but the two that an example's worker is made of: a shell, and the sleep that it waits for."""
+        first = self.first
+        own = ("sleep", "3600")
+        return {pid for pid in self.processes() if pid != first and _words(pid) not in (own, ())}
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send its process 1 a signal. By KILL all others end with it."""
+        os.kill(self.first, number)
+
+    def touch(self, path: str) -> None:
+        """Make a file in it."""
+        Path(f"/proc/{self.first}/root{path}").touch()
+
+
+def _ns_pids(pid: int) -> list[str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1:] for line in lines if line.startswith("NSpid:"))
+
+
+def _words(pid: int) -> tuple[str, ...]:
+    """A process's command line; () for one that has ended."""
+    try:
+        return tuple(Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1])
+    except OSError:
+        return ()
+
+
+class Node:
+    """The node that everything runs on."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed = bed
+        self.api_server: Daemon = bed.daemons["kube-apiserver"]
+        self.kubelet: Daemon = bed.daemons["kubelet"]
+
+    def container(self, namespace: Namespace, pod: str, name: str | None = None) -> Container:
+        """A pod's container as it runs now, the first if none is named."""
+        found = namespace.get("Pod", pod)
+        statuses = [
+            one for one in of.statuses(found) if one["name"] == (name or found["spec"]["containers"][0]["name"])
+        ]
+        return Container(statuses[0]["containerID"].rpartition("/")[2])
+
+    def kubectl(self, *words: str) -> str:
+        """Run kubectl as the administrator. Raises WaitError where it fails."""
+        said = self.bed.kubectl(*words)
+        if said is None:
+            raise WaitError(f"kubectl {' '.join(words)} failed")
+        return said
+
+    def wait_ready(self) -> None:
+        """Wait until the node is Ready. Raises WaitError."""
+        self.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", f"--timeout={_READY_S:.0f}s")
+
+    def restart_api_server(self) -> None:
+        """Kill the API server, and start it again at once."""
+        self.api_server.stop(signal.SIGKILL)
+        self.bed.start_api_server()
+
+    def restart_kubelet(self) -> None:
+        """Kill the kubelet, start it again, and wait until it answers."""
+        self.kubelet.stop(signal.SIGKILL)
+        self.kubelet.start()
+        until("the kubelet answers", lambda: _is_healthy(_KUBELET), _READY_S)
+        self.wait_ready()
+
+    @contextlib.contextmanager
+    def another_service_account_key(self) -> Iterator[None]:
+        """Have the API server and the controllers use another key, so that no token of before is worth anything.
+
+        The kubelet starts anew, too: else it brings new tokens when the old ones are about to expire.
+        """
+        files = [self.bed.places.pki / name for name in ("sa.key", "sa.pub")]
+        kept = [file.read_bytes() for file in files]
+        service_account_key(self.bed.places.pki)
+        try:
+            self._use_keys()
+            yield
+        finally:
+            for file, content in zip(files, kept, strict=True):
+                file.write_bytes(content)
+            self._use_keys()
+
+    def _use_keys(self) -> None:
+        self.restart_api_server()
+        controllers = self.bed.daemons["kube-controller-manager"]
+        controllers.stop()
+        controllers.start()
+        self.restart_kubelet()
+
+    def restore(self) -> None:
+        """Have all daemons run, and the node Ready and schedulable."""
+        for daemon in self.bed.daemons.values():
+            daemon.send(signal.SIGCONT)
+            daemon.start()
+        self.bed.start_api_server()
+        self.kubectl("uncordon", NODE)
+        self.wait_ready()
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """The node, which is as it was when the test ends."""
+    places = Places.of()
+    try:
+        is_bed = os.path.samefile(os.environ["KUBECONFIG"], places.kubeconfig)
+    except OSError:
+        is_bed = False
+    if not is_bed:
+        pytest.skip(
+            "KUBECONFIG names a cluster whose daemons are not a test's to kill: run this by `make test-cluster`"
+        )
+    node = Node(Bed(places))
+    yield node
+    node.restore()
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def until(what: str, check: Callable[[], object], within_s: float = DEADLINE_S) -> None:
+    """Look at the node again and again until `check` says yes. Raises WaitError."""
+    end = time.monotonic() + within_s
+    while not check():
+        if time.monotonic() > end:
+            raise WaitError(f"not within {within_s:g} s: {what}")
+        time.sleep(_LOOK_S)
+
+
+class Ranks:
+    """A running job whose ranks wait for a word before they compute pi; then rank 0 ends with a code of its own."""
+
+    _SCRIPT = (
+        "echo waiting; until [ -e /tmp/go ]; do sleep 0.1; done; "
+        'pi || exit 99; case $(hostname) in *-0) exit "$0";; esac'
+    )
+    # With a process in each worker that neither daemon nor rank ends, as programs leave them that start services.
+    _LASTING = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & "
+
+    def __init__(self, running: Running, node: Node) -> None:
+        """Wait until all ranks have started."""
+        self.running, self._node = running, node
+        self.find()
+
+    @classmethod
+    def job(cls, job: Job, code: int, *, lasting: bool = False) -> Job:
+        """Have a job's ranks do so."""
+        return job.run("/bin/sh", "-c", cls._LASTING * lasting + cls._SCRIPT, str(code))
+
+    def find(self) -> None:
+        """Wait until all ranks have started, and look where."""
+        names = self.running.job.workers
+        self.running.until_output("waiting", len(names))
+        self.workers = [self._node.container(self.running.namespace, name) for name in names]
+
+    def go_on(self) -> None:
+        """Let them compute; no API server is asked."""
+        for worker in self.workers:
+            worker.touch("/tmp/go")
+
+    def until_ended(self, within_s: float = DEADLINE_S) -> None:
+        """Wait until no rank is left; no API server is asked."""
+        until("no rank is left", lambda: not any(worker.count("pi") for worker in self.workers), within_s)
+
+    def assert_ended_undisturbed(self, within_s: float) -> None:
+        """They end with their own code, did what they were there for, and nobody was told of anything."""
+        code = self.running.end(within_s)
+        output = self.running.output
+        assert code == int(self.running.job.main["command"][-1]), f"{output}\n{self.running.hub_log()}"
+        assert "pi is approximately 3.14159265" in output
+        assert self.running.ranks() == dict(enumerate(self.running.job.workers))
+        assert "rshagent" not in output
+
+
+def gated(job: Job) -> Job:
+    """Have the launcher wait for a word before it does what it was to do."""
+    words = job.main["command"]
+    return job.command("/bin/sh", "-c", 'until [ -e /tmp/go ]; do sleep 0.05; done; exec "$@"', "sh", *words)

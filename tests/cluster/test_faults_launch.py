@@ -1,0 +1,94 @@
+"""Something fails while mpirun starts its daemons: the job runs all the same, or ends with a code and a line."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.faults import gated, until
+from tests.cluster.jobs import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.faults import Container, Node
+    from tests.cluster.running import Running
+
+    Start = Callable[[Job], Running]
+
+LAUNCHERS = ("openmpi4", "openmpi5", "intel")
+DAEMONS = {"openmpi4": "orted", "openmpi5": "prted", "intel": "hydra_bstrap_pr"}
+WORKERS = 4
+END_S = 60.0
+
+
+@pytest.fixture
+def waiting(start: Start, node: Node, request: pytest.FixtureRequest) -> tuple[Running, Container]:
+    """A job whose launcher is about to call mpirun."""
+    running = start(gated(Job(request.param, workers=WORKERS).run("pi")))
+    running.until_started()
+    return running, node.container(running.namespace, running.launcher)
+
+
+def assert_done(running: Running) -> None:
+    assert running.end(END_S) == 0, f"{running.output}\n{running.hub_log()}"
+    assert "pi is approximately 3.14159265" in running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
+
+
+def assert_done_or_told(running: Running) -> None:
+    """A daemon that was lost in its first moments may be what mpirun can't do without: then it says so."""
+    if running.end(END_S) == 0:
+        assert_done(running)
+    else:
+        assert running.output.strip(), "it says why"
+    running.assert_nothing_left()
+
+
+@pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)
+def test_the_api_server_hangs_dies_and_comes_back(node: Node, waiting: tuple[Running, Container]) -> None:
+    running, launcher = waiting
+    node.api_server.send(signal.SIGSTOP)
+    launcher.touch("/tmp/go")
+    until("all agents have been called", lambda: launcher.count("kubexec.sh") == WORKERS)
+    node.restart_api_server()
+    assert_done(running)
+    assert "rshagent" not in running.output
+
+
+@pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)
+def test_the_api_server_dies_when_the_first_daemon_runs(node: Node, waiting: tuple[Running, Container]) -> None:
+    running, launcher = waiting
+    _go_until_first_daemon(node, running, launcher)
+    node.restart_api_server()
+    assert_done_or_told(running)
+
+
+@pytest.mark.parametrize("waiting", ["openmpi5"], indirect=True)
+def test_the_hub_hangs_and_is_killed(node: Node, waiting: tuple[Running, Container]) -> None:
+    running, launcher = waiting
+    hub = node.container(running.namespace, running.launcher, "hub")
+    hub.kill(signal.SIGSTOP)
+    launcher.touch("/tmp/go")
+    until("all agents have been called", lambda: launcher.count("kubexec.sh") == WORKERS)
+    hub.kill()
+    assert_done(running)
+    assert "rshagent" not in running.output
+
+
+@pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)
+def test_the_hub_is_killed_when_the_first_daemon_runs(node: Node, waiting: tuple[Running, Container]) -> None:
+    running, launcher = waiting
+    hub = node.container(running.namespace, running.launcher, "hub")
+    _go_until_first_daemon(node, running, launcher)
+    hub.kill()
+    assert_done_or_told(running)
+
+
+def _go_until_first_daemon(node: Node, running: Running, launcher: Container) -> None:
+    workers = [node.container(running.namespace, worker) for worker in running.job.workers]
+    launcher.touch("/tmp/go")
+    name = DAEMONS[running.job.example]
+    until(f"an {name} runs", lambda: any(worker.count(name) for worker in workers))

@@ -1,0 +1,92 @@
+"""In mid-job something fails that the job does not need: it goes on, and its exit code is its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import pods as of
+from tests.cluster.faults import Ranks
+from tests.cluster.jobs import Job
+from tests.cluster.running import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.faults import Node
+    from tests.cluster.kube import Namespace
+
+# Open MPI 4.1's daemons leave their streams at once; the others' stay in them for the whole job.
+LAUNCHERS = {"openmpi4": 7, "openmpi5": 8, "intel": 9}
+END_S = 30.0
+
+
+@pytest.fixture
+def jobs(new_namespace: Callable[[str], Namespace], node: Node) -> list[Ranks]:
+    """A job of each launcher, whose ranks have started. Their exit codes differ."""
+    started = [
+        Running(new_namespace("restricted"), Ranks.job(Job(launcher), code)).start()
+        for launcher, code in LAUNCHERS.items()
+    ]
+    return [Ranks(running, node) for running in started]
+
+
+def test_the_api_server_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> None:
+    node.restart_api_server()
+    for ranks in jobs:
+        ranks.go_on()
+    for ranks in jobs:
+        ranks.assert_ended_undisturbed(END_S)
+
+
+def test_jobs_end_while_the_api_server_is_away(node: Node, jobs: list[Ranks]) -> None:
+    node.api_server.stop(signal.SIGKILL)
+    for ranks in jobs:
+        ranks.go_on()
+        ranks.until_ended()
+    node.bed.start_api_server()
+    for ranks in jobs:
+        ranks.assert_ended_undisturbed(END_S)
+
+
+def test_the_kubelet_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> None:
+    # An API server that loses the kubelet tells its clients of success: no agent may take that for the daemon's end.
+    node.restart_kubelet()
+    assert [ranks.running.sessions_by_host() for ranks in jobs[1:]] == [{}, {}], "the daemons run on"
+    for ranks in jobs:
+        ranks.go_on()
+    for ranks in jobs:
+        ranks.assert_ended_undisturbed(END_S)
+
+
+def test_the_hub_is_killed(node: Node, jobs: list[Ranks]) -> None:
+    for ranks in jobs:
+        node.container(ranks.running.namespace, ranks.running.launcher, "hub").kill()
+    for ranks in jobs:
+        ranks.running.namespace.wait(
+            ranks.running.launcher,
+            lambda pod: of.restarts(pod, "hub") and of.is_running(pod, "hub"),
+            "has a new hub",
+            15,
+        )
+        ranks.go_on()
+    for ranks in jobs:
+        ranks.assert_ended_undisturbed(END_S)
+
+
+@pytest.mark.skipif(os.environ.get("CLUSTER_IMAGES") != "all", reason="the horovod image is not among CLUSTER_IMAGES")
+def test_horovod_whose_output_is_in_the_stream(node: Node, start: Callable[[Job], Running]) -> None:
+    # What ranks print after the loss is lost. The exit code is not, be it the program's own or that of a broken pipe.
+    program = "echo waiting; until [ -e /tmp/go ]; do echo step; sleep 0.1; done; exit 7"
+    hosts = ("--gloo", "-np", "2", "--hostfile", "/etc/mpi/hostfile")
+    running = start(Job("horovod").command("horovodrun", *hosts, "/bin/sh", "-c", program))
+    running.until_output("waiting", 2)
+    workers = [node.container(running.namespace, worker) for worker in running.job.workers]
+    node.restart_api_server()
+    for worker in workers:
+        worker.touch("/tmp/go")
+    assert running.end(END_S) != 0, running.output
+    assert "exited with" in running.output or "non-zero" in running.output
