@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ def main() -> int:
         print("benchmark: KUBECONFIG names no cluster: run it by `make bench-cluster`", file=sys.stderr)
         return 2
     say = _progress(began)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without deleting the namespaces
     try:
         api = Api(os.environ["KUBECONFIG"])
         setting = f"{_setting(api)} {noise()}"
