@@ -133,15 +133,22 @@ class Control(Listener):
 class Settler:
     """Finds out how a session ended whose stream was lost: waits for its end, takes the kept exit status.
 
-    `on_settled(code, reason)`: code None where it can't be known; then `reason` says what is known.
+    `on_settled(code, reason)`: code None where it can't be known; then `reason` says what is known. `on_alive()` is
+    called each time that the command is found to run.
     """
 
-    __slots__ = ("_control", "_delay_s", "_engine", "_on_settled", "_timer", "_watchdog")
+    __slots__ = ("_control", "_delay_s", "_engine", "_on_alive", "_on_settled", "_timer", "_watchdog")
 
     def __init__(
-        self, engine: Engine, where: Where, mark: Mark, pid: int | None, on_settled: Callable[[int | None, str], None]
+        self,
+        engine: Engine,
+        where: Where,
+        mark: Mark,
+        pid: int | None,
+        on_settled: Callable[[int | None, str], None],
+        on_alive: Callable[[], None] | None = None,
     ) -> None:
-        self._engine, self._on_settled = engine, on_settled
+        self._engine, self._on_settled, self._on_alive = engine, on_settled, on_alive
         self._delay_s = _ASK_FIRST_S
         self._timer: Timer | None = None
         self._watchdog = engine.loop.call_later(engine.limits["settle"], self._unheard)
@@ -171,6 +178,8 @@ class Settler:
         elif word == "gone":
             self._settle(None, "it ended in the worker, and its exit status was not kept")
         elif word == "alive":
+            if self._on_alive is not None:
+                self._on_alive()
             self._watchdog.cancel()
             self._watchdog = self._engine.loop.call_later(self._engine.limits["settle"], self._unheard)
             self._timer = self._engine.loop.call_later(self._delay_s, self._ask)

@@ -68,10 +68,10 @@ class Launch(Listener):
     """
 
     __slots__ = (
-        "_backoff", "_baseline", "_deadline", "_early_signals", "_engine", "_execution", "_failed_at", "_is_orphan",
-        "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_reaper", "_request", "_settler", "_signal",
-        "_takes_unready", "_text", "_timer", "code", "is_traced", "mark", "reason", "retries", "state", "stdio",
-        "text_by_stdin", "times", "wants_terminal", "where",
+        "_backoff", "_baseline", "_deadline", "_early_signals", "_engine", "_execution", "_failed_at", "_is_open",
+        "_is_orphan", "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_reaper", "_request", "_settler",
+        "_signal", "_takes_unready", "_text", "_timer", "code", "is_traced", "mark", "reason", "retries", "state",
+        "stdio", "text_by_stdin", "times", "wants_terminal", "where",
     )  # fmt: skip
 
     def __init__(
@@ -99,7 +99,7 @@ class Launch(Listener):
         self._timer: Timer | None = None
         self._deadline = self._failed_at = 0.0
         self._early_signals: list[int] = []
-        self._may_run = self._takes_unready = False
+        self._is_open = self._may_run = self._takes_unready = False
         self._pid: int | None = None
         self._signal: int | None = None
         self._is_orphan = False
@@ -193,6 +193,7 @@ class Launch(Listener):
             if self.stdio.is_behind and self._execution is not None:
                 self._execution.pause()
         elif isinstance(event, Opened):
+            self._is_open = True
             if self._execution is not None and self._request is not None and self._request.stdin:
                 self._execution.send(self._request.stdin)
         elif isinstance(event, Acknowledged):
@@ -253,7 +254,7 @@ class Launch(Listener):
             forwards_stdin=self.stdio.reads_stdin,
             text_by_stdin=self.text_by_stdin,
         )
-        self.state = "asked"
+        self.state, self._is_open = "asked", False
         self._baseline = self._pod()
         if self.where.container is None and self._baseline is not None:
             self.where.container = self._baseline.main_container or None
@@ -323,6 +324,28 @@ class Launch(Listener):
             self.where.container = failure.containers[0]  # as kubectl does
             self._ask()
             return
+        if outcome is None and self._is_open and not self.stdio.reads_stdin:
+            self._find(failure)
+        else:
+            self._retry(failure)
+
+    def _find(self, failure: Failure) -> None:
+        """Ask for a command that may have started unheard: one that mpirun has heard of is not started again."""
+        self._engine.gate.leave(self)
+        self.state = "settling"
+
+        def not_found(code: int | None = None, _reason: str = "") -> None:
+            if code is not None:
+                self._settled(code, "")
+                return
+            self._cancel()
+            self._let_go()
+            self._retry(failure)
+
+        self._timer = self._engine.loop.call_later(max(0.0, self._deadline - self._engine.loop.now()), not_found)
+        self._settler = self._make_settler(not_found, self._cancel)
+
+    def _retry(self, failure: Failure) -> None:
         delay_s = self._backoff.delay_s(failure.retry_after_s)
         now, patience_s = self._engine.loop.now(), failure.patience_s
         self._failed_at = self._failed_at or now
@@ -358,10 +381,12 @@ class Launch(Listener):
             self._settler.close()
         self._settler = self._make_settler(self._settled)
 
-    def _make_settler(self, on_settled: Callable[[int | None, str], None]) -> Settler:
+    def _make_settler(
+        self, on_settled: Callable[[int | None, str], None], on_alive: Callable[[], None] | None = None
+    ) -> Settler:
         from rshagent.control import Settler  # noqa: PLC0415 (no launch that goes well pays for it)
 
-        return Settler(self._engine, self.where, self.mark, self._pid, on_settled)
+        return Settler(self._engine, self.where, self.mark, self._pid, on_settled, on_alive)
 
     def _settled_meanwhile(self, code: int | None, reason: str) -> None:
         """Take what is known of a command whose stream hangs, or hung: it may bring the end itself."""
