@@ -123,7 +123,14 @@ class Node:
     def restart_api_server(self) -> None:
         """Kill the API server, and start it again at once."""
         self.api_server.stop(signal.SIGKILL)
+        self.start_api_server()
+
+    def start_api_server(self) -> None:
+        """Start it, and the controllers anew: after a few losses of it they wait for half a minute."""
         self.bed.start_api_server()
+        for name in ("kube-controller-manager", "kube-scheduler"):
+            self.bed.daemons[name].stop(signal.SIGKILL)
+            self.bed.daemons[name].start()
 
     def restart_kubelet(self) -> None:
         """Kill the kubelet, start it again, and wait until it answers."""
@@ -151,9 +158,6 @@ class Node:
 
     def _use_keys(self) -> None:
         self.restart_api_server()
-        controllers = self.bed.daemons["kube-controller-manager"]
-        controllers.stop()
-        controllers.start()
         self.restart_kubelet()
 
     def restore(self) -> None:

@@ -31,7 +31,7 @@ def test_the_api_server_goes_and_comes_back_while_workers_are_waited_for(
     running = start(job)
     namespace.wait_log(running.launcher, "delivery", "not created yet")
     node.api_server.stop(signal.SIGKILL)
-    node.bed.start_api_server()
+    node.start_api_server()
     namespace.patch("StatefulSet", "pi-worker", {"spec": {"replicas": 2}}, "apps/v1")
     assert running.end() == 0, running.output
     assert "pi is approximately" in running.output

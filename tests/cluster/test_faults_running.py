@@ -47,7 +47,7 @@ def test_jobs_end_while_the_api_server_is_away(node: Node, jobs: list[Ranks]) ->
     for ranks in jobs:
         ranks.go_on()
         ranks.until_ended()
-    node.bed.start_api_server()
+    node.start_api_server()
     for ranks in jobs:
         ranks.assert_ended_undisturbed(END_S)
 
