@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
 
 SIZES = [2, 16, 64, 65, 100]
-# At its start MPICH connects every rank with every other, and on one node the neighbours of 64 pods are more than its
-# kernel keeps (net.ipv4.neigh.default.gc_thresh3). Whether ranks are started does not depend on that.
-PROGRAMS = {"mpich": ("sh", "-c", 'echo "rank $PMI_RANK of $PMI_SIZE on $(uname -n)"')}
 START_S = 240.0
 
 
@@ -32,7 +29,7 @@ class Fleet:
 
     def start(self, workers: int) -> Running:
         """Start a job on so many workers; those that are missing are added meanwhile."""
-        job = Job(self._example, workers=workers).run(*PROGRAMS.get(self._example, ("pi",)))
+        job = Job(self._example, workers=workers).run("pi")
         self.namespace.patch("StatefulSet", f"{job.name}-worker", {"spec": {"replicas": workers}}, "apps/v1")
         job.objects = renamed(job, f"-{workers}")
         job.launcher_name += f"-{workers}"

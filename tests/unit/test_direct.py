@@ -61,8 +61,15 @@ def test_it_ignores_no_signal_that_a_shell_would_not() -> None:
 
 def test_what_was_kept_from_its_own_loader_is_given_back() -> None:
     """By direct_start.c: the image's libraries are for the image's programs."""
-    kept = {"MPI_AGENT_LD_PRELOAD": "/nowhere/lib.so", "MPI_AGENT_LD_AUDIT": "", "MPI_AGENT_LC_ALL": "", "LC_ALL": "C"}
-    done = run("localhost", "env | grep -E '^(LD|LC|MPI_AGENT_L)_'", **kept)
+    kept = "env | grep -E '^(LD|LC|MPI_AGENT_L)_'"
+    done = run(
+        "localhost",
+        kept,
+        MPI_AGENT_LD_PRELOAD="/nowhere/lib.so",
+        MPI_AGENT_LD_AUDIT="",
+        MPI_AGENT_LC_ALL="",
+        LC_ALL="C",
+    )
     assert done.stdout == b"LD_PRELOAD=/nowhere/lib.so\n"
     done = run("localhost", 'echo "$LC_ALL"', MPI_AGENT_LC_ALL="de_DE.UTF-8", LC_ALL="C")
     assert done.stdout == b"de_DE.UTF-8\n"

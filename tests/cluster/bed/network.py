@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 BRIDGE = "cni0"
@@ -24,15 +25,18 @@ _RULES = (
 )  # fmt: skip
 
 
+# All pods' neighbours share one table, and 1,024 entries don't do for 64 pods that all speak to each other.
+_NEIGHBOURS = {"gc_thresh1": "4096", "gc_thresh2": "16384", "gc_thresh3": "32768"}
+
+
 def up(cni: Path, addresses: Path) -> None:
     """Make bridge, routes and the CNI configuration in `cni`; `addresses` is where the plugin notes what is taken."""
     if not _is_there():
         _run("ip", "link", "add", BRIDGE, "type", "bridge")
         _run("ip", "addr", "add", f"{GATEWAY}/24", "dev", BRIDGE)
     _run("ip", "link", "set", BRIDGE, "up")
-    for name in ("ip_forward", f"conf/{BRIDGE}/route_localnet"):
-        with open(f"/proc/sys/net/ipv4/{name}", "w") as file:
-            file.write("1")
+    _set({"ip_forward": "1", f"conf/{BRIDGE}/route_localnet": "1"})
+    _set({f"neigh/default/{name}": value for name, value in reversed(_NEIGHBOURS.items())})
     for table, (chain, *match), target in _RULES:
         if not _succeeds("iptables", "-w", "-t", table, "-C", chain, *match, *target):
             _run("iptables", "-w", "-t", table, "-A", chain, *match, *target)
@@ -44,7 +48,7 @@ def up(cni: Path, addresses: Path) -> None:
 
 
 def down() -> None:
-    """Take away what `up` made, and the pods' own network namespaces."""
+    """Take away what `up` made, and the pods' own network namespaces; forwarding and a larger table stay allowed."""
     for table, (chain, *match), target in _RULES:
         _succeeds("iptables", "-w", "-t", table, "-D", chain, *match, *target)
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
@@ -53,6 +57,12 @@ def down() -> None:
             _succeeds("ip", "netns", "del", line.split()[0])
     if _is_there():
         _run("ip", "link", "del", BRIDGE)
+
+
+def _set(values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        with open(f"/proc/sys/net/ipv4/{name}", "w") as file:
+            file.write(value)
 
 
 def _is_there() -> bool:
