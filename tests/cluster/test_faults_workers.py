@@ -43,11 +43,12 @@ def test_a_worker_is_deleted_during_the_launch(
     until("the first daemon runs", lambda: any(worker.count(daemon) for worker in workers))
     workers[2].kill()  # what a deletion without grace does to it, and sooner
     namespace.delete("Pod", "pi-worker-2", grace_s=0)
-    if running.end(TOLD_S) == 0:
-        assert len(running.ranks()) == 4
-        assert "pi is approximately" in running.output
+    code = running.end(TOLD_S)
+    if "pi is approximately" in running.output:
+        assert (code, len(running.ranks())) == (0, 4)  # it was in time for the successor
     else:
-        assert "pi-worker-2" in running.output
+        assert "daemon" in running.output, "mpirun says why"
+        assert code != 0 or LOST["openmpi5"] in running.output
 
 
 # What says so. Open MPI 5.0's mpirun ends with 0 where it has lost a daemon (docs/faults.md): no agent can mend that.
