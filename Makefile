@@ -1,4 +1,4 @@
-# Everything runs as an ordinary user. Needed: python3 (3.11 or later, with venv), make, a C compiler.
+# All but the cluster targets runs as an ordinary user. Needed: python3 (3.11 or later, with venv), make, a C compiler.
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help

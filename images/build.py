@@ -39,7 +39,9 @@ class Options:
 @click.option("--repository", default="", metavar="PREFIX", help="Registry and path to put before the images' names.")
 @click.option("--save", metavar="FILE", help="Write the images to one archive, compressed if FILE ends in gz.")
 @click.option("--push", is_flag=True, help="Push the images; needs --repository.")
-@click.option("--platform", metavar="OS/ARCH", help="Build for linux/amd64 or linux/arm64 instead of the engine's own.")
+@click.option(
+    "--platform", type=click.Choice(["linux/amd64", "linux/arm64"]), help="Build for another than the engine's own."
+)
 @click.option("--base", metavar="IMAGE", help="Debian image to build from, instead of debian:bookworm-slim.")
 @click.option("--index-url", metavar="URL", help="Python package index to install from.")
 @click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from contextlib import nullcontext
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import docker
@@ -59,7 +60,8 @@ class Engine:
         platform: str | None,
     ) -> None:
         """Build an image. Raises EngineError."""
-        events = self._api.build(
+        build = partial(
+            self._api.build,
             path=context,
             dockerfile=dockerfile,
             tag=tag,
@@ -70,12 +72,13 @@ class Engine:
             forcerm=True,
             decode=True,
         )
-        self._follow(events, progress, f"{tag} can't be built")
+        self._follow(build, progress, f"{tag} can't be built")
 
     def push(self, tag: str, progress: Progress) -> None:
         """Push an image with the credentials that `docker login` has left. Raises EngineError."""
         repository, _, version = tag.rpartition(":")
-        self._follow(self._api.push(repository, version, stream=True, decode=True), progress, f"{tag} can't be pushed")
+        push = partial(self._api.push, repository, version, stream=True, decode=True)
+        self._follow(push, progress, f"{tag} can't be pushed")
 
     def size_mib(self, tag: str) -> float:
         """The image's size, uncompressed."""
@@ -109,9 +112,9 @@ class Engine:
                     tell(f"{done / _MIB:.0f} MiB")
 
     @staticmethod
-    def _follow(events: Iterable[Mapping[str, Any]], progress: Progress, failed: str) -> None:
+    def _follow(begin: Callable[[], Iterable[Mapping[str, Any]]], progress: Progress, failed: str) -> None:
         try:
-            for event in events:
+            for event in begin():
                 progress.event(event)
         except (docker.errors.DockerException, requests.RequestException) as error:
             raise EngineError(f"{failed}: {error}") from None

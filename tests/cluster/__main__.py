@@ -7,8 +7,10 @@ brought up (`tests.cluster.bed`) with fresh images in it, and taken down at the 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -51,7 +53,6 @@ def up() -> None:
     """Bring a cluster up, and say how to use it."""
     bed = Bed(Places.of(), _say)
     _bring_up(bed)
-    bed.engine.stop()
     click.echo(f"export KUBECONFIG={bed.places.kubeconfig} PATH={bed.places.bin}:$PATH")
 
 
@@ -63,40 +64,58 @@ def down() -> None:
 
 def _with_cluster(words: list[str]) -> int:
     """Run a command with KUBECONFIG naming a cluster that has the images; its exit code."""
-    if os.environ.get("KUBECONFIG"):
-        return subprocess.run(words, check=False).returncode
     bed = Bed(Places.of(), _say)
+    named = os.environ.get("KUBECONFIG")
+    if named and Path(named).resolve() != bed.places.kubeconfig.resolve():
+        return subprocess.run(words, check=False).returncode
     was_up = bed.is_up
     try:
         _bring_up(bed)
-        bed.engine.stop()
-        return subprocess.run(
-            words, check=False, env={**os.environ, "KUBECONFIG": str(bed.places.kubeconfig)}
-        ).returncode
+        env = {**os.environ, "KUBECONFIG": str(bed.places.kubeconfig)}
+        return subprocess.run(words, check=False, env=env).returncode
     finally:
         if not was_up:
             bed.down()
 
 
 def _bring_up(bed: Bed) -> None:
+    """Bring the cluster up with today's images in it. Raises BedError."""
     bed.up()
-    bed.engine.start()
-    names = [*IMAGES, *SLOW_IMAGES] if os.environ.get("CLUSTER_IMAGES") == "all" else [*IMAGES]
-    builder = [sys.executable, "-m", "images.build", "--network", "host", *names]
-    if subprocess.run(builder, env=bed.engine.environment, check=False).returncode:
-        raise BedError("the images could not be built")
-    built = [catalog.IMAGES[name].tag(catalog.version()) for name in names]
-    bed.load_built([*built, kubectl_delivery.build(bed.places, bed.engine, _say)])
+    try:
+        bed.engine.start()
+        names = [*IMAGES, *SLOW_IMAGES] if os.environ.get("CLUSTER_IMAGES") == "all" else [*IMAGES]
+        builder = [sys.executable, "-m", "images.build", "--network", "host", *names]
+        if subprocess.run(builder, env=bed.engine.environment, stdout=subprocess.DEVNULL, check=False).returncode:
+            raise BedError("the images could not be built")
+        built = [catalog.IMAGES[name].tag(catalog.version()) for name in names]
+        bed.load_built([*built, kubectl_delivery.build(bed.places, bed.engine, _say)])
+    finally:
+        bed.engine.stop()
 
 
 def _say(text: str) -> None:
     click.echo(f"cluster: {text}", err=True)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Run the command line; also when we are told to end, the cluster that we brought up is taken down."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         command(standalone_mode=False)
-    except (BedError, click.ClickException) as error:
-        sys.exit(f"cluster: {error.format_message() if isinstance(error, click.ClickException) else error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except click.ClickException as error:
+        _say(error.format_message())
+        return 2
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or b"").decode(errors="replace").strip()
+        _say(f"{' '.join(map(str, error.cmd))} failed ({error.returncode}): {said}")
+        return 1
+    except (BedError, OSError) as error:
+        _say(str(error))
+        return 1
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
+import urllib.request
 from typing import TYPE_CHECKING
 
 from . import components, network, pki
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from .places import Places
 
 _CGROUPS = "/sys/fs/cgroup"
+_PORTS = {2379: "etcd", 2380: "etcd", 6443: "the API server", 10250: "the kubelet"}
 
 
 class Bed:
@@ -49,6 +52,8 @@ class Bed:
         if not (self.places.images / "pause.tar").exists():
             self.engine.start()
         if not self.is_up:
+            if not any(daemon.pid for daemon in self.daemons.values()):
+                _check_ports()
             began = time.monotonic()
             self._start()
             self._say(f"Kubernetes {self.places.version} is ready after {time.monotonic() - began:.0f} s")
@@ -57,11 +62,12 @@ class Bed:
         components.write_configuration(self.places)
         (self.places.run / "version").write_text(self.places.version)
         pki.make(self.places)
-        network.up(self.places.run / "cni", self.places.run / "ipam")
+        network.up(self.places.run)
         self.daemons["containerd"].start()
         until("containerd's start", lambda: self._ctr("version") is not None, 30, self.daemons["containerd"])
         self.load([self.places.images / "pause.tar"])
         self.daemons["etcd"].start()
+        until("etcd's start", _is_etcd_well, 30, self.daemons["etcd"])
         self.start_api_server()
         for name in ("kube-controller-manager", "kube-scheduler", "kubelet", "coredns"):
             self.daemons[name].start()
@@ -83,7 +89,7 @@ class Bed:
                 self._end_containers()
             self.daemons[name].stop()
         self._unmount()
-        network.down()
+        network.down(self.places.run)
         self._remove_cgroups()
         shutil.rmtree(self.places.run, ignore_errors=True)
         for name in ("sandboxes", "containers"):
@@ -100,7 +106,10 @@ class Bed:
         noted = self.places.content / "loaded.json"
         loaded: dict[str, str] = json.loads(noted.read_text()) if noted.exists() else {}
         found = {image: self.engine.identity(image) for image in images}
-        missing = [image for image, identity in found.items() if identity is not None and loaded.get(image) != identity]
+        unknown = [image for image, identity in found.items() if identity is None]
+        if unknown:
+            raise BedError(f"the engine has no image {', '.join(unknown)}")
+        missing = [image for image, identity in found.items() if loaded.get(image) != identity]
         if not missing:
             return
         self._say(f"loading {', '.join(missing)}")
@@ -155,3 +164,19 @@ class Bed:
                     with contextlib.suppress(OSError):
                         os.rmdir(folder)
                 folders.remove("kubepods")
+
+
+def _is_etcd_well() -> bool:
+    try:
+        with urllib.request.urlopen(f"{components.ETCD}/health", timeout=1) as answer:
+            return bool(json.load(answer)["health"] == "true")
+    except OSError:
+        return False
+
+
+def _check_ports() -> None:
+    """A service of the machine's own in the place of ours would go unnoticed. Raises BedError."""
+    for port, name in _PORTS.items():
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                raise BedError(f"port {port} is where {name} of a cluster of our own would be, and is taken")

@@ -31,8 +31,12 @@ _PACKAGES = {  # by a file that each brings
     "/usr/bin/openssl": "openssl",
     "/usr/sbin/debootstrap": "debootstrap",
     "/usr/sbin/dockerd": "docker.io",
+    "/usr/bin/docker": "docker-cli",
     "/usr/bin/gcc": "gcc",
+    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
 }
+# Services of the machine's own would hold the ports of ours, and go on when we are gone.
+_NO_SERVICES = Path("/usr/sbin/policy-rc.d")
 _STAGING = (
     *("api", "apiextensions-apiserver", "apimachinery", "apiserver", "cli-runtime", "client-go", "cloud-provider"),
     *("cluster-bootstrap", "code-generator", "component-base", "component-helpers", "controller-manager", "cri-api"),
@@ -72,7 +76,21 @@ def _install_packages(places: Places, say: Callable[[str], None]) -> None:
     say(f"installing {', '.join(missing)}")
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     run(places, "apt-get", "update", "-qq", env=env, say=say)
-    run(places, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=env, say=say)
+    if "docker.io" in missing and "docker-cli" in missing and not _is_known("docker-cli"):
+        missing.remove("docker-cli")  # up to Debian 12 it is a part of the other
+    forbids = not _NO_SERVICES.exists()
+    if forbids:
+        _NO_SERVICES.write_text("#!/bin/sh\nexit 101\n")
+        _NO_SERVICES.chmod(0o755)
+    try:
+        run(places, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=env, say=say)
+    finally:
+        if forbids:
+            _NO_SERVICES.unlink()
+
+
+def _is_known(package: str) -> bool:
+    return subprocess.run(["apt-cache", "show", package], capture_output=True, check=False).returncode == 0
 
 
 def _build_kubernetes(places: Places, say: Callable[[str], None]) -> None:

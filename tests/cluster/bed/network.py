@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-BRIDGE = "cni0"
+BRIDGE = "mpi-agents0"
 GATEWAY = "10.88.0.1"  # the node as pods see it, and their DNS server
 SUBNET = "10.88.0.0/24"
 API_SERVICE = "10.96.0.1"  # `kubernetes.default`; there is no kube-proxy, and so no other service address
+
+_SYSTEM = Path("/proc/sys/net/ipv4")
 
 _RULES = (
     ("nat", ("PREROUTING", "-i", BRIDGE, "-d", f"{API_SERVICE}/32", "-p", "tcp", "--dport", "443"),
@@ -25,44 +27,62 @@ _RULES = (
 )  # fmt: skip
 
 
-# All pods' neighbours share one table, and 1,024 entries don't do for 64 pods that all speak to each other.
-_NEIGHBOURS = {"gc_thresh1": "4096", "gc_thresh2": "16384", "gc_thresh3": "32768"}
+_SETTINGS = {  # files under /proc/sys/net/ipv4; those that are the machine's get their old values back
+    "ip_forward": "1",
+    # All pods' neighbours share one table, and 1,024 entries don't do for 64 pods that all speak to each other.
+    "neigh/default/gc_thresh3": "32768",
+    "neigh/default/gc_thresh2": "16384",
+    "neigh/default/gc_thresh1": "4096",
+}
 
 
-def up(cni: Path, addresses: Path) -> None:
-    """Make bridge, routes and the CNI configuration in `cni`; `addresses` is where the plugin notes what is taken."""
+def up(run: Path) -> None:
+    """Make bridge and routes, and in `run` the CNI configuration and notes of what is to be undone."""
     if not _is_there():
         _run("ip", "link", "add", BRIDGE, "type", "bridge")
         _run("ip", "addr", "add", f"{GATEWAY}/24", "dev", BRIDGE)
     _run("ip", "link", "set", BRIDGE, "up")
-    _set({"ip_forward": "1", f"conf/{BRIDGE}/route_localnet": "1"})
-    _set({f"neigh/default/{name}": value for name, value in reversed(_NEIGHBOURS.items())})
+    before = run / "settings.json"
+    if not before.exists():
+        before.write_text(json.dumps({name: _SYSTEM.joinpath(name).read_text() for name in _SETTINGS}))
+    _set(_SETTINGS | {f"conf/{BRIDGE}/route_localnet": "1"})
     for table, (chain, *match), target in _RULES:
         if not _succeeds("iptables", "-w", "-t", table, "-C", chain, *match, *target):
             _run("iptables", "-w", "-t", table, "-A", chain, *match, *target)
-    cni.mkdir(parents=True, exist_ok=True)
+    (run / "cni").mkdir(exist_ok=True)
     ranges = [[{"subnet": SUBNET}]]
-    ipam = {"type": "host-local", "dataDir": str(addresses), "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]}
+    ipam = {"type": "host-local", "dataDir": f"{run}/ipam", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": ipam}
-    (cni / "10-pods.conflist").write_text(json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}))
+    (run / "cni/10-pods.conflist").write_text(json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}))
 
 
-def down() -> None:
-    """Take away what `up` made, and the pods' own network namespaces; forwarding and a larger table stay allowed."""
+def down(run: Path) -> None:
+    """Take away what `up` made, and the network namespaces of the pods that had addresses."""
     for table, (chain, *match), target in _RULES:
         _succeeds("iptables", "-w", "-t", table, "-D", chain, *match, *target)
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
-    for line in listed.splitlines():
-        if line.startswith("cni-"):
-            _succeeds("ip", "netns", "del", line.split()[0])
+    for namespace in _namespaces():
+        _succeeds("ip", "netns", "del", namespace)
     if _is_there():
         _run("ip", "link", "del", BRIDGE)
+    before = run / "settings.json"
+    if before.exists():
+        _set(json.loads(before.read_text()))
+
+
+def _namespaces() -> list[str]:
+    """The network namespaces whose interface has an address of ours: other programs' have such names as well."""
+    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout.splitlines()
+    found = []
+    for name in (line.split()[0] for line in names if line.startswith("cni-")):
+        shown = ("ip", "-n", name, "-4", "-o", "addr", "show", "to", SUBNET)
+        if subprocess.run(shown, capture_output=True, check=False).stdout.strip():
+            found.append(name)
+    return found
 
 
 def _set(values: Mapping[str, str]) -> None:
     for name, value in values.items():
-        with open(f"/proc/sys/net/ipv4/{name}", "w") as file:
-            file.write(value)
+        _SYSTEM.joinpath(name).write_text(value)
 
 
 def _is_there() -> bool:
