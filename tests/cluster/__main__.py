@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from images import catalog
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.places import BedError, Places
+from tests.cluster.images import REPOSITORY, image
 from tests.cluster.operators import kubectl_delivery
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def _bring_up(bed: Bed) -> None:
     try:
         bed.engine.start()
         names = [*IMAGES, *SLOW_IMAGES] if os.environ.get("CLUSTER_IMAGES") == "all" else [*IMAGES]
-        builder = [sys.executable, "-m", "images.build", "--network", "host", *names]
+        builder = [sys.executable, "-m", "images.build", "--network", "host", "--repository", REPOSITORY, *names]
         if subprocess.run(builder, env=bed.engine.environment, stdout=subprocess.DEVNULL, check=False).returncode:
             raise BedError("the images could not be built")
-        built = [catalog.IMAGES[name].tag(catalog.version()) for name in names]
+        built = [image(name) for name in names]
         bed.load_built([*built, kubectl_delivery.build(bed.places, bed.engine, _say)])
     finally:
         bed.engine.stop()

@@ -8,14 +8,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from typing import TYPE_CHECKING
 
 import pytest
+from kubernetes.dynamic.exceptions import ForbiddenError
 
 from tests.cluster.failure import describe
 from tests.cluster.faults import node  # noqa: F401 (a fixture)
+from tests.cluster.images import image
 from tests.cluster.kube import Api, Namespace
 from tests.cluster.running import Running
 
@@ -32,6 +35,7 @@ _NUMBERS = itertools.count()
 def pytest_configure(config: pytest.Config) -> None:
     """Say what is missing before any test does."""
     config.addinivalue_line("markers", "pod_security(level): what the test's namespace enforces (default: restricted)")
+    config.addinivalue_line("markers", "needs_image(name): skipped where the cluster isn't known to have this image")
     config.addinivalue_line("markers", "slow: takes a minute or more")
     if not os.environ.get("KUBECONFIG") and not config.option.collectonly:
         pytest.exit("the cluster tests need KUBECONFIG: run them by `make test-cluster`", returncode=2)
@@ -50,6 +54,26 @@ def api() -> Iterator[Api]:
     made = Api(os.environ["KUBECONFIG"])
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def images_there(api: Api) -> set[str]:
+    """Names of the images that the nodes tell of, without what containerd puts before those of no registry."""
+    found: set[str] = set()
+    with contextlib.suppress(ForbiddenError):
+        for one in api.call("get", api.path("Node", "v1"))["items"]:
+            found |= {name for known in one["status"].get("images") or () for name in known.get("names") or ()}
+    return {name.removeprefix("docker.io/library/") for name in found}
+
+
+@pytest.fixture(autouse=True)
+def _needed_images(request: pytest.FixtureRequest) -> None:
+    """Skip a test whose image was not built, unless the cluster has it from before."""
+    for mark in request.node.iter_markers("needs_image"):
+        wanted = image(mark.args[0])
+        # A node tells of what it has pulled, and so of nothing that waits in a registry.
+        if os.environ.get("CLUSTER_IMAGES") != "all" and wanted not in request.getfixturevalue("images_there"):
+            pytest.skip(f"no node has {wanted}, which CLUSTER_IMAGES=all builds, or says is in the registry")
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.cluster.images import under_repository
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Object = dict[str, Any]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "exec"
-VERSION = "0.1.0"
 
 # How each example's launcher is called; its program follows.
 CALLS: Mapping[str, Sequence[str]] = {
@@ -56,7 +57,7 @@ class Job:
 
     @classmethod
     def as_it_is(cls, example: str) -> Job:
-        """An example without any change."""
+        """An example without any change but for where its images are."""
         job = cls.__new__(cls)
         job._read(example)
         return job
@@ -68,6 +69,9 @@ class Job:
         self.objects: list[Object] = [json.loads(json.dumps(one)) for one in yaml.safe_load_all(text)]
         self.name = str(self.of("StatefulSet")["metadata"]["name"]).removesuffix("-worker")
         self.launcher_name = str(self.of("Pod")["metadata"]["name"])
+        for pod in (self.launcher, self.worker):
+            for container in (*pod.get("initContainers", ()), *pod["containers"]):
+                container["image"] = under_repository(container["image"])
 
     def of(self, kind: str) -> Object:
         """The job's object of this kind, as it is now: changes to it count."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.jobs import VERSION, Job
+from tests.cluster.images import image as full_name
+from tests.cluster.images import needs_horovod
+from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     Start = Callable[[Job], Running]
 
-TAG = os.environ.get("MPI_AGENTS_TAG", VERSION)
 TOKEN = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
 ANYONE = 1_234_567
 # One command, with what a shell could get wrong in it, and a code of its own.
@@ -29,7 +29,6 @@ CALLS = {
     "mpich": "mpiexec -n 2",
     "intel": "mpiexec -n 2",
 }
-WITH_HOROVOD = os.environ.get("CLUSTER_IMAGES") == "all"
 
 
 def run(
@@ -38,7 +37,7 @@ def run(
     """Run a pod of one container, as anyone, on a read-only file system, to its end: its exit code and its output."""
     container: dict[str, Any] = {
         "name": "main",
-        "image": f"{image}:{TAG}" if ":" not in image else image,
+        "image": full_name(image),
         "env": [{"name": name, "value": value} for name, value in (environ or {}).items()],
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -71,13 +70,13 @@ def none_of(*programs: str) -> str:
     return f"for program in {' '.join(programs)}; do if command -v $program; then exit 9; fi; done"
 
 
-@pytest.mark.parametrize("image", ["bare-static", "bare-musl", "bare-glibc231", "example-openmpi5"])
+@pytest.mark.parametrize("image", ["bare-static", "bare-musl", "bare-glibc231", "openmpi5"])
 def test_direct_mode_runs_in_any_image(start: Start, image: str) -> None:
     """One static shell and nothing else, another C library, an older one: a real exec into a real worker."""
     job = Job("openmpi4").run_as(ANYONE, read_only=True)
     job.launcher["initContainers"] = [one for one in job.launcher["initContainers"] if one["name"] == "delivery"]
     job.launcher["initContainers"][0]["command"] = ["mpi-delivery", "client", "direct"]
-    job.main["image"] = f"mpi-agents-{image}:{TAG}"
+    job.main["image"] = full_name(image)
     job.main["volumeMounts"].append(TOKEN)  # without a hub, the agent in the user's container needs it
     preloaded = "" if image != "bare-musl" else "/opt/kube/rshagent-direct localhost /bin/is-preloaded && "
     job.command("/bin/sh", "-c", f"{preloaded}echo typed | {DIRECT}")
@@ -115,7 +114,7 @@ def test_our_image_has_each_role_on_its_path(namespace: Namespace, command: list
 def test_the_variant_has_a_real_kubectl(namespace: Namespace) -> None:
     code, log = run(
         namespace,
-        f"mpi-agents:{TAG}-kubectl",
+        "mpi-agents-kubectl",
         ["/usr/local/lib/mpi-agents/kubectl", "version", "--client"],
         {"HOME": "/tmp"},
     )
@@ -127,7 +126,7 @@ def test_an_example_has_its_programs_and_none_of_ours(namespace: Namespace, exam
     call = CALLS[example]
     code, log = run(
         namespace,
-        f"mpi-agents-example-{example}",
+        example,
         ["/bin/sh", "-ec", f"{none_of('sshd', 'kubectl', 'python3', 'rshagent')}; {call} pi; {call} pingpong"],
         {"HOME": "/tmp", "I_MPI_PIN": "0"},
     )
@@ -136,12 +135,12 @@ def test_an_example_has_its_programs_and_none_of_ours(namespace: Namespace, exam
     assert "pingpong: 1 pairs exchanged 4 x 1048576 bytes, all as sent" in log
 
 
-@pytest.mark.skipif(not WITH_HOROVOD, reason="the horovod image is not among CLUSTER_IMAGES (see docs/images.md)")
+@needs_horovod
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_horovod_has_both_controllers(namespace: Namespace, controller: str) -> None:
     code, log = run(
         namespace,
-        "mpi-agents-example-horovod",
+        "horovod",
         [
             "/bin/sh",
             "-ec",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import restricted
+from tests.cluster.images import needs_horovod
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     Start = Callable[[Job], Running]
 
 MPI = ["openmpi4", "openmpi5", "mpich", "intel"]
-ALL = [*MPI, "horovod"]
+HOROVOD = pytest.param("horovod", marks=needs_horovod)
 OURS = ("hub", "delivery")
 
 # Says where it is, and stays there.
@@ -116,14 +117,17 @@ def test_the_users_container_has_no_token(start: Start) -> None:
 
 
 # Horovod has 1 for all that fails.
-@pytest.mark.parametrize(("example", "code"), [*((example, 3) for example in MPI), ("horovod", 1)])
+CODES = [*((example, 3) for example in MPI), pytest.param("horovod", 1, marks=needs_horovod)]
+
+
+@pytest.mark.parametrize(("example", "code"), CODES)
 def test_an_applications_exit_code_comes_back(start: Start, example: str, code: int) -> None:
     running = start(Job(example).run("sh", "-c", "exit 3", ranks=1))
     assert running.end() == code, running.output
     running.assert_nothing_left()
 
 
-@pytest.mark.parametrize("example", ALL)
+@pytest.mark.parametrize("example", [*MPI, HOROVOD])
 def test_a_killed_launcher_leaves_nothing(start: Start, example: str) -> None:
     job = Job(example).run(*STAYING)
     running = start(job.command(*KILLABLE, *job.main["command"]))

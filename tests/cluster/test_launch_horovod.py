@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.images import needs_horovod
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     Start = Callable[[Job], Running]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [needs_horovod, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TRAIN = ("python3", "/usr/local/share/train.py")
 DEADLINE_S = 120.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.measure import BenchmarkError
-from tests.cluster.jobs import VERSION, Job, Object
+from tests.cluster.images import image
+from tests.cluster.jobs import Job, Object
 from tests.cluster.kube import Namespace
 
 from .node import Container
@@ -114,7 +114,7 @@ def _job(sizes: Sequence[int]) -> Job:
     for size in sizes:
         data[f"hostfile-{size}"] = "".join(f"{worker} slots=1\n" for worker in job.workers[:size])
     delivery = _init(job, "delivery")
-    delivery["image"] = f"mpi-agents:{os.environ.get('MPI_AGENTS_TAG', VERSION)}-kubectl"
+    delivery["image"] = image("mpi-agents-kubectl")
     delivery["command"] = ["mpi-delivery", "client", "direct", "kubectl"]
     # kubectl needs the token where it runs, which is what our side does without.
     job.main["volumeMounts"].append({"name": "token", "mountPath": _ACCOUNT, "readOnly": True})

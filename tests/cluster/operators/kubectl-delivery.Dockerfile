@@ -1,7 +1,7 @@
 # What kubeflow's own kubectl-delivery image of the training-operator does (build/images/kubectl-delivery there): it
 # copies kubectl, and ends. Theirs is alpine with kubectl 1.30.
 ARG BASE=debian:bookworm-slim
-ARG KUBECTL=mpi-agents:0.1.0-kubectl
+ARG KUBECTL
 FROM ${KUBECTL} AS kubectl
 
 FROM ${BASE}

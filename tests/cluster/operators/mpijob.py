@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from images import catalog
+from tests.cluster.images import image as full_name
+from tests.cluster.images import under_repository
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Object = dict[str, Any]
 
 EXAMPLES = Path(__file__).parent / "kubeflow"
-TAG = os.environ.get("MPI_AGENTS_TAG", "0.1.0")
 
 # Delivery images: ours, ours with kubectl in it, and one that does what theirs does.
-OURS = f"mpi-agents:{TAG}"
-OURS_WITH_KUBECTL = f"mpi-agents:{TAG}-kubectl"
-KUBECTL = os.environ.get("KUBECTL_DELIVERY_IMAGE", f"mpi-agents-test-kubectl-delivery:{TAG}")
+OURS = full_name("mpi-agents")
+OURS_WITH_KUBECTL = full_name("mpi-agents-kubectl")
+KUBECTL = os.environ.get("KUBECTL_DELIVERY_IMAGE") or under_repository(
+    f"mpi-agents-test-kubectl-delivery:{catalog.version()}"
+)
 DELIVERY = "kubectl-delivery"  # the init container's name
 
 # All workers share one machine's few cores: ranks let each other run while they wait.
@@ -44,7 +49,7 @@ class MpiJob:
         for pod in (self.launcher, self.worker):
             pod["terminationGracePeriodSeconds"] = 1  # `sleep` as a worker's first process hears no TERM
             for container in pod["containers"]:
-                container["image"] = f"mpi-agents-example-{image}:{TAG}"
+                container["image"] = full_name(image)
                 container["resources"] = {}  # theirs are more than a small machine has
         self.environ(_ONE_MACHINE)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.cluster.images import needs_horovod
 from tests.cluster.operators.mpijob import MpiJob
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.parametrize("installed", ["training-operator"], indirect=True),
 ]
 
-WITH_HOROVOD = os.environ.get("CLUSTER_IMAGES") == "all"
 SWITCHING = Path(__file__).parents[3] / "docs" / "switching.md"
 
 
@@ -74,7 +73,7 @@ def test_open_mpi_on_more_workers_than_it_starts_itself(operator: Operator, subm
     assert running.ranks() == dict(enumerate(running.job.workers))
 
 
-@pytest.mark.skipif(not WITH_HOROVOD, reason="the horovod image is not among CLUSTER_IMAGES (see docs/images.md)")
+@needs_horovod
 @pytest.mark.slow
 def test_elastic_horovod_takes_a_worker_that_comes(operator: Operator, submit: Submit) -> None:
     job = MpiJob("tensorflow-mnist-elastic", "horovod", "python3", "/usr/local/share/train_elastic.py", "150", "0.3")
