@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _GONE_S = 120.0
 _TEST_S = 300.0  # pods start slowly where many do at once
 _NUMBERS = itertools.count()
+_made: list[Namespace] = []  # all of this session
+_BEGAN = pytest.StashKey[int]()  # how many there were when a test began
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,20 +81,19 @@ def _needed_images(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def new_namespace(api: Api) -> Iterator[Callable[[str], Namespace]]:
     """Make a namespace that enforces a Pod Security level; all are gone when the session ends."""
-    made: list[Namespace] = []
 
     def new(level: str) -> Namespace:
         namespace = Namespace(api, f"mpi-{os.getpid()}-{next(_NUMBERS)}")
         labels = {"pod-security.kubernetes.io/enforce": level}
         body = {"metadata": {"name": namespace.name, "labels": labels}}
         api.call("post", api.path("Namespace", "v1"), body)
-        made.append(namespace)
+        _made.append(namespace)
         return namespace
 
     yield new
-    for namespace in made:
+    for namespace in _made:
         namespace.delete("Namespace", namespace.name)
-    for namespace in made:
+    for namespace in _made:
         namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
 
 
@@ -111,16 +112,23 @@ def start(namespace: Namespace) -> Callable[[Job], Running]:
     return lambda job: Running(namespace, job).start()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember which namespaces a test can't have made."""
+    item.stash[_BEGAN] = len(_made)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallInfo[None], None]:
-    """Add what the cluster knows of a failed test's namespace to its report.
+    """Add what the cluster knows of a failed test's namespaces to its report.
 
-    That is the one among its fixtures, or one that a fixture has as its attribute `namespace`.
+    They are those that were made since it began, by whatever fixture, and those of fixtures from before: a fixture
+    that is a namespace, or has one as its attribute `namespace`.
     """
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
-    if report.when == "call" and report.failed:
+    if report.when != "teardown" and report.failed:
         fixtures = getattr(item, "funcargs", {}).values()
-        found = [getattr(one, "namespace", one) for one in fixtures]
+        found = [*(getattr(one, "namespace", one) for one in fixtures), *_made[item.stash[_BEGAN] :]]
         for namespace in {one.name: one for one in found if isinstance(one, Namespace)}.values():
             report.sections.append((f"namespace {namespace.name}", describe(namespace)))
