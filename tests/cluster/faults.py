@@ -174,11 +174,7 @@ class Node:
 def node() -> Iterator[Node]:
     """The node, which is as it was when the test ends."""
     places = Places.of()
-    try:
-        is_bed = os.path.samefile(os.environ["KUBECONFIG"], places.kubeconfig)
-    except OSError:
-        is_bed = False
-    if not is_bed:
+    if not places.is_cluster_of(os.environ["KUBECONFIG"]):
         pytest.skip(
             "KUBECONFIG names a cluster whose daemons are not a test's to kill: run this by `make test-cluster`"
         )

@@ -88,3 +88,10 @@ class Places:
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.run / "admin.conf"
+
+    def is_cluster_of(self, kubeconfig: str) -> bool:
+        """Whether this kubeconfig, by whatever path, is the administrator's: a cluster of our own."""
+        try:
+            return os.path.samefile(kubeconfig, self.kubeconfig)
+        except OSError:
+            return False

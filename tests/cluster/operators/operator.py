@@ -12,7 +12,7 @@ import yaml
 from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster.bed.daemons import Daemon, until
-from tests.cluster.bed.places import BedError, Places
+from tests.cluster.bed.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,10 @@ _DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.k
 LABELS = {"mpi-agents/made-by": "tests"}
 NAMESPACE = "default"  # where it keeps what is its own
 _START_S = 60.0
+
+
+class TakenError(Exception):
+    """The cluster has an operator for MPIJobs already."""
 
 
 class Operator:
@@ -120,7 +124,7 @@ class Operator:
 
 @contextlib.contextmanager
 def alone(api: Api) -> Iterator[None]:
-    """Let one session at a time run operators here. Raises BedError where the cluster has one already."""
+    """Let one session at a time run operators here. Raises TakenError."""
     folder = Places.of().cache / "operators"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -129,7 +133,7 @@ def alone(api: Api) -> Iterator[None]:
             kind, api_version, name = _DEFINITION
             found = api.call("get", api.path(kind, api_version, name))
             if not LABELS.items() <= (found["metadata"].get("labels") or {}).items():
-                raise BedError(f"the cluster has {name} already: its operator and the one tested here would collide")
+                raise TakenError(f"the cluster has {name} already: its operator and the one tested here would collide")
         yield
 
 

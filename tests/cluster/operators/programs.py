@@ -36,11 +36,16 @@ class Program:
         """What is run."""
         return self.folder / self.command
 
+    @property
+    def can_be_had(self) -> bool:
+        """Whether it was built, or there is Go to build it."""
+        return self.binary.exists() or shutil.which("go") is not None
+
     def build(self, say: Callable[[str], None]) -> None:
         """Build it, unless that was done before. Raises BedError."""
         if self.binary.exists():
             return
-        if shutil.which("go") is None:
+        if not self.can_be_had:
             raise BedError(f"{self.command} is built from a Go module: install Go (https://go.dev)")
         say(f"building {self.module} {self.version}: two minutes, once")
         source = self.folder / "source"
