@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
 import shutil
+import stat
 from pathlib import Path
 
+from tests.cluster.bed.places import BedError
 from tests.cluster.operators.operator import LABELS, NAMESPACE, Operator, answers, free_port
 from tests.cluster.operators.programs import TRAINING_OPERATOR
+
+_MARK = "made-by-mpi-agents-tests"
 
 
 class TrainingOperator(Operator):
@@ -17,7 +23,7 @@ class TrainingOperator(Operator):
     example = "tensorflow-mnist"
     _secret = "training-operator-webhook-cert"
     _webhooks = "validator.training-operator.kubeflow.org"
-    _certificates = Path("/tmp/k8s-webhook-server/serving-certs")  # fixed in it
+    _certificates = Path("/tmp/k8s-webhook-server/serving-certs")  # fixed in it, its flags have none for that
 
     def _arguments(self) -> list[str]:
         return [
@@ -34,7 +40,10 @@ class TrainingOperator(Operator):
     def install(self) -> None:
         """As for all, and what its certificates are written to; it has no webhook for an MPIJob."""
         super().install()
-        shutil.rmtree(self._certificates, ignore_errors=True)
+        self._remove_certificates()
+        self._certificates.parent.mkdir(mode=0o700)
+        (self._certificates.parent / _MARK).touch()
+        self._certificates.mkdir()
         metadata = {"name": self._secret, "namespace": NAMESPACE, "labels": LABELS}
         self.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
         webhooks = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
@@ -45,12 +54,21 @@ class TrainingOperator(Operator):
         super().stop()
         self.remove("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", self._webhooks)
         self.remove("Secret", "v1", self._secret, NAMESPACE)
-        shutil.rmtree(self._certificates, ignore_errors=True)
+        self._remove_certificates()
+
+    def _remove_certificates(self) -> None:
+        """Remove the folder of an earlier run. Raises BedError where it is anyone else's, or may be written by them."""
+        folder = self._certificates.parent
+        with contextlib.suppress(FileNotFoundError):
+            found = folder.lstat()
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+            if not ours or not (folder / _MARK).exists():
+                raise BedError(f"{folder}, where {self.program.command} has its key, is not of these tests: remove it")
+            shutil.rmtree(folder)
 
     def _is_ready(self) -> bool:
         # In a cluster the kubelet puts the Secret where the operator reads it.
         secret = self.api.call("get", self.path("Secret", "v1", self._secret, NAMESPACE))
-        self._certificates.mkdir(parents=True, exist_ok=True)
         for name, value in (secret.get("data") or {}).items():
             if not (self._certificates / name).exists():
                 (self._certificates / name).write_bytes(base64.b64decode(value))
