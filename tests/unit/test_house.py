@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 
 import pytest
 
+import rshagent
+from images import catalog
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def modules(*folders: str) -> list[str]:
+def files(ends: tuple[str, ...], *folders: str) -> list[str]:
     found = []
     for folder in folders:
         for path, _folders, names in os.walk(os.path.join(ROOT, folder)):
-            found += [os.path.relpath(os.path.join(path, name), ROOT) for name in names if name.endswith(".py")]
+            found += [os.path.relpath(os.path.join(path, name), ROOT) for name in names if name.endswith(ends)]
     return sorted(found)
+
+
+def modules(*folders: str) -> list[str]:
+    return files((".py",), *folders)
 
 
 def imported(module: str) -> set[str]:
@@ -46,3 +54,15 @@ def test_every_module_says_what_it_is_for(module: str) -> None:
 def test_the_client_has_at_most_300_lines() -> None:
     with open(os.path.join(ROOT, "rshagent", "client.c"), encoding="utf-8") as file:
         assert len(file.readlines()) <= 300
+
+
+@pytest.mark.parametrize("name", files((".md", ".yaml", "Dockerfile"), "docs", "examples", "tests/cluster"))
+def test_images_are_named_by_the_projects_version(name: str) -> None:
+    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+        named = re.findall(r"\bmpi-agents[\w-]*:(\d[\w.]*)", file.read())
+    assert set(named) <= {catalog.version()}
+    assert named or not name.startswith("examples/exec/")
+
+
+def test_the_package_has_the_projects_version() -> None:
+    assert rshagent.__version__ == catalog.version()
