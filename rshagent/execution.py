@@ -69,6 +69,7 @@ class Execution(Owner):
         "_engine",
         "_first",
         "_heard_at",
+        "_is_asked",
         "_link",
         "_listener",
         "_loop",
@@ -106,6 +107,11 @@ class Execution(Owner):
     def is_behind(self) -> bool:
         """Say whether the command does not take its stdin as fast as it comes."""
         return self._link is not None and self._link.is_behind
+
+    @property
+    def may_run(self) -> bool:
+        """Say whether the server has all that it starts the command by; by SPDY that is the channels, too."""
+        return self._is_asked and (not self._by_spdy or self._stream.protocol != "")
 
     @property
     def is_silent(self) -> bool:
@@ -170,6 +176,7 @@ class Execution(Owner):
             self._end(status.Failure(str(error), retryable=False), "")
             return
         assert self._request is not None
+        self._is_asked = True
         self._link.send(self._stream.request(self._request[0], self._cluster.authority, authorization))
         self._heard_at = self._loop.now()
         self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
@@ -202,7 +209,7 @@ class Execution(Owner):
     def _connect(self, *, by_spdy: bool) -> None:
         assert self._request is not None
         _, acknowledgement, stdin = self._request
-        self._by_spdy = by_spdy
+        self._by_spdy, self._is_asked = by_spdy, False
         self._stream = _stream(self._engine, acknowledgement, stdin=stdin, by_spdy=by_spdy)
         self._heard_at = self._loop.now()
         self._pings = self._pings_behind = 0

@@ -1,22 +1,24 @@
 """One launch, from the agent's call to its exit code, whatever happens in between.
 
-    queued ─► waiting ─► asked ─► acknowledged ─► draining ─► ended
-       ▲                   │           │ stream lost            ▲
-       └──── backoff ◄─────┘           └─► settling ────────────┤
-    any of them ── told to end, or the client died ─► ending ───┘
+    queued ─► waiting ─► asked ─────► acknowledged ─► draining ─► ended
+       ▲                   │ stream lost   │ stream lost            ▲
+       │                   ├─► finding ────┴─► settling ────────────┤
+       └──── backoff ◄─────┴──────┘                                 │
+    any of them ── told to end, or the client died ─► ending ───────┘
 
 queued        for a place among the starts that are under way
 waiting       for a worker that is not there or not ready
 backoff       for the next try
 asked         the request is on its way; nobody knows yet whether the command started
 acknowledged  the command runs (its bootstrap said so): from here on nothing is tried again
+finding       the stream was lost before the acknowledgement: the worker is asked whether the command runs
 settling      the stream ended without a status: the worker is asked how the session ends
 ending        the client has gone, or asked for the end: a second's grace, then the session's processes are ended
 draining      the exit code is known, but the reader of stdout or stderr is behind
 ended         all descriptors are closed; then `on_end` is called, once
 
 What ends a session is a status, a settled end, the watch's word that the worker is gone, or the client. A launch that
-fails is never retried once it was acknowledged, and no end without a status is taken for success.
+fails is never retried once its command was acknowledged or found, and no end without a status is taken for success.
 """
 
 from __future__ import annotations
@@ -181,7 +183,7 @@ class Launch(Listener):
         if self.state == "waiting" and self._is_ready():
             self._cancel()
             self._again()
-        elif self.state in ("asked", "acknowledged", "settling", "ending") and self._engine.is_watched(
+        elif self.state in ("asked", "finding", "acknowledged", "settling", "ending") and self._engine.is_watched(
             self.where.namespace
         ):
             self._check_worker()
@@ -210,11 +212,11 @@ class Launch(Listener):
 
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Decide what the end of the stream means."""
-        self._execution = None
+        execution, self._execution = self._execution, None
         if self.state == "ending":
             self._ended_while_ending(outcome)
         elif self.state == "asked":
-            self._not_acknowledged(outcome, reason)
+            self._not_acknowledged(outcome, reason, may_run=execution is not None and execution.may_run)
         elif isinstance(outcome, Exited) and (code := bootstrap.exit_code(outcome.code)) is not None:
             self._finish(code, "")
         elif self.state == "acknowledged":
@@ -280,13 +282,17 @@ class Launch(Listener):
         if self.state != "asked":  # it started while it was already told to end
             return
         self.state = "acknowledged"
-        self._text = self._request = None  # kilobytes, and nothing is asked again
-        self._cancel()
-        self._engine.gate.leave(self)
-        self._engine.swept(self.where.pod, self.mark.instance)
+        self._started()
         # With the pid. Most commands are over before this is worth a message.
         self._timer = self._engine.loop.call_later(_LASTING_S, self._tell_pid)
         self.stdio.start_reading()
+
+    def _started(self) -> None:
+        """The command runs, or ran: nothing is asked again."""
+        self._text = self._request = None  # kilobytes
+        self._cancel()
+        self._engine.gate.leave(self)
+        self._engine.swept(self.where.pod, self.mark.instance)
         for number in self._early_signals:
             self._pass_on(PASSED_ON[number])
         self._early_signals.clear()
@@ -310,21 +316,23 @@ class Launch(Listener):
             self._execution.close()
         self.exec_ended(None, f"the worker did not start the command within {self._engine.limits['acknowledge']:.0f} s")
 
-    def _not_acknowledged(self, outcome: Exited | Failure | None, reason: str) -> None:
-        """Try again, unless it can't help or the time is over."""
+    def _not_acknowledged(self, outcome: Exited | Failure | None, reason: str, *, may_run: bool) -> None:
+        """Look whether it runs all the same, or try again, unless that can't help or the time is over."""
         self._cancel()
         if isinstance(outcome, Exited):
-            self._finish(
-                outcome.code or AGENT_FAILED, f"the command did not start (its shell ended with {outcome.code})"
-            )
-            return
+            if bootstrap.exit_code(outcome.code) is not None:
+                self._finish(outcome.code, f"the command did not start (its shell ended with {outcome.code})")
+                return
+            outcome, reason = None, "the stream ended before the command's acknowledgement"
+        may_run = may_run and outcome is None  # the stream was lost, and with it perhaps an acknowledgement
+        self._may_run |= may_run
         failure = outcome or Failure(reason, retryable=True)
-        self._may_run |= outcome is None  # the stream was lost, and with it perhaps an acknowledgement
         if self.where.container is None and failure.containers:
             self.where.container = failure.containers[0]  # as kubectl does
             self._ask()
             return
-        if outcome is None and self._is_open and not self.stdio.reads_stdin:
+        is_text_there = self._is_open or self._request is None or not self._request.stdin
+        if may_run and is_text_there and not self.stdio.reads_stdin:
             self._find(failure)
         else:
             self._retry(failure)
@@ -332,18 +340,30 @@ class Launch(Listener):
     def _find(self, failure: Failure) -> None:
         """Ask for a command that may have started unheard: one that mpirun has heard of is not started again."""
         self._engine.gate.leave(self)
-        self.state = "settling"
+        self.state = "finding"
 
-        def not_found(code: int | None = None, _reason: str = "") -> None:
+        def ended(code: int | None, reason: str) -> None:
             if code is not None:
-                self._settled(code, "")
-                return
-            self._cancel()
-            self._let_go()
-            self._retry(failure)
+                self._found()
+            if self.state == "settling":
+                self._settled(code, reason)
+            else:
+                self._not_found(failure)
 
-        self._timer = self._engine.loop.call_later(max(0.0, self._deadline - self._engine.loop.now()), not_found)
-        self._settler = self._make_settler(not_found, self._cancel)
+        left_s = max(0.0, self._deadline - self._engine.loop.now())
+        self._timer = self._engine.loop.call_later(left_s, lambda: self._not_found(failure))
+        self._settler = self._make_settler(ended, self._found)
+
+    def _found(self) -> None:
+        if self.state == "finding":
+            self.state = "settling"
+            self.times.acknowledged = self._engine.loop.now()
+            self._started()
+
+    def _not_found(self, failure: Failure) -> None:
+        self._cancel()
+        self._let_go()
+        self._retry(failure)
 
     def _retry(self, failure: Failure) -> None:
         delay_s = self._backoff.delay_s(failure.retry_after_s)
@@ -418,6 +438,8 @@ class Launch(Listener):
             if self._execution is not None:
                 self._execution.close()
             self.exec_ended(None, reason)
+        elif self.state == "finding":
+            self._not_found(Failure(reason, retryable=True))
         elif self.state in ("acknowledged", "settling"):
             self._finish(code, reason)
         elif self.state == "ending":

@@ -481,6 +481,35 @@ def test_where_only_create_is_granted_it_goes_by_spdy_and_so_do_all_that_follow(
         assert spdy_data(STDIN, b"typed") in granting.stdin
 
 
+@pytest.mark.parametrize(
+    ("protocols", "answer", "may_run"),
+    [("", b"", True), ("v4", b"", True), ("spdy", b"", False), ("spdy", switching_to_spdy(), True)],
+    ids=["v5-asked", "v4-asked", "spdy-asked", "spdy-channels"],
+)
+def test_from_when_on_the_command_may_run(
+    tmp_path: Path,
+    authority: Authority,
+    certificate: tuple[Path, Path],
+    protocols: str,
+    answer: bytes,
+    may_run: bool,
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        read_head(stream)
+        stream.sendall(answer)
+        if answer:
+            assert stream.recv(4096), "the channels' opening"
+
+    with Server(serve, certificate) as server:
+        bench, hearer = Bench(tmp_path, authority, server.port, protocols), Hearer()
+        execution = bench.execute(hearer)
+        assert not execution.may_run, "nothing is sent yet"
+        bench.until(lambda: hearer.is_over)
+    assert hearer.end[0] is None
+    assert "opened" not in hearer.heard
+    assert execution.may_run is may_run
+
+
 def test_what_is_granted_later_is_found(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]) -> None:
     granting = Verbs()
     with Server(granting, certificate) as server:
