@@ -122,9 +122,10 @@ def from_http(status: int, body: bytes, retry_after: str | None, *, what: str, i
 
 def exec_rule(message: str, *, is_second: bool = False) -> str:
     """Return the Role rule that grants what a 403 says is missing (both verbs: Kubernetes 1.35 checks both)."""
-    verb = message.partition("cannot ")[2].partition(" ")[0]
+    # A policy or a webhook refuses in words of its own.
+    verb = message.partition("cannot ")[2].partition(" ")[0] if "pods/exec" in message else ""
     missing = f"The verb {verb} is missing; a" if verb.isalpha() else "A"
-    if is_second:
+    if is_second and verb == "create":
         missing = "The verbs get and create are both missing (create alone suffices, by SPDY); a"
     return (
         f'{missing} Role rule that grants it: {{apiGroups: [""], resources: ["pods/exec"], verbs: ["get", "create"]}}'

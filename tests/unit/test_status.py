@@ -135,6 +135,13 @@ def test_a_403_after_a_403_names_both_verbs() -> None:
     assert "\n" not in message
 
 
+def test_a_policys_403_after_a_403_is_not_about_verbs() -> None:
+    said = 'admission webhook "no-exec.example" denied the request: users cannot create shells'
+    message = status.from_http(403, json.dumps({"message": said}).encode(), None, what="exec", is_second=True).message
+    assert said in message
+    assert "missing" not in message.partition(said)[2]
+
+
 FORBIDDEN = 'pods "w-0" is forbidden: User "x" cannot %s resource "%s" in API group "" in the namespace "n"'
 
 
