@@ -141,8 +141,13 @@ const char *start_own_hub(int64_t since) {
         } else {
             int log = open(beside(path, "hub/log"), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
             begin = lseek(log, 0, SEEK_END);
-            if (log < 0 || pwrite(lock, &begin, sizeof begin, 0) != sizeof begin) failed = strerror(errno);
-            else if (fork() == 0) become_hub(log, beside(path, "hub/hub.sock"));
+            pid_t hub = -1;
+            if (log >= 0 && pwrite(lock, &begin, sizeof begin, 0) == sizeof begin) hub = fork();
+            if (hub == 0) become_hub(log, beside(path, "hub/hub.sock"));
+            if (hub < 0) {
+                failed = strerror(errno);
+                if (ftruncate(lock, 0) < 0) failed = strerror(errno); /* else this start would be the next one's, too */
+            }
             if (log >= 0) close(log);
         }
     }

@@ -14,6 +14,7 @@ from running import environment, until
 from scripted_hub import FIXTURES, SANITIZERS
 
 from agents.playground.cluster import Cluster
+from rshagent import client_build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,3 +226,34 @@ def test_after_a_failed_start_the_next_client_tries_again(container: Container) 
     container.direct.unlink()
     container.direct.symlink_to(DIRECT)
     assert container.run("worker-0", "exit 5") == (5, b"", b"")
+
+
+NO_FORK = """
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/types.h>
+pid_t fork(void);
+pid_t fork_or_not(void);
+pid_t fork_or_not(void) {
+    if (!getenv("NO_FORK")) return fork();
+    errno = EAGAIN;
+    return -1;
+}
+"""
+
+
+def test_a_hub_that_no_process_can_be_made_for_is_one_line(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "cc -Dfork=fork_or_not")
+    (tmp_path / "no_fork.c").write_text("#undef fork\n" + NO_FORK)
+    client_build.build(str(tmp_path / "rshagent"), sources=[*client_build.CLIENT, str(tmp_path / "no_fork.c")])
+    container = Container(cluster, tmp_path / "rshagent", tmp_path)
+    container.environ["NO_FORK"] = "yes"
+    expected = TOLD.format(container.folder, "Resource temporarily unavailable").encode()
+    for _ in range(2):  # each says what it has seen itself
+        assert container.run("worker-0", "true") == (255, b"", expected)
+    assert (container.folder / "hub" / "lock").stat().st_size == 0, "no start is under way"
+    del container.environ["NO_FORK"]
+    assert container.run("worker-0", "exit 5") == (5, b"", b"")
+    container.kill_hub()
