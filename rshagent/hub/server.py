@@ -8,6 +8,7 @@ import select
 import socket
 import sys
 import time
+from signal import Signals
 from typing import TYPE_CHECKING
 
 from rshagent.engine import Engine
@@ -81,11 +82,13 @@ class Hub:
         self._deadline.set(grace_s)
         self._deadline.ask(self.engine.cluster, self._settings.pod)
 
-    def end(self, _number: int = _SIGTERM) -> None:
+    def end(self, number: int = _SIGTERM) -> None:
         """Accept no more, end all that the launcher has started in workers, then stop the loop."""
         if self._is_ending:
             return
         self._is_ending = True
+        if not self._deadline.is_set:
+            self.log(f"the hub was told to end ({Signals(number).name}), so the job is ended")
         left_s = self._deadline.left_s()
         longest_s = min(left_s or LONGEST_S, LONGEST_S)
         self.loop.remove(self._socket.fileno())

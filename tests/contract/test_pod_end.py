@@ -119,6 +119,7 @@ def test_a_job_ends_with_its_main_container(cluster: Cluster, make: Callable[...
     assert len(busy(cluster)) == len(WORKERS), "the job may end by itself"
     sigterm(agent)
     assert_nothing_left(cluster)
+    assert "told to end" not in agent.log(), "it was its pod that ended"
     for session in attached:
         session.communicate(timeout=DEADLINE_S)
         assert session.returncode == 143
@@ -162,6 +163,7 @@ def test_a_hub_that_was_not_told_before_sigterm_sweeps_all_the_same(
     start_daemons(agent)
     sigterm(agent)
     assert_nothing_left(cluster)
+    assert agent.log().count("the hub was told to end (SIGTERM), so the job is ended") == 1
     assert tell_ending(agent) == 1, "no hub is there any more"
 
 
