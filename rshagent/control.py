@@ -1,4 +1,4 @@
-"""A second exec into a worker, which asks after a session or ends its processes.
+"""A second exec into a worker, which asks after a session (`settler`) or signals its processes.
 
 The script at its other end (`bootstrap.control`) has nothing but a shell, so it can't wait: it answers one line for
 each line that it is sent, and the pace is kept here.
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rshagent.streams import Event
 
 KILL_AFTER_S = 5.0
-_ASK_FIRST_S, _ASK_LONGEST_S = 0.25, 5.0
 _COUNT_FIRST_S, _COUNT_LONGEST_S = 0.05, 0.5
 _ANSWER_S = 10.0
 
@@ -33,8 +32,7 @@ class Control(Listener):
     """A line of conversation with the control script; comes back by itself when its stream is lost.
 
     `on_ready()` is called whenever the script can be spoken to, `on_answer(line)` for each answer, and
-    `on_gone(failure)` at the end, when there is no such pod any more or we are refused for good. `trouble` is what
-    went wrong last, until the next answer.
+    `on_gone(failure)` at the end, when there is no such pod any more or we are refused for good.
     """
 
     __slots__ = (
@@ -47,8 +45,8 @@ class Control(Listener):
         "_on_gone",
         "_on_ready",
         "_timer",
+        "_trouble",
         "_where",
-        "trouble",
     )
 
     def __init__(
@@ -66,11 +64,16 @@ class Control(Listener):
         self._command = bootstrap.control(mark, pid)
         self._on_ready, self._on_answer, self._on_gone = on_ready, on_answer, on_gone
         self._answers = b""
-        self.trouble = ""
+        self._trouble = ""
         self._backoff = Backoff()
         self._execution: Execution | None = None
         self._timer: Timer | None = None
         self._connect()
+
+    @property
+    def why(self) -> str:
+        """Say, to be added to a line, what has gone wrong since the last answer."""
+        return f": {self._trouble}" if self._trouble else ""
 
     def say(self, line: str) -> None:
         """Send one line; the answer comes to `on_answer`, or `on_ready` is called again instead."""
@@ -96,7 +99,7 @@ class Control(Listener):
             while (end := self._answers.find(b"\n")) >= 0 and self._execution is not None:
                 line, self._answers = self._answers[:end], self._answers[end + 1 :]
                 self._cancel()
-                self._backoff, self.trouble = Backoff(), ""
+                self._backoff, self._trouble = Backoff(), ""
                 self._on_answer(line.decode("ascii", "replace").strip())
 
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
@@ -106,7 +109,7 @@ class Control(Listener):
         if isinstance(outcome, Failure) and (outcome.http_status == 404 or not outcome.retryable):
             self._on_gone(outcome)
             return
-        self.trouble = outcome.message if isinstance(outcome, Failure) else reason
+        self._trouble = outcome.message if isinstance(outcome, Failure) else reason
         wished_s = outcome.retry_after_s if isinstance(outcome, Failure) else None
         self._timer = self._engine.loop.call_later(self._backoff.delay_s(wished_s), self._connect)
 
@@ -128,73 +131,6 @@ class Control(Listener):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-class Settler:
-    """Finds out how a session ended whose stream was lost: waits for its end, takes the kept exit status.
-
-    `on_settled(code, reason)`: code None where it can't be known; then `reason` says what is known. `on_alive()` is
-    called each time that the command is found to run.
-    """
-
-    __slots__ = ("_control", "_delay_s", "_engine", "_on_alive", "_on_settled", "_timer", "_watchdog")
-
-    def __init__(
-        self,
-        engine: Engine,
-        where: Where,
-        mark: Mark,
-        pid: int | None,
-        on_settled: Callable[[int | None, str], None],
-        on_alive: Callable[[], None] | None = None,
-    ) -> None:
-        self._engine, self._on_settled, self._on_alive = engine, on_settled, on_alive
-        self._delay_s = _ASK_FIRST_S
-        self._timer: Timer | None = None
-        self._watchdog = engine.loop.call_later(engine.limits["settle"], self._unheard)
-        self._control: Control | None = Control(
-            engine, where, mark, pid, on_ready=self._ask, on_answer=self._take, on_gone=self._gone
-        )
-
-    def close(self) -> None:
-        """Stop asking."""
-        self._watchdog.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-
-    def _ask(self) -> None:
-        if self._timer is not None:  # a new conversation goes on where the lost one was
-            self._timer.cancel()
-        if self._control is not None:
-            self._control.say("ask")
-
-    def _take(self, answer: str) -> None:
-        word, _, number = answer.partition(" ")
-        if word == "exit" and number.isdecimal():
-            self._settle(int(number) & 0xFF, "")
-        elif word == "gone":
-            self._settle(None, "it ended in the worker, and its exit status was not kept")
-        elif word == "alive":
-            if self._on_alive is not None:
-                self._on_alive()
-            self._watchdog.cancel()
-            self._watchdog = self._engine.loop.call_later(self._engine.limits["settle"], self._unheard)
-            self._timer = self._engine.loop.call_later(self._delay_s, self._ask)
-            self._delay_s = min(self._delay_s * 2, _ASK_LONGEST_S)
-
-    def _gone(self, failure: Failure) -> None:
-        self._settle(None, failure.message)
-
-    def _unheard(self) -> None:
-        settle_s = self._engine.limits["settle"]
-        self._settle(None, f"the worker could not be asked for {settle_s:.0f} s{_why(self._control)}")
-
-    def _settle(self, code: int | None, reason: str) -> None:
-        self.close()
-        self._on_settled(code, reason)
 
 
 class Reaper:
@@ -271,8 +207,8 @@ class Reaper:
         self._finish("" if is_absent else f"its processes could not be ended: {failure.message}")
 
     def _too_late(self) -> None:
-        reap_s = self._engine.limits["reap"]
-        self._finish(f"its processes could not all be ended within {reap_s:.0f} s{_why(self._control)}")
+        reap_s, why = self._engine.limits["reap"], self._control.why if self._control is not None else ""
+        self._finish(f"its processes could not all be ended within {reap_s:.0f} s{why}")
 
     def _finish(self, reason: str) -> None:
         self.close()
@@ -301,7 +237,3 @@ class Messenger:
 
     def _finish(self, _answer: object) -> None:
         self.close()
-
-
-def _why(control: Control | None) -> str:
-    return f": {control.trouble}" if control is not None and control.trouble else ""

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rshagent.bootstrap import Mark, Request
-    from rshagent.control import Messenger, Reaper, Settler
+    from rshagent.control import Messenger, Reaper
     from rshagent.engine import Engine
     from rshagent.loop import Timer
     from rshagent.pods import Pod
+    from rshagent.settler import Settler
     from rshagent.stdio import Stdio
     from rshagent.streams import Event
 
@@ -404,7 +405,7 @@ class Launch(Listener):
     def _make_settler(
         self, on_settled: Callable[[int | None, str], None], on_alive: Callable[[], None] | None = None
     ) -> Settler:
-        from rshagent.control import Settler  # noqa: PLC0415 (no launch that goes well pays for it)
+        from rshagent.settler import Settler  # noqa: PLC0415 (no launch that goes well pays for it)
 
         return Settler(self._engine, self.where, self.mark, self._pid, on_settled, on_alive)
 
