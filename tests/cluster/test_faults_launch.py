@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
     Start = Callable[[Job], Running]
 
 LAUNCHERS = ("openmpi4", "openmpi5", "intel")
-DAEMONS = {"openmpi4": "orted", "openmpi5": "prted", "intel": "hydra_bstrap_pr"}
+DAEMONS = {"openmpi4": ["orted"], "openmpi5": ["prted"], "intel": ["hydra_bstrap_pr", "hydra_pmi_proxy"]}
+RUN_S = "2"  # else a busy machine may look for a daemon when the job is done
+# What says that a daemon was lost: a line of ours, or of mpirun's and mpiexec's own.
+TOLD = re.compile(
+    r"^rshagent: |was unable to reliably start one or more daemons|daemon has unexpectedly failed after launch"
+    r"|has lost communication with a remote daemon|^\[mpiexec@",
+    re.MULTILINE,
+)
 WORKERS = 4
 END_S = 60.0
 
@@ -27,7 +35,7 @@ END_S = 60.0
 @pytest.fixture
 def waiting(start: Start, node: Node, request: pytest.FixtureRequest) -> tuple[Running, Container]:
     """A job whose launcher is about to call mpirun."""
-    running = start(gated(Job(request.param, workers=WORKERS).run("pi")))
+    running = start(gated(Job(request.param, workers=WORKERS).run("pi", RUN_S)))
     running.until_started()
     return running, node.container(running.namespace, running.launcher)
 
@@ -40,10 +48,12 @@ def assert_done(running: Running) -> None:
 
 def assert_done_or_told(running: Running) -> None:
     """A daemon that was lost in its first moments may be what mpirun can't do without: then it says so."""
-    if running.end(END_S) == 0:
+    code = running.end(END_S)
+    if code == 0 and "pi is approximately" in running.output:
         assert_done(running)
     else:
-        assert running.output.strip(), "it says why"
+        assert TOLD.search(running.output), running.output
+        assert code != 0 or running.job.example == "openmpi5", running.output  # docs/faults.md
     running.assert_nothing_left()
 
 
@@ -90,5 +100,5 @@ def test_the_hub_is_killed_when_the_first_daemon_runs(node: Node, waiting: tuple
 def _go_until_first_daemon(node: Node, running: Running, launcher: Container) -> None:
     workers = [node.container(running.namespace, worker) for worker in running.job.workers]
     launcher.touch("/tmp/go")
-    name = DAEMONS[running.job.example]
-    until(f"an {name} runs", lambda: any(worker.count(name) for worker in workers))
+    names = DAEMONS[running.job.example]
+    until(f"{names[0]} runs", lambda: any(worker.count(name) for worker in workers for name in names))
