@@ -48,6 +48,7 @@ ENDING = {1: "HUP", 2: "INT", 3: "QUIT", 15: "TERM"}
 _PIPE = 13
 _NOT_ASKED = ("queued", "waiting", "backoff")
 
+_OUTPUT_LOST = "the stream was lost, so what the command writes from here on is not to be seen"
 _GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
 _SECOND_LOOK_S = 1.0
 _LASTING_S = 1.0
@@ -222,6 +223,8 @@ class Launch(Listener):
             self._finish(code, "")
         elif self.state == "acknowledged":
             # A failure that the server tells of after the start is about the stream, not about the command.
+            if self.stdio.received:
+                self.stdio.say(f"rshagent: {self.where.pod}: {_OUTPUT_LOST}; its end is waited for")
             self._settle()
 
     def _try(self) -> None:
@@ -422,6 +425,8 @@ class Launch(Listener):
         self._settler = None
         if code is None:
             self._finish(AGENT_FAILED, f"the stream was lost, and how the command ended is unknown: {reason}")
+        elif code == 0 and self.stdio.received:  # Horovod's ranks write by it: a job without its output is no success
+            self._finish(AGENT_FAILED, "the command ended with 0, but the stream was lost, and output with it")
         else:
             self._finish(code, "")
 

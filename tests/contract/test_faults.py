@@ -91,6 +91,23 @@ def test_a_fault_that_heals_is_not_the_launchers_matter(cluster: Cluster, agent:
     until(lambda: not cluster.leftovers("worker-0"), "nothing is left in the worker")
 
 
+@pytest.mark.parametrize(("code", "ends_with"), [(0, 255), (7, 7)])
+def test_a_command_whose_output_is_lost_is_no_success(
+    cluster: Cluster, agent: Agent, code: int, ends_with: int
+) -> None:
+    cluster.fault(pod="worker-0", kind="drop-mid-stream", after_bytes=60)
+    line = "x" * 100
+    done = run(agent, "-n", "worker-0", f"echo {line}; sleep 0.5; echo {line}; exit {code}")
+    assert done.returncode == ends_with, (done.stderr, agent.log())
+    lines = done.stderr.decode().splitlines()
+    assert lines[0].startswith("rshagent: worker-0: the stream was lost, so what the command writes from here on")
+    assert lines[1:] == (
+        ["rshagent: worker-0: the command ended with 0, but the stream was lost, and output with it"]
+        if code == 0
+        else []
+    )
+
+
 FINAL: list[tuple[dict[str, Any], str]] = [
     (
         {"kind": "http", "status": 403, "text": 'cannot get resource "pods/exec"', "times": None},
