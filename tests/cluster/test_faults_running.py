@@ -97,9 +97,7 @@ def test_horovod_whose_output_is_in_the_stream(node: Node, start: Callable[[Job]
     # Of the rank that ended first, horovodrun, the agent and the hub tell the same.
     told = re.search(r"^Process name: (\d)\nExit code: (\d+)$", running.output, re.MULTILINE)
     assert told, running.output
-    worker = f"train-worker-{told[1]}"
+    host = f"train-worker-{told[1]}"
     assert told[2] == "255"
-    assert (
-        f"rshagent: {worker}: the command ended with 0, but the stream was lost, and output with it" in running.output
-    )
-    assert (worker, "255") in {(one["host"], one["exit"]) for one in running.sessions()}
+    assert f"rshagent: {host}: the command ended with 0, but the stream was lost, and output with it" in running.output
+    assert (host, "255") in {(one["host"], one["exit"]) for one in running.sessions()}
