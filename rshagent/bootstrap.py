@@ -28,13 +28,6 @@ STATUS_FOLDERS = '/dev/shm /tmp /var/tmp "$HOME"'  # noqa: S108  # shell text, a
 UNREAD = 255
 """The exit status if stdin ended before TEXT was complete: nothing was started then."""
 
-SUCCESS = 200
-"""The bootstrap's exit status where TEXT's is 0; where TEXT's is 200 it is 0.
-
-A 0 alone proves nothing: an API server that loses the kubelet under a v5 stream tells the client of success, since to
-it an error channel without a message is one without an error. Nobody makes up a 200.
-"""
-
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -121,9 +114,13 @@ def acknowledgement(session: str) -> bytes:
     return b"mpi-agent " + session.encode()
 
 
-def exit_code(status: int) -> int | None:
-    """Return TEXT's exit status by the bootstrap's; None where that does not tell, and the kept one does."""
-    return {SUCCESS: 0, 0: None}.get(status, status)
+def success(acknowledged: bytes) -> bytes:
+    """The line on stderr, by what its acknowledgement begins with, that says TEXT ended with 0.
+
+    An exit status of 0 alone proves nothing: an API server that loses the kubelet under a v5 stream tells the client of
+    success, since to it an error channel without a message is one without an error.
+    """
+    return b"\x1e" + acknowledged + b" 0\n"
 
 
 def control(mark: Mark, pid: int | None) -> list[bytes]:
@@ -185,7 +182,8 @@ def _bootstrap(mark: Mark, before: str, source: str = "") -> str:
         + "s=$?;[ $s -gt 256 ]&&s=$((s-128));"
         + f"for d in {STATUS_FOLDERS};do f=$d/{STATUS_FILE};"
         + f'[ ! -h "$f" ]&&echo {mark.session} $$ $s>>"$f"&&break;done;'
-        + f"case $s in 0)s={SUCCESS};;{SUCCESS})s=0;;esac;exit $s"
+        # `success`. If nobody reads stderr any more, that is no reason to die.
+        + f"trap '' PIPE;[ $s = 0 ]&&echo '{success(acknowledgement(mark.session)).decode().rstrip()}'>&9;exit $s"
     )
 
 

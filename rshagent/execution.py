@@ -124,6 +124,11 @@ class Execution(Owner):
         """The stream protocol that the server chose."""
         return self._stream.protocol
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Say whether the command itself said that it ended with 0 (`bootstrap.success`)."""
+        return self._stream.is_confirmed
+
     def send(self, data: bytes) -> None:
         """Send bytes to the command's stdin."""
         self._pings_behind = self._pings + 1

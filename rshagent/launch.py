@@ -215,12 +215,14 @@ class Launch(Listener):
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Decide what the end of the stream means."""
         execution, self._execution = self._execution, None
+        if isinstance(outcome, Exited) and outcome.code == 0 and (execution is None or not execution.is_confirmed):
+            outcome, reason = None, "the API server told of a success that the command did not"
         if self.state == "ending":
             self._ended_while_ending(outcome)
         elif self.state == "asked":
             self._not_acknowledged(outcome, reason, may_run=execution is not None and execution.may_run)
-        elif isinstance(outcome, Exited) and (code := bootstrap.exit_code(outcome.code)) is not None:
-            self._finish(code, "")
+        elif isinstance(outcome, Exited):
+            self._finish(outcome.code, "")
         elif self.state == "acknowledged":
             # A failure that the server tells of after the start is about the stream, not about the command.
             if self.stdio.received:
@@ -324,10 +326,8 @@ class Launch(Listener):
         """Look whether it runs all the same, or try again, unless that can't help or the time is over."""
         self._cancel()
         if isinstance(outcome, Exited):
-            if bootstrap.exit_code(outcome.code) is not None:
-                self._finish(outcome.code, f"the command did not start (its shell ended with {outcome.code})")
-                return
-            outcome, reason = None, "the stream ended before the command's acknowledgement"
+            self._finish(outcome.code, f"the command did not start (its shell ended with {outcome.code})")
+            return
         may_run = may_run and outcome is None  # the stream was lost, and with it perhaps an acknowledgement
         self._may_run |= may_run
         failure = outcome or Failure(reason, retryable=True)
@@ -489,7 +489,7 @@ class Launch(Listener):
         self._reap()
 
     def _ended_while_ending(self, outcome: Exited | Failure | None) -> None:
-        if self._reaper is None and isinstance(outcome, Exited) and bootstrap.exit_code(outcome.code) is not None:
+        if self._reaper is None and isinstance(outcome, Exited):
             self._cancel()
             self._end_now()
 

@@ -13,6 +13,7 @@ its locale), is not the command's; it comes out only where no acknowledgement do
 
 from __future__ import annotations
 
+from rshagent.bootstrap import success
 from rshagent.http import BodyReader, Head, HeadReader, HttpError
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
@@ -100,15 +101,17 @@ class ExecStream:
     `_switched`, once, and `_feed_frames`.
     """
 
-    __slots__ = ("_ack", "_body", "_head", "_held", "_refused", "_status", "protocol")
+    __slots__ = ("_ack", "_body", "_head", "_held", "_refused", "_status", "_success", "is_confirmed", "protocol")
 
     def __init__(self, acknowledgement: bytes | None) -> None:
         """`acknowledgement` is the prefix of the line to wait for, None where the command writes none."""
         self._ack = acknowledgement
+        self._success = None if acknowledgement is None else success(acknowledgement)
+        self.is_confirmed = False  # whether the command itself said that it ended with 0
         self._head: HeadReader | None = HeadReader()
         self._refused: Head | None = None
         self._body: tuple[BodyReader, bytearray] | None = None
-        self._held = b""  # stderr before the acknowledgement
+        self._held = b""  # stderr before the acknowledgement, or what may be the beginning of the other line
         self._status: bytearray | None = None
         self.protocol = ""
 
@@ -190,6 +193,8 @@ class ExecStream:
     def _take_channel(self, channel: int | None, payload: memoryview, events: list[Event]) -> None:
         if channel == STDERR and self._ack is not None:
             self._seek_acknowledgement(payload, events)
+        elif channel == STDERR and self._success is not None:
+            self._seek_success(self._success, self._held + bytes(payload), events)
         elif channel in (STDOUT, STDERR):
             events.append(Output(channel, payload))
         elif channel == ERROR:
@@ -221,7 +226,20 @@ class ExecStream:
         pid = held[at + len(self._ack) : end].strip()
         self._ack, self._held = None, b""
         events.append(Acknowledged(int(pid) if pid.isdigit() and len(pid) < 10 else 0))
-        self._pass_on(held[end + 1 :], events)
+        assert self._success is not None
+        self._seek_success(self._success, held[end + 1 :], events)
+
+    def _seek_success(self, line: bytes, data: bytes, events: list[Event]) -> None:
+        """Take the line that confirms a success out of stderr; only what may be its beginning waits for more."""
+        at, self._held = data.find(line), b""
+        if at >= 0:
+            self._success, self.is_confirmed = None, True
+            data = data[:at] + data[at + len(line) :]
+        else:
+            at = data.rfind(line[:1])
+            if at >= 0 and line.startswith(data[at:]):
+                data, self._held = data[:at], data[at:]
+        self._pass_on(data, events)
 
     def _pass_on(self, data: bytes, events: list[Event]) -> None:
         if data:

@@ -40,7 +40,7 @@ class Exec:
     def __init__(self, command: list[bytes], listener: Listener, *, is_start: bool) -> None:
         self.script, self.is_start, self._listener = command[2], is_start, listener
         self.is_behind = self.is_silent = self.is_closed = False
-        self.may_run = False
+        self.may_run = self.is_confirmed = False
         self.sent: list[bytes] = []
 
     def send(self, data: bytes) -> None:

@@ -15,6 +15,7 @@ from splitting import PLACES, byte_by_byte, cut
 from test_websocket import FIN, decode, server_frame
 
 from rshagent import streams
+from rshagent.bootstrap import success
 from rshagent.streams import (
     STDERR,
     STDOUT,
@@ -177,10 +178,30 @@ def test_all_stderr_after_the_acknowledgement_is_handed_on(
     data = b"".join(message(2, part) for part in before) + message(2, ACK + b" %d\n" % pid)
     data += b"".join(message(2, part) for part in after)
     stream, key = asked(ACK)
-    events = told(stream, cut(switching(key) + data, places))
+    events = told(stream, cut(switching(key) + data, places), then_lost=True)
     expected: list[object] = ["opened", ("acknowledged", pid)]
     expected += [("stderr", b"".join(after))] if after else []
+    assert events == [*expected, ("ended", None, 1006)]
+    assert not stream.is_confirmed
+
+
+@given(
+    before=st.lists(st.binary(min_size=1, max_size=20) | st.just(success(ACK)[:7]), max_size=4),
+    after=st.binary(max_size=20),
+    parts=st.lists(st.integers(1, len(success(ACK)) - 1), max_size=3),
+    places=PLACES,
+)
+def test_the_line_that_confirms_a_success_is_taken_out_of_stderr(
+    before: list[bytes], after: bytes, parts: list[int], places: list[int]
+) -> None:
+    line = [*cut(success(ACK), parts), *([after] if after else [])]
+    data = message(2, ACK + b" 4\n") + b"".join(message(2, part) for part in (*before, *line))
+    stream, key = asked(ACK)
+    events = told(stream, cut(switching(key) + data + message(3, SUCCESS) + CLOSED, places))
+    rest = b"".join(before) + after
+    expected = ["opened", ("acknowledged", 4), *([("stderr", rest)] if rest else []), ("ended", SUCCESS, 1000)]
     assert events == expected
+    assert stream.is_confirmed
 
 
 def test_stderr_that_was_held_back_comes_at_the_end() -> None:
