@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BASE_IMAGE = "debian:bookworm-slim"
 _PAUSE_SOURCE = Path(__file__).parent / "pause.c"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_AUTHORITIES = Path("/usr/local/share/ca-certificates")  # the machine's own, that make up the former with Debian's
 _DROPPED = ("var/cache/apt/archives", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info")
 
 
@@ -83,6 +84,8 @@ class Engine:
         target = root / "etc/ssl/certs"
         target.mkdir(parents=True, exist_ok=True)
         shutil.copy(_CERTIFICATES, target)
+        if _AUTHORITIES.exists():
+            shutil.copytree(_AUTHORITIES, root / _AUTHORITIES.relative_to("/"), dirs_exist_ok=True)
         for name in _DROPPED:
             shutil.rmtree(root / name, ignore_errors=True)
         (root / "var/cache/apt/archives/partial").mkdir(parents=True)
