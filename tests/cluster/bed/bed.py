@@ -153,7 +153,7 @@ class Bed:
     def _unmount(self) -> None:
         with open("/proc/mounts") as file:
             points = [line.split()[1] for line in file]
-        ours = (f"{self.places.run}/", f"{self.places.content}/")
+        ours = (f"{self.places.run}/", f"{self.places.content}/", f"{self.places.engine}/")
         for point in sorted((point for point in points if point.startswith(ours)), reverse=True):
             subprocess.run(["umount", "-l", point], check=False, capture_output=True)
 
