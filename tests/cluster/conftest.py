@@ -14,7 +14,10 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
 from kubernetes.dynamic.exceptions import ForbiddenError
+from urllib3.exceptions import HTTPError
 
 from tests.cluster.failure import describe
 from tests.cluster.faults import node  # noqa: F401 (a fixture)
@@ -53,7 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def api() -> Iterator[Api]:
     """The cluster's API server."""
-    made = Api(os.environ["KUBECONFIG"])
+    kubeconfig = os.environ["KUBECONFIG"]
+    try:
+        made = Api(kubeconfig)
+    except (ConfigException, ApiException, HTTPError) as error:
+        said = " ".join(str(error).split())
+        pytest.exit(f"the cluster that KUBECONFIG={kubeconfig} names can't be used: {said[:300]}", returncode=2)
     yield made
     made.close()
 
