@@ -45,6 +45,8 @@ def alive(pid: int) -> bool:
 def daemon_of(cluster: Cluster, pod: str) -> int:
     """Leave a daemon in a pod, and return its process id here."""
     run(cluster, pod, DAEMON)
+    # It may yet be between its fork and its exec, and its parent about to end.
+    assert within(30, lambda: [one.argv[-2:] for one in cluster.leftovers(pod)] == [["sleep", "1000"]])
     (found,) = cluster.leftovers(pod)
     return found.pid
 
