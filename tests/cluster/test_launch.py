@@ -141,7 +141,10 @@ def test_a_killed_launcher_leaves_nothing(start: Start, example: str) -> None:
 
 @pytest.mark.parametrize("example", MPI)
 def test_a_rank_that_is_killed_takes_the_others_with_it(start: Start, example: str) -> None:
-    program = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && kill -KILL $$$$; sleep 1000'  # $$ is $ to Kubernetes
-    running = start(Job(example).run("sh", "-c", program))
+    # Not before all of them run: MPICH's mpiexec may wait for ever for one that has not started when another dies.
+    running = start(Job(example).run("sh", "-c", "echo $$$$ > /tmp/rank; echo at; exec sleep 1000"))  # $$ to Kubernetes
+    running.until_output("at", 2)
+    killed = running.namespace.exec_in("pi-worker-1", ["sh", "-c", "kill -KILL $(cat /tmp/rank)"], "worker")
+    assert killed.code == 0, killed.errors
     assert running.end() != 0
     running.assert_nothing_left()
