@@ -9,8 +9,7 @@ from __future__ import annotations
 AGENT_FAILED = 255
 NO_SHELL = 127
 
-# How most commands end, without json: `bootstrap` says 200 for a success.
-_ENDED = b'"details":{"causes":[{"reason":"ExitCode","message":"200"}]}'
+# How most commands end, told without json.
 _SUCCESS = (b'{"metadata":{},"status":"Success"}', b'{"metadata":{},"status":"Success"}\n')
 
 # A token is read again at once, so a second 401 is meant. An API server that has just started forbids what it does
@@ -63,8 +62,6 @@ class Failure:
 
 def from_error_channel(data: bytes) -> Exited | Failure:
     """Read what came on the error channel: `Status` in JSON, or plain text from servers older than v4."""
-    if _ENDED in data:
-        return Exited(200)
     if data in _SUCCESS:
         return Exited(0)
     status = _load(data)
