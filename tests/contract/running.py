@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from agents.playground.cluster import Cluster
 
+WORKERS = ["worker-0", "worker-1"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEADLINE_S = 30.0
 # Short enough to meet every limit in a test, long enough for a slow machine.

@@ -8,15 +8,13 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import LIMITS, Agent, Direct, WithHub, environment, run, start, until
+from running import LIMITS, WORKERS, Agent, Direct, WithHub, environment, run, start, until
 
 from agents.playground.cluster import Cluster, ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-WORKERS = ["worker-0", "worker-1"]
 
 
 @pytest.fixture(scope="module")

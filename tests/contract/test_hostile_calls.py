@@ -8,23 +8,12 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from running import WithHub, environment, run, start, until
-
-from agents.playground.cluster import Cluster
+from running import WORKERS, WithHub, environment, run, start, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-WORKERS = ["worker-0", "worker-1"]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        for name in WORKERS:
-            cluster.create_pod(name, ready_after_s=0)
-        yield cluster
+    from agents.playground.cluster import Cluster
 
 
 def agent_with(cluster: Cluster, client: str, tmp_path: Path, *options: str) -> WithHub:

@@ -10,30 +10,22 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from running import environment, until
+from running import WORKERS, environment, until
 from scripted_hub import FIXTURES, SANITIZERS
 
-from agents.playground.cluster import Cluster
 from rshagent import client_build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORKERS = ["worker-0", "worker-1"]
+    from agents.playground.cluster import Cluster
+
 DIRECT = os.path.join(os.path.dirname(sys.executable), "rshagent-direct")
 PATIENCE_S = 30
 build, program, _, _ = FIXTURES
 
 pytestmark = pytest.mark.skipif(os.path.exists("/run/mpi-agents"), reason="a hub is set up on this machine")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        for name in WORKERS:
-            cluster.create_pod(name, ready_after_s=0)
-        yield cluster
 
 
 class Container:
