@@ -61,8 +61,7 @@ def assert_done_or_told(running: Running) -> None:
 def test_the_api_server_hangs_dies_and_comes_back(node: Node, waiting: tuple[Running, Container]) -> None:
     running, launcher = waiting
     node.api_server.send(signal.SIGSTOP)
-    launcher.touch("/tmp/go")
-    until("all agents have been called", lambda: launcher.count("kubexec.sh") == WORKERS)
+    _go_until_all_are_called(launcher)
     node.restart_api_server()
     assert_done(running)
     assert "rshagent" not in running.output
@@ -81,8 +80,7 @@ def test_the_hub_hangs_and_is_killed(node: Node, waiting: tuple[Running, Contain
     running, launcher = waiting
     hub = node.container(running.namespace, running.launcher, "hub")
     hub.kill(signal.SIGSTOP)
-    launcher.touch("/tmp/go")
-    until("all agents have been called", lambda: launcher.count("kubexec.sh") == WORKERS)
+    _go_until_all_are_called(launcher)
     hub.kill()
     assert_done(running)
     assert "rshagent" not in running.output
@@ -95,6 +93,11 @@ def test_the_hub_is_killed_when_the_first_daemon_runs(node: Node, waiting: tuple
     _go_until_first_daemon(node, running, launcher)
     hub.kill()
     assert_done_or_told(running)
+
+
+def _go_until_all_are_called(launcher: Container) -> None:
+    launcher.touch("/tmp/go")
+    until("all agents have been called", lambda: launcher.count("kubexec.sh") == WORKERS)
 
 
 def _go_until_first_daemon(node: Node, running: Running, launcher: Container) -> None:
