@@ -1,0 +1,35 @@
+"""The kinds of objects that the operator makes or watches, and where the API serves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A namespaced kind."""
+
+    name: str  # Pod
+    api_version: str  # v1, batch/v1
+    plural: str  # pods
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """Return the URL's path of all, of a namespace's, or of one."""
+        root = f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
+        where = f"/namespaces/{namespace}" if namespace else ""
+        return "/".join(part for part in (f"{root}{where}/{self.plural}", name, subresource) if part)
+
+
+POD = Kind("Pod", "v1", "pods")
+CONFIG_MAP = Kind("ConfigMap", "v1", "configmaps")
+SERVICE = Kind("Service", "v1", "services")
+SERVICE_ACCOUNT = Kind("ServiceAccount", "v1", "serviceaccounts")
+EVENT = Kind("Event", "v1", "events")
+ROLE = Kind("Role", "rbac.authorization.k8s.io/v1", "roles")
+ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings")
+BATCH_JOB = Kind("Job", "batch/v1", "jobs")
+LEASE = Kind("Lease", "coordination.k8s.io/v1", "leases")
+VOLCANO_POD_GROUP = Kind("PodGroup", "scheduling.volcano.sh/v1beta1", "podgroups")
+SCHEDULER_PLUGINS_POD_GROUP = Kind("PodGroup", "scheduling.x-k8s.io/v1alpha1", "podgroups")
+MPI_JOB_V1 = Kind("MPIJob", "kubeflow.org/v1", "mpijobs")
+MPI_JOB_V2BETA1 = Kind("MPIJob", "kubeflow.org/v2beta1", "mpijobs")
