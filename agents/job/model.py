@@ -73,7 +73,7 @@ class Rbac(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The launcher or the workers. `template` is the user's pod template as it is; its faults are the API server's to find."""
+    """The launcher or the workers. `template` is the user's pod template as it is: the API server finds its faults."""
 
     replicas: int
     restart_policy: RestartPolicy

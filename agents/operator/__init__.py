@@ -1,1 +1,1 @@
-"""The operator: MPIJobs become pods. `plan` decides and touches nothing; the loop around it acts and decides nothing."""
+"""The operator: MPIJobs become pods. `plan` decides and touches nothing; the loop around it decides nothing."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object. One of its name that is there already is never touched: the loop reports it by `Observed.taken`."""
+    """Make an object. One of its name that is there already is never touched: `Observed.taken` tells of it."""
 
     kind: Kind
     body: dict[str, Any]
