@@ -1,8 +1,9 @@
-"""The operators' programs: built from Go modules, once, and kept outside the checkout."""
+"""Programs that tests run beside ours: built from Go modules, once, and kept outside the checkout."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """A command of a Go module, and the file there that defines its kinds."""
+    """A command of a Go module, and the file there that defines its kinds, if it has any."""
 
     module: str
     version: str
     command: str
-    definition: str
+    definition: str = ""
     needs: tuple[str, ...] = ()  # newer modules than its own go.mod names, where today's Go does not build those
 
     @property
     def folder(self) -> Path:
         """Where it is kept: its binary by the command's own name, and `crd.yaml`."""
-        return Places.of().cache / "operators" / f"{self.module.rpartition('/')[2]}-{self.version}"
+        name = re.sub(r"/v\d+$", "", self.module).rpartition("/")[2]
+        return Places.of().cache / "operators" / f"{name}-{self.version}"
 
     @property
     def binary(self) -> Path:
@@ -59,7 +61,8 @@ class Program:
         out = self.folder / "building"
         build = ("go", "build", "-ldflags=-s -w", "-o", str(out), f"./cmd/{self.command}")
         run(Places.of(), *build, cwd=source, env=environment, say=say)
-        shutil.copy(source / self.definition, self.folder / "crd.yaml")
+        if self.definition:
+            shutil.copy(source / self.definition, self.folder / "crd.yaml")
         shutil.rmtree(source)
         out.rename(self.binary)
 
@@ -87,3 +90,17 @@ MPI_OPERATOR = Program(
     command="mpi-operator.v1",
     definition="manifests/base/crd.yaml",
 )
+HELM = Program(module="helm.sh/helm/v3", version="3.19.0", command="helm")
+MPI_OPERATOR_V2 = Program(
+    module="github.com/kubeflow/mpi-operator",
+    version="0.8.2",
+    command="mpi-operator",
+    definition="manifests/base/kubeflow.org_mpijobs.yaml",
+)
+SCHEDULER_PLUGINS = Program(
+    module="sigs.k8s.io/scheduler-plugins",
+    version="0.33.5",
+    command="scheduler",
+    definition="manifests/coscheduling/crd.yaml",
+)
+KWOK = Program(module="sigs.k8s.io/kwok", version="0.7.0", command="kwok")
