@@ -5,8 +5,8 @@
 
 PACKAGES is a folder of packages to take along, COMMANDs are entry points of theirs. A `tree` can be moved: it has its
 own loader and C library, which direct_start.c calls by their paths, and of the standard library no more than what
-`rshagent` imports, early or late. A `root` has the whole library but for what no service needs, and its files where the
-loader looks for them.
+`rshagent` imports, early or late. A `root` has library and packages but for what no service needs, and its files where
+the loader looks for them.
 
 Modules are compiled and go without their sources: nothing can be out of date, so nothing is looked up.
 """
@@ -23,6 +23,10 @@ import sys
 import sysconfig
 from importlib import metadata
 from modulefinder import ModuleFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 STDLIB = sysconfig.get_path("stdlib")
@@ -47,6 +51,13 @@ _NOT_SERVED = re.compile(
     r"(_bz2|_ctypes_test|_curses\w*|_dbm|_lsprof|_sqlite3|_test\w+|_tkinter|_xx\w+|audioop|nis|ossaudiodev|readline|"
     r"xxlimited\w*)\..*)"
 )
+# The operator uses `kubernetes` for dictionaries alone. Nine tenths of it are typed models and a client for asyncio,
+# which it imports late, by name; the others are what that client needs, time zones, and what only compilers read.
+_NOT_PACKED = re.compile(
+    r"(kubernetes/(aio|e2e_test|test)|kubernetes/client/(api|models)/(?!__init__)\w+\.py|bin|share|include|"
+    r"(aiohappyeyeballs|aiohttp|aiohttp_retry|aiosignal|attr|attrs|frozenlist|multidict|propcache|tzdata|yarl)"
+    r"(-[^/]*\.dist-info)?|.*\.(pyi|pyx|pxd|pxi|c|h|typed))"
+)
 
 
 def closure(packages: str, root: str, excluded: tuple[str, ...] = _NOT_REACHED) -> dict[str, str]:
@@ -62,7 +73,7 @@ def closure(packages: str, root: str, excluded: tuple[str, ...] = _NOT_REACHED) 
     used = [name for name in excluded if any(f"{one}.".startswith(f"{name}.") for one in missed)]
     if used:  # by the package itself
         return closure(packages, root, tuple(name for name in excluded if name not in used))
-    found = {}
+    found: dict[str, str] = {}
     for name, module in finder.modules.items():
         source = module.__file__  # type: ignore[attr-defined]
         if source:
@@ -83,17 +94,20 @@ def _modules(packages: str, root: str) -> list[str]:
 
 
 def everything(packages: str) -> dict[str, str]:
-    """The standard library but for `_NOT_SERVED`, and all packages: path under the library folder, and source file."""
-    found = {}
-    for base in (STDLIB, packages):
-        for folder, folders, files in os.walk(base):
-            folders[:] = [name for name in folders if base == packages or not _NOT_SERVED.fullmatch(name)]
-            for name in files:
-                if base == packages or not _NOT_SERVED.fullmatch(name):
-                    path = os.path.join(folder, name)
-                    inside = os.path.relpath(path, base)
-                    found[os.path.join("dist-packages", inside) if base == packages else inside] = path
-    return {place: path for place, path in found.items() if "__pycache__" not in place}
+    """The library but for `_NOT_SERVED`, packages but for `_NOT_PACKED`: path under the library folder, source file."""
+    library = _files(STDLIB, lambda path: _NOT_SERVED.fullmatch(os.path.basename(path)) is None)
+    packed = _files(packages, lambda path: _NOT_PACKED.fullmatch(path) is None)
+    return library | {os.path.join("dist-packages", inside): path for inside, path in packed.items()}
+
+
+def _files(base: str, is_wanted: Callable[[str], bool]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for folder, folders, files in os.walk(base):
+        inside = os.path.relpath(folder, base)
+        paths = {name: os.path.normpath(os.path.join(inside, name)) for name in (*folders, *files)}
+        folders[:] = [name for name in folders if name != "__pycache__" and is_wanted(paths[name])]
+        found |= {paths[name]: os.path.join(folder, name) for name in files if is_wanted(paths[name])}
+    return found
 
 
 def _place(inside: str, *, is_extension: bool) -> str:

@@ -110,6 +110,19 @@ def test_the_delivered_python_has_all_of_the_rsh_agent_and_little_else() -> None
     assert sum(os.path.getsize(path) for path in found.values() if path.endswith(".py")) < 3e6
 
 
+def test_of_the_operators_packages_only_what_it_can_reach_is_packed(tmp_path: Path) -> None:
+    kept = {"kubernetes/client/api_client.py", "kubernetes/client/models/__init__.py", "kubernetes/config/kube_config.py",
+            "agents/operator/cli.py", "typing_extensions.py", "certifi/cacert.pem", "click-8.5.dist-info/METADATA"}  # fmt: skip
+    left = {"kubernetes/client/models/v1_pod.py", "kubernetes/client/api/core_v1_api.py", "kubernetes/aio/client/rest.py",
+            "aiohttp/client.py", "aiohttp-3.14.dist-info/METADATA", "tzdata/zones", "yaml/_yaml.pyx", "bin/normalizer",
+            "agents/operator/__pycache__/cli.cpython-311.pyc"}  # fmt: skip
+    for path in kept | left:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    packed = {path for path in relocatable.everything(str(tmp_path)) if path.startswith("dist-packages/")}
+    assert packed == {f"dist-packages/{path}" for path in kept}
+
+
 def test_compiled_modules_stand_without_their_sources(tmp_path: Path) -> None:
     source = tmp_path / "one.py"
     source.write_text("answer = 42\n")
