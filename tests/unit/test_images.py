@@ -111,11 +111,15 @@ def test_the_delivered_python_has_all_of_the_rsh_agent_and_little_else() -> None
 
 
 def test_of_the_operators_packages_only_what_it_can_reach_is_packed(tmp_path: Path) -> None:
-    kept = {"kubernetes/client/api_client.py", "kubernetes/client/models/__init__.py", "kubernetes/config/kube_config.py",
-            "agents/operator/cli.py", "typing_extensions.py", "certifi/cacert.pem", "click-8.5.dist-info/METADATA"}  # fmt: skip
-    left = {"kubernetes/client/models/v1_pod.py", "kubernetes/client/api/core_v1_api.py", "kubernetes/aio/client/rest.py",
-            "aiohttp/client.py", "aiohttp-3.14.dist-info/METADATA", "tzdata/zones", "yaml/_yaml.pyx", "bin/normalizer",
-            "agents/operator/__pycache__/cli.cpython-311.pyc"}  # fmt: skip
+    kept = {
+        *("agents/operator/cli.py", "typing_extensions.py", "certifi/cacert.pem", "click-8.5.dist-info/METADATA"),
+        *("kubernetes/client/api_client.py", "kubernetes/client/models/__init__.py", "kubernetes/config/kube_config.py"),
+    }
+    left = {
+        *("kubernetes/client/models/v1_pod.py", "kubernetes/client/api/core_v1_api.py", "kubernetes/aio/rest.py"),
+        *("aiohttp/client.py", "aiohttp-3.14.dist-info/METADATA", "tzdata/zones", "yaml/_yaml.pyx", "bin/normalizer"),
+        "agents/operator/__pycache__/cli.cpython-311.pyc",
+    }
     for path in kept | left:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
