@@ -113,7 +113,11 @@ def test_the_delivered_python_has_all_of_the_rsh_agent_and_little_else() -> None
 def test_of_the_operators_packages_only_what_it_can_reach_is_packed(tmp_path: Path) -> None:
     kept = {
         *("agents/operator/cli.py", "typing_extensions.py", "certifi/cacert.pem", "click-8.5.dist-info/METADATA"),
-        *("kubernetes/client/api_client.py", "kubernetes/client/models/__init__.py", "kubernetes/config/kube_config.py"),
+        *(
+            "kubernetes/client/api_client.py",
+            "kubernetes/client/models/__init__.py",
+            "kubernetes/config/kube_config.py",
+        ),
     }
     left = {
         *("kubernetes/client/models/v1_pod.py", "kubernetes/client/api/core_v1_api.py", "kubernetes/aio/rest.py"),
