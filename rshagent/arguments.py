@@ -22,6 +22,9 @@ SCRIPT = b"kubexec.sh"
 
 KUBECTL = b"kubectl"
 
+DISCOVER = b"--discover-hosts"
+"""The one call that names no host: it asks for them (`discovery`)."""
+
 USAGE = "AGENT [options] [user@]HOST [options] COMMAND…"
 
 
@@ -46,6 +49,11 @@ class Call:
         """There is none to be had; who asks for one from a terminal is told."""
         self.ignored: list[str] = []
         """The words of the options that had no effect, as they were given."""
+
+
+def asks_for_hosts(argv: list[bytes]) -> bool:
+    """Say whether a call asks which hosts there are; what follows (a script's path, after `#!`) means nothing."""
+    return argv[1:2] == [DISCOVER]
 
 
 def parse(argv: list[bytes]) -> Call:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from rshagent.arguments import Call
     from rshagent.hosts import Worker
+    from rshagent.podwatch import Trouble
 
 _AGENT_FAILED = 255
+_LIST_S = 10.0  # Horovod asks for hosts once a second: what takes longer is no answer
 
 
 def main() -> int:
@@ -52,6 +54,8 @@ def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
     """Launch what `argv` says and return its exit code; our own failures are one line on stderr and 255."""
     from rshagent import arguments, hosts, surroundings  # noqa: PLC0415
 
+    if arguments.asks_for_hosts(argv):
+        return _discover(environ)
     if environ.get("MPI_AGENT_EXPLAIN"):
         from rshagent import explain  # noqa: PLC0415
 
@@ -68,6 +72,51 @@ def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
     if isinstance(found, str):
         return _run_here(call)
     return _launch(call, found, environ)
+
+
+def _discover(environ: Mapping[str, str]) -> int:
+    """Print which hosts there are, by one list of the job's pods."""
+    from rshagent import discovery, surroundings  # noqa: PLC0415
+    from rshagent.cluster import Cluster, ConfigError  # noqa: PLC0415
+    from rshagent.hosts import Resolver, parse_hostfile  # noqa: PLC0415
+    from rshagent.loop import Loop  # noqa: PLC0415
+    from rshagent.podwatch import PodWatch  # noqa: PLC0415
+
+    loop, troubles = Loop(), []
+    try:
+        cluster = Cluster.load(environ)
+        entries = parse_hostfile(surroundings.read(environ.get("MPI_AGENT_HOSTFILE") or surroundings.HOSTFILE) or b"")
+    except ConfigError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename} can't be read: {error.strerror}")
+    selector = environ.get("MPI_AGENT_SELECTOR") or None
+    wanted = None if selector else discovery.names(entries)
+
+    def meet(trouble: Trouble) -> None:
+        troubles.append(trouble.message)
+        loop.stop()
+
+    watch = PodWatch(
+        loop,
+        cluster,
+        cluster.namespace,
+        selector=selector,
+        wanted=wanted,
+        on_change=lambda _: loop.stop(),
+        on_trouble=meet,
+    )
+    watch.start()
+    loop.call_later(_LIST_S, loop.stop)
+    loop.run()
+    if not watch.is_synced:
+        return _fail(f"the workers are not known: {(troubles or ['the API server does not answer'])[0]}")
+    own = Resolver(None, {}, cluster.namespace, frozenset((surroundings.own_name(environ), os.uname().nodename)))
+    slots = discovery.slots_of(environ.get("MPI_AGENT_SLOTS") or "")
+    found = discovery.lines(entries, watch.pods, own=own, slots=slots)
+    sys.stdout.write("".join(f"{line}\n" for line in found))
+    sys.stdout.flush()
+    return 0
 
 
 def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:

@@ -9,7 +9,7 @@ import select
 import socket
 from typing import TYPE_CHECKING, Any
 
-from rshagent import arguments, explain, hosts, protocol, surroundings
+from rshagent import arguments, discovery, explain, hosts, protocol, surroundings
 from rshagent.bootstrap import Mark
 from rshagent.execution import Where
 from rshagent.launch import Launch
@@ -120,6 +120,9 @@ class Client:
             self._resume(message.payload)
 
     def _start(self, start: protocol.Start) -> None:
+        if arguments.asks_for_hosts(start.argv):
+            self._discover()
+            return
         if self._hub.refusal:
             self._fail(self._hub.refusal)
             return
@@ -137,6 +140,14 @@ class Client:
             self._run_there(call.text, null_stdin=not call.wants_stdin)
         else:
             self._launch_in(found, call, start, environ)
+
+    def _discover(self) -> None:
+        """Have the client print which hosts there are, as far as that was ever known."""
+        found = self._hub.hosts_now()
+        if found is None:
+            self._fail(f"the workers are not known: {self._hub.why_unwatched}")
+        else:
+            self._run_there(discovery.answer(found), null_stdin=True)
 
     def _container(self, asked: str | None) -> str | None:
         """Return the container to exec into: where the hub was given one, that is the only one."""

@@ -58,12 +58,18 @@ class Hub:
         self._is_ending = False
         self._is_swept = False
         self._watch: PodWatch | None = None
+        self.why_unwatched = "no list of them has come yet" if settings.watch else "the hub does not watch them"
         self.refusal = ""  # why no command is started any more
         self._deadline = Deadline(loop, self.end)
         self._started: dict[str, Where] = {}  # where sessions have run; daemons of theirs may be there still
         self._is_successor = os.path.lexists(settings.socket)  # of a hub that died, and did not say where it had been
         self.workers = Workers(
-            settings.hostfile, settings.hosts, cluster.namespace, settings.own_names, self._workers_changed
+            settings.hostfile,
+            settings.hosts,
+            cluster.namespace,
+            settings.own_names,
+            self._workers_changed,
+            by_selector=bool(settings.selector),
         )
         self._socket = listen(settings.socket, mode=0o600 if settings.is_own else 0o666)
 
@@ -123,6 +129,11 @@ class Hub:
         )
         self._stop_if_done()
 
+    def hosts_now(self) -> list[str] | None:
+        """Return the hosts that are Ready, by the last that was heard of them; None where that is nothing."""
+        pods = self.engine.pods
+        return None if pods is None else self.workers.discover(pods, self._settings.slots)
+
     def no_hostfile(self) -> str:
         """Return what to say where there is no hostfile, else ""."""
         if not self.workers.is_missing:
@@ -149,7 +160,7 @@ class Hub:
         for launch in self._launches():
             self._note(launch.where)
         if self._is_successor:
-            for worker in self.workers.all:
+            for worker in self.workers.all(self.engine.pods):
                 pod = (self.engine.pods or {}).get(worker.pod)
                 container = self.container or (pod.main_container if pod is not None else None)
                 self._note(Where(worker.namespace, worker.pod, container or None))
@@ -227,6 +238,7 @@ class Hub:
         self.engine.pod_changed(name)
 
     def _watch_trouble(self, trouble: Trouble) -> None:
+        self.why_unwatched = trouble.message
         self.log(f"the workers can't be watched: {trouble.message}; next try in {trouble.retry_in_s:.1f} s")
 
 

@@ -22,6 +22,7 @@ class Settings(NamedTuple):
     container: str | None
     namespace: str | None
     selector: str | None
+    slots: int | None
     launcher: str
     own_names: frozenset[str]
     max_starts: int
@@ -59,6 +60,12 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     add("--container", default=environ.get("MPI_AGENT_CONTAINER"), help="container of the worker pods to exec into")
     add("--namespace", default=environ.get("MPI_AGENT_NAMESPACE"), help="the job's namespace (default: the pod's)")
     add("--selector", default=environ.get("MPI_AGENT_SELECTOR"), help="label selector of the worker pods")
+    add(
+        "--slots",
+        type=_positive,
+        default=environ.get("MPI_AGENT_SLOTS") or None,
+        help="slots of each worker, for --discover-hosts (default: the hostfile's)",
+    )
     add("--max-starts", type=_positive, default=MAX_STARTS, help="starts under way at once (%(default)s)")
     add("--metrics", metavar="[HOST]:PORT", help="serve Prometheus metrics there (default: not at all)")
     add("--no-watch", action="store_true", help="do not watch the worker pods")
@@ -81,6 +88,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         container=options.container or None,
         namespace=options.namespace or None,
         selector=options.selector or None,
+        slots=options.slots,
         launcher=surroundings.launcher(environ),
         own_names=frozenset((name, socket.gethostname(), *_own_addresses(environ))),
         max_starts=options.max_starts,

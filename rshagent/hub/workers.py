@@ -1,14 +1,19 @@
-"""Which workers the hub execs into: those of the hostfile, read again whenever it changes."""
+"""Which workers the hub execs into: those of the hostfile, read again whenever it changes.
+
+A ConfigMap's volume lags behind by a minute and more. Where a label selector tells the job's workers, each pod that
+the watch finds by it is one as well.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from rshagent import discovery
 from rshagent.hosts import LOCAL, Entry, Resolver, UnknownHost, Worker, canonical_address, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from rshagent.pods import Pod
 
@@ -43,11 +48,20 @@ class Workers:
     """The job's workers by every form of their names. `on_change()` is called after the hostfile has changed."""
 
     def __init__(
-        self, hostfile: str, hosts: str, namespace: str, own_names: frozenset[str], on_change: Callable[[], None]
+        self,
+        hostfile: str,
+        hosts: str,
+        namespace: str,
+        own_names: frozenset[str],
+        on_change: Callable[[], None],
+        *,
+        by_selector: bool = False,
     ) -> None:
+        self._by_selector = by_selector
         self._hostfile, self._hosts = _Watched(hostfile), _Watched(hosts)
         self._namespace, self._own_names, self._on_change = namespace, own_names, on_change
         self._entries: list[Entry] = []
+        self._named: list[Worker] = []
         self._namespaces: set[str] = set()
         self._by_name = Resolver([], {}, namespace, own_names)
         self.refresh()
@@ -59,23 +73,33 @@ class Workers:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The workers' pod names, None where the hostfile names addresses, which only the watch can tell apart."""
-        if any(canonical_address(entry.host) for entry in self._entries):
-            return None
-        return frozenset(entry.pod for entry in self._entries) | frozenset(entry.host for entry in self._entries)
+        """The workers' pod names; None where only the watch can tell, by the selector or by their addresses."""
+        return None if self._by_selector else discovery.names(self._entries)
 
-    @property
-    def all(self) -> list[Worker]:
-        """The workers that can be told without the watch: those that the hostfile names by their names."""
-        found = [self._by_name.resolve(entry.host, entry.namespace) for entry in self._entries]
-        return [one for one in found if isinstance(one, Worker)]
+    def all(self, pods: Mapping[str, Pod] | None) -> list[Worker]:
+        """Return the workers that the hostfile names by their names, and those that the selector has found."""
+        return [*self._named, *(Worker(self._namespace, pod) for pod in self._new(pods))]
+
+    def discover(self, pods: Mapping[str, Pod], slots: int | None) -> list[str]:
+        """Return the hosts that are Ready now, as `--discover-hosts` prints them."""
+        self.refresh()
+        return discovery.lines(self._entries, pods, own=self._by_name, slots=slots)
+
+    def _new(self, pods: Mapping[str, Pod] | None) -> list[str]:
+        """Return the pods that the selector has found and the hostfile does not have."""
+        if not self._by_selector or not pods:
+            return []
+        known = {worker.pod for worker in self._named}
+        return [pod for pod in pods if pod not in known and not discovery.is_own(self._by_name, pod)]
 
     def refresh(self) -> None:
         """Read what has changed."""
         if self._hosts.refresh() | self._hostfile.refresh():
             before, self._entries = self._entries, parse_hostfile(self._hostfile.data or b"")
             self._by_name = self._resolver({})
-            self._namespaces = {self._namespace, *(worker.namespace for worker in self.all)}
+            found = [self._by_name.resolve(entry.host, entry.namespace) for entry in self._entries]
+            self._named = [worker for worker in found if isinstance(worker, Worker)]
+            self._namespaces = {self._namespace, *(worker.namespace for worker in self._named)}
             if before != self._entries:
                 self._on_change()
 
@@ -88,11 +112,19 @@ class Workers:
         return found
 
     def _resolve(self, host: str, namespace: str | None, pods: Mapping[str, Pod] | None) -> Worker | str:
-        if canonical_address(host) is None:
-            return self._by_name.resolve(host, namespace)
-        addresses = {canonical_address(ip) or ip: pod.name for pod in (pods or {}).values() for ip in pod.ips}
-        return self._resolver(addresses).resolve(host, namespace)
+        is_name = canonical_address(host) is None
+        try:
+            return (self._by_name if is_name else self._by_watch(pods, ())).resolve(host, namespace)
+        except UnknownHost:
+            new = self._new(pods)
+            if not new:
+                raise
+        return self._by_watch(pods, new).resolve(host, namespace)
 
-    def _resolver(self, addresses: dict[str, str]) -> Resolver:
+    def _by_watch(self, pods: Mapping[str, Pod] | None, new: Iterable[str]) -> Resolver:
+        addresses = {canonical_address(ip) or ip: pod.name for pod in (pods or {}).values() for ip in pod.ips}
+        return self._resolver(addresses, [Entry(pod) for pod in new])
+
+    def _resolver(self, addresses: dict[str, str], new: Iterable[Entry] = ()) -> Resolver:
         known = parse_hosts(self._hosts.data or b"") | addresses
-        return Resolver(self._entries, known, self._namespace, self._own_names)
+        return Resolver([*self._entries, *new], known, self._namespace, self._own_names)

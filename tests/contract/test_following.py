@@ -1,0 +1,171 @@
+"""The hub follows its job: workers come and go, the Role and the hosts that Horovod discovers with them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from running import Agent, Direct, WithHub, environment, run, start, until
+
+from agents.playground.cluster import Cluster, ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LABELS = {"job": "pi", "role": "worker"}
+SELECTOR = "job=pi,role=worker"
+DOMAIN = "pi.default.svc"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.create_pod("stranger", labels={"job": "other", "role": "worker"})
+        yield cluster
+
+
+class Job:
+    """A job's pods, and an agent whose hostfile has the first worker alone."""
+
+    def __init__(self, cluster: Cluster, client: str, folder: Path, agent: str) -> None:
+        self.cluster = cluster
+        self.token = cluster.token()
+        self.scale(2)
+        environ = environment(cluster, folder, [f"pi-worker-0.{DOMAIN}"], self.token)
+        self.environ = {**environ, "POD_NAME": "pi-launcher", "MPI_AGENT_SELECTOR": SELECTOR, "MPI_AGENT_SLOTS": "4"}
+        self.agent: Agent = Direct(self.environ) if agent == "direct" else WithHub(self.environ, client, folder)
+
+    def scale(self, replicas: int) -> None:
+        """Let there be so many workers."""
+        for number in range(12):
+            name = f"pi-worker-{number}"
+            with contextlib.suppress(ClusterError):
+                if number < replicas:
+                    self.cluster.create_pod(name, labels=LABELS)
+                else:
+                    self.cluster.delete_pod(name)
+
+    def discovered(self) -> list[str]:
+        """Ask as discover_hosts.sh does."""
+        done = run(self.agent, "--discover-hosts")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == b""
+        return done.stdout.decode().splitlines()
+
+    def until_discovered(self, *numbers: int) -> None:
+        """Wait until these workers are told, and no others."""
+        expected = [f"pi-worker-{number}.{DOMAIN}:4" for number in numbers]
+        until(lambda: self.discovered() == expected, f"{expected} is discovered")
+
+    def close(self) -> None:
+        """End all."""
+        self.agent.close()
+        self.scale(0)
+        assert "internal error" not in self.agent.log()
+
+
+@pytest.fixture(params=["hub", "direct"])
+def any_job(request: pytest.FixtureRequest, cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Job]:
+    job = Job(cluster, client, tmp_path, request.param)
+    yield job
+    job.close()
+
+
+@pytest.fixture
+def job(cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Job]:
+    job = Job(cluster, client, tmp_path, "hub")
+    job.until_discovered(0, 1)
+    yield job
+    job.close()
+
+
+def test_hosts_come_and_go(any_job: Job) -> None:
+    any_job.until_discovered(0, 1)
+    any_job.scale(11)
+    any_job.until_discovered(*range(11))
+    any_job.cluster.set_state("pi-worker-3", "running")
+    any_job.until_discovered(0, 1, 2, *range(4, 11))
+    any_job.scale(1)
+    any_job.until_discovered(0)
+
+
+def test_while_the_api_server_is_away_the_last_answer_holds(job: Job) -> None:
+    job.cluster.listen(on=False)
+    job.cluster.watches("cut")
+    until(lambda: "can't be watched" in job.agent.log(), "the hub has noticed")
+    job.until_discovered(0, 1)
+    job.cluster.listen(on=True)
+    job.scale(3)
+    job.until_discovered(0, 1, 2)
+
+
+def test_where_nothing_was_ever_known_the_script_has_its_own_lines(
+    any_job: Job, cluster: Cluster, client: str, tmp_path: Path
+) -> None:
+    blind = {**any_job.environ, **cluster.environ(cluster.token("get pods/exec")), "MPI_AGENT_SOCKET": f"{tmp_path}/b"}
+    agent = Direct(blind) if any_job.agent.name == "direct" else WithHub(blind, client, tmp_path)
+    script = tmp_path / "discover_hosts.sh"
+    call = " ".join(agent.argv)
+    script.write_text(f"#!/bin/sh\n{call} --discover-hosts || {{\necho pi-worker-0:4\n}}\n")
+    agent.argv = ["/bin/sh", str(script)]
+
+    def refused() -> bytes:
+        done = run(agent)
+        assert (done.returncode, done.stdout) == (0, b"pi-worker-0:4\n")
+        assert done.stderr.count(b"\n") == 1
+        return done.stderr
+
+    until(lambda: b"listing the pods is forbidden" in refused(), "the reason is told")
+    agent.close()
+
+
+def test_a_worker_that_the_hostfile_does_not_have_yet_is_launched_into(job: Job) -> None:
+    job.scale(3)
+    job.until_discovered(0, 1, 2)
+    for host in ("pi-worker-2", f"pi-worker-2.{DOMAIN}", job.cluster.pod_address("pi-worker-2")):
+        assert run(job.agent, "-n", host, "exit 7").returncode == 7
+
+
+def test_a_worker_that_was_taken_away_ends_its_sessions_and_is_none_any_more(job: Job) -> None:
+    session = start(job.agent, "-n", "pi-worker-1", "sleep 60")
+    job.cluster.until(lambda stats: stats["running"] >= 1)
+    job.scale(1)
+    assert session.wait(30) in {137, 255}  # killed with its pod, or told that it is gone
+    session.communicate()
+    refused = run(job.agent, "-n", "pi-worker-1", "exit 7")
+    assert refused.returncode == 255
+    assert b"'pi-worker-1' is not a worker of this job; its workers are pi-worker-0" in refused.stderr
+
+
+@pytest.mark.parametrize("host", ["stranger", f"stranger.{DOMAIN}", "other/pi-worker-1", "pi-worker-1.pi.other.svc"])
+def test_never_a_pod_that_the_selector_does_not_find(job: Job, host: str) -> None:
+    refused = run(job.agent, "-n", host, "exit 7")
+    assert refused.returncode == 255
+    assert b"is not" in refused.stderr
+
+
+def test_a_hostfile_that_names_a_stranger_does_not_help(job: Job) -> None:
+    fresh = job.environ["MPI_AGENT_HOSTFILE"] + ".new"
+    with open(fresh, "w", encoding="ascii") as file:
+        file.write("stranger\npi-worker-0\n")
+    os.replace(fresh, job.environ["MPI_AGENT_HOSTFILE"])
+    refused = run(job.agent, "-n", "stranger", "exit 7")
+    assert refused.returncode == 255
+    assert b"there is no such pod" in refused.stderr
+
+
+def test_a_role_that_comes_to_name_a_worker_late(job: Job) -> None:
+    """An API server may forbid for a moment what a Role has just come to grant, at any time in a job's life."""
+    rules = ("list pods", "watch pods", "get pods/exec pi-worker-0", "create pods/exec pi-worker-0")
+    job.cluster.token(*rules, token=job.token)
+    assert run(job.agent, "-n", "pi-worker-0", "exit 7").returncode == 7
+    job.scale(3)
+    job.until_discovered(0, 1, 2)
+    late = start(job.agent, "-n", "pi-worker-2", "exit 7")
+    until(lambda: "host=pi-worker-2 retry=2" in job.agent.log(), "the hub asks again")
+    job.cluster.token(*(rule.replace("worker-0", "worker-0,pi-worker-2") for rule in rules), token=job.token)
+    out, said = late.communicate(timeout=30)
+    assert (late.returncode, out, said) == (7, b"", b"")
