@@ -1,0 +1,36 @@
+{{- define "mpi-agents.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "mpi-agents.fullname" -}}
+{{- $name := include "mpi-agents.name" . }}
+{{- $own := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
+{{- default $own .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "mpi-agents.serviceAccountName" -}}
+{{- $own := ternary (include "mpi-agents.fullname" .) "default" .Values.serviceAccount.create }}
+{{- default $own .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "mpi-agents.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "mpi-agents.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "mpi-agents.labels" -}}
+{{ include "mpi-agents.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- /* An image under the registry of the values: (list . "mpi-agents") */}}
+{{- define "mpi-agents.under" -}}
+{{- $root := index . 0 }}
+{{- $registry := default $root.Values.global.imageRegistry $root.Values.image.registry | trimSuffix "/" }}
+{{- if $registry }}{{ $registry }}/{{ end }}{{ index . 1 }}
+{{- end }}
+
+{{- define "mpi-agents.image" -}}
+{{- include "mpi-agents.under" (list . .Values.image.repository) -}}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
+{{- end }}
