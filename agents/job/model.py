@@ -121,7 +121,7 @@ class Job:
     implementation: Implementation = Implementation.OPEN_MPI
     slots: int = 1
     main_container: str = ""  # the user's container that is executed in, "" for the first
-    launcher_is_worker: bool = False  # runLauncherAsWorker: the launcher is a host in the hostfile
+    launcher_is_worker: bool = False  # the launcher is a host in the hostfile: runLauncherAsWorker, or v1's with a GPU
     launcher_waits: bool = False  # launcherCreationPolicy WaitForWorkersReady
     ssh_mount_path: str = "/root/.ssh"
     worker_update: WorkerUpdate = WorkerUpdate.AUTO

@@ -1,0 +1,81 @@
+"""Which kubeflow version's meaning a job has, and what differs between the two before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.job.model import GROUP, CleanPodPolicy, Dialect, RestartPolicy, Transport
+from agents.job.settings import annotation
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A dialect's defaults, and what its operators refuse.
+
+    v1: mpi-operator v0.3.0 `v1/default.go`, training-operator v1.9.3 `mpi_defaults.go` and `mpi_validation.go`.
+    v2beta1: mpi-operator v0.8.2 `v2beta1/default.go` and `validation.go`.
+    """
+
+    transport: Transport
+    launcher_restart: RestartPolicy
+    restart_policies: tuple[RestartPolicy, ...]
+    workers_are_hosts: bool  # `<job>-worker-N` is a host name
+    least_workers: int
+    other_clean_pods: CleanPodPolicy | None  # what an unknown cleanPodPolicy means, None if it is refused
+
+
+RULES = {
+    Dialect.V1: Rules(
+        transport=Transport.EXEC,
+        launcher_restart=RestartPolicy.NEVER,
+        restart_policies=tuple(RestartPolicy),
+        workers_are_hosts=False,
+        least_workers=0,
+        other_clean_pods=CleanPodPolicy.NONE,
+    ),
+    Dialect.V2BETA1: Rules(
+        transport=Transport.SSH,
+        launcher_restart=RestartPolicy.ON_FAILURE,
+        restart_policies=(RestartPolicy.NEVER, RestartPolicy.ON_FAILURE),
+        workers_are_hosts=True,
+        least_workers=1,
+        other_clean_pods=None,
+    ),
+}
+
+OUR_CONTROLLERS = ("kubeflow.org/mpi-operator", "kubeflow.org/training-operator")  # those whose place we take
+
+_NAMES = {str(dialect): dialect for dialect in Dialect}
+_API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in Dialect}
+
+
+def dialect_of(resource: Mapping[str, Any], served: str) -> Dialect:
+    """Return a job's dialect; a wrong value anywhere counts as absent.
+
+    The annotation, `spec.dialect` (our CRD's default is each version's own), the version by which the job was written
+    first (managedFields: kubeflow's own CRD drops `spec.dialect`), the version it is read by.
+    """
+    metadata, spec = _object(resource.get("metadata")), _object(resource.get("spec"))
+    entries = metadata.get("managedFields")
+    written = [_object(entry) for entry in entries] if isinstance(entries, list) else []
+    versions = [entry.get("apiVersion") for entry in written if not entry.get("subresource")]
+    chosen = (_object(metadata.get("annotations")).get(annotation("dialect")), spec.get("dialect"))
+    found = [_NAMES.get(name) for name in chosen if isinstance(name, str)]
+    found += [_API_VERSIONS.get(one) for one in (*versions, resource.get("apiVersion")) if isinstance(one, str)]
+    return next((dialect for dialect in found if dialect), _NAMES.get(served, Dialect.V2BETA1))
+
+
+def is_managed_elsewhere(resource: Mapping[str, Any]) -> bool:
+    """Return whether `runPolicy.managedBy` names another controller (Kueue's, on a cluster that hands its jobs on).
+
+    Such a job is nobody's business here, whatever is wrong with it: kubeflow asks this before it validates.
+    """
+    policy = _object(_object(resource.get("spec")).get("runPolicy"))
+    name = policy.get("managedBy")
+    return isinstance(name, str) and name not in ("", *OUR_CONTROLLERS)
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,122 @@
+"""A JSON object that is read field by field: what isn't of the type asked for becomes a Problem and counts as absent.
+
+null and an empty text are absent as well, as they are for kubeflow's operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from agents.job.model import Object, Problem
+
+E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class Fields:
+    """An object at a path. All that are reached from one share its list of problems.
+
+    The keys of a map are its user's, and stand in brackets: `metadata.annotations[mpi-agents/rbac]`.
+    """
+
+    def __init__(self, value: object, path: str, problems: list[Problem], *, is_map: bool = False) -> None:
+        self.path, self.problems, self._is_map = path, problems, is_map
+        self.is_given = value is not None
+        self.is_object = isinstance(value, Mapping)
+        self.value: Object = {}
+        if isinstance(value, Mapping):
+            self.value = value
+        elif value is not None:
+            self.add(f"must be an object, not {kind(value)}")
+
+    def add(self, message: str, key: str | None = None) -> None:
+        """Record what is wrong here, or at one of the keys."""
+        self.problems.append(Problem(self.path if key is None else self.at(key), message))
+
+    def at(self, key: str) -> str:
+        """Return the path of a key."""
+        if self._is_map:
+            return f"{self.path}[{key}]"
+        return f"{self.path}.{key}" if self.path else key
+
+    def child(self, key: str, *, is_map: bool = False) -> Fields:
+        """Return the object at a key, empty if there is none."""
+        return Fields(self.value.get(key), self.at(key), self.problems, is_map=is_map)
+
+    def text(self, key: str) -> str:
+        """Return the text at a key, "" if there is none."""
+        return self._typed(key, str, "text") or ""
+
+    def needed(self, key: str) -> str:
+        """Return the text at a key that must have one."""
+        text = self.text(key)
+        if not text and self.value.get(key) in (None, ""):
+            self.add("must be there", key)
+        return text
+
+    def flag(self, key: str) -> bool | None:
+        """Return the boolean at a key."""
+        return self._typed(key, bool, "true or false")
+
+    def number(self, key: str, *, least: int = -INT32_MAX, most: int = INT32_MAX) -> int | None:
+        """Return the whole number at a key."""
+        value = self.value.get(key)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # JSON doesn't tell 1 from 1.0
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.add(f"must be a whole number, not {kind(value)}", key)
+        elif value < least:
+            self.add(f"must be {least} or more, not {value}", key)
+        elif value > most:
+            self.add(f"must be at most {most}", key)
+        else:
+            return value
+        return None
+
+    def quantity(self, name: str) -> str:
+        """Return an amount of a resource at a key, which may stand there as a number."""
+        value = self.value.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        return self.text(name)
+
+    def choice(self, key: str, choices: Iterable[E], *, otherwise: E | None = None) -> E | None:
+        """Return the one of these that a key names. `otherwise`: what any other name means, if it is no fault."""
+        text = self.text(key)
+        known = {str(one): one for one in choices if one}
+        if text and text not in known and otherwise is None:
+            self.add(f'must be {one_of(known)}, not "{text[:63]}"', key)
+        return known.get(text, otherwise) if text else None
+
+    def _typed(self, key: str, wanted: type[T], words: str) -> T | None:
+        value = self.value.get(key)
+        if value is None or isinstance(value, wanted):
+            return value
+        self.add(f"must be {words}, not {kind(value)}", key)
+        return None
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names for a sentence: A, B or C."""
+    *some, last = names
+    return f"{', '.join(some)} or {last}" if some else last
+
+
+def kind(value: object) -> str:
+    """Return what a JSON value is, for a sentence."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return "text"
+    if value is None:
+        return "null"
+    return "an object" if isinstance(value, Mapping) else "a list"

@@ -1,0 +1,153 @@
+"""An MPIJob as the API server gives it, of either kubeflow version, becomes a `Job`: or all that is wrong with it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from agents.job.dialects import RULES, Rules, dialect_of, is_managed_elsewhere
+from agents.job.fields import INT64_MAX, Fields, one_of
+from agents.job.model import (
+    GROUP,
+    CleanPodPolicy,
+    Dialect,
+    Implementation,
+    Job,
+    Problem,
+    Rbac,
+    RestartPolicy,
+    Role,
+    RunPolicy,
+    Scheduling,
+    Transport,
+    WorkerUpdate,
+)
+from agents.job.names import check_name
+from agents.job.settings import Settings
+from agents.job.template import container_names, read_template, wants_gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["dialect_of", "is_managed_elsewhere", "read"]
+
+MAX_WORKERS = 20_000  # with more, the hostfile is larger than a ConfigMap may be, even if names are short
+
+
+class _LauncherCreation(StrEnum):
+    AT_STARTUP = "AtStartup"
+    WAIT = "WaitForWorkersReady"
+
+
+def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple[Problem, ...]:
+    """Return the job, or its problems. Any JSON value has one or the other. `served`: the version it was got by."""
+    problems: list[Problem] = []
+    root = Fields(resource, "", problems)
+    metadata, spec = root.child("metadata"), root.child("spec")
+    settings = Settings(spec, metadata.child("annotations", is_map=True))
+    settings.choice("dialect", Dialect)
+    dialect = dialect_of(root.value, served)
+    rules = RULES[dialect]
+
+    if not spec.value.get("mpiReplicaSpecs"):
+        spec.add("must have a Launcher", "mpiReplicaSpecs")
+    roles = spec.child("mpiReplicaSpecs", is_map=True)
+    launcher = _launcher(roles, rules)
+    launcher_is_worker = _launcher_is_worker(settings, dialect, launcher)
+    worker = _worker(roles, rules, may_be_none=launcher_is_worker)
+    check_name(metadata, worker.replicas, is_host=rules.workers_are_hosts)
+    waits = settings.choice("launcherCreationPolicy", _LauncherCreation, otherwise=_LauncherCreation.AT_STARTUP)
+    job = Job(
+        name=metadata.text("name"),
+        namespace=metadata.needed("namespace"),
+        uid=metadata.needed("uid"),
+        generation=metadata.number("generation", most=INT64_MAX) or 0,
+        api_version=_api_version(root, served),
+        dialect=dialect,
+        transport=settings.choice("transport", Transport) or rules.transport,
+        launcher=launcher,
+        worker=worker,
+        policy=_policy(spec, rules),
+        implementation=settings.choice("mpiImplementation", Implementation) or Implementation.OPEN_MPI,
+        slots=spec.number("slotsPerWorker", least=1) or 1,
+        main_container=_main_container(settings, worker, problems),
+        launcher_is_worker=launcher_is_worker,
+        launcher_waits=waits is _LauncherCreation.WAIT,
+        ssh_mount_path=settings.text("sshAuthMountPath") or "/root/.ssh",
+        worker_update=settings.choice("workerUpdateStrategy", WorkerUpdate) or WorkerUpdate.AUTO,
+        rbac=settings.choice("rbac", Rbac) or Rbac.MANAGED,
+        annotations=settings.annotations,
+        is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
+    )
+    return tuple(problems) or job
+
+
+def _launcher(roles: Fields, rules: Rules) -> Role:
+    role = roles.child("Launcher")
+    if roles.value and not role.is_given:
+        role.add("must be there")
+    replicas = role.number("replicas")
+    if replicas not in {None, 1}:
+        role.add("must be 1", "replicas")
+    restart = role.choice("restartPolicy", rules.restart_policies) or rules.launcher_restart
+    return Role(1, restart, read_template(role) if role.is_given else {})
+
+
+def _worker(roles: Fields, rules: Rules, *, may_be_none: bool) -> Role:
+    role = roles.child("Worker")
+    restart = role.choice("restartPolicy", rules.restart_policies) or RestartPolicy.NEVER
+    if not role.is_given:
+        return Role(0, restart, {})
+    least = 0 if may_be_none else rules.least_workers
+    replicas = role.number("replicas", least=least, most=MAX_WORKERS)
+    if role.value.get("replicas") is None and least:
+        role.add(f"must be {least} or more", "replicas")
+    return Role(replicas or 0, restart, read_template(role))
+
+
+def _policy(spec: Fields, rules: Rules) -> RunPolicy:
+    policy = spec.child("runPolicy")
+    scheduling = policy.child("schedulingPolicy")
+    resources = scheduling.child("minResources", is_map=True)
+    clean = [one.choice("cleanPodPolicy", CleanPodPolicy, otherwise=rules.other_clean_pods) for one in (policy, spec)]
+    return RunPolicy(
+        clean_pods=clean[0] or clean[1] or CleanPodPolicy.NONE,
+        ttl_s=policy.number("ttlSecondsAfterFinished", least=0),
+        active_deadline_s=policy.number("activeDeadlineSeconds", least=0, most=INT64_MAX),
+        backoff_limit=policy.number("backoffLimit", least=0),
+        is_suspended=policy.flag("suspend") is True,
+        managed_by=policy.text("managedBy"),
+        scheduling=Scheduling(
+            min_available=scheduling.number("minAvailable"),
+            queue=scheduling.text("queue"),
+            min_resources={name: resources.quantity(name) for name in resources.value} if resources.is_given else None,
+            priority_class=scheduling.text("priorityClass"),
+            timeout_s=scheduling.number("scheduleTimeoutSeconds"),
+        ),
+    )
+
+
+def _api_version(root: Fields, served: str) -> str:
+    given = root.text("apiVersion")
+    known = {f"{GROUP}/{dialect}" for dialect in Dialect}
+    if given and given not in known:
+        root.add(f"must be {' or '.join(sorted(known))}", "apiVersion")
+    return given or f"{GROUP}/{served}"
+
+
+def _launcher_is_worker(settings: Settings, dialect: Dialect, launcher: Role) -> bool:
+    """Return whether the launcher is in the hostfile: v1 puts one that has a GPU there, unless the annotation says no.
+
+    v1's field can't say no: an update through v2beta1 gives it that version's default, false.
+    """
+    chosen = settings.flag("runLauncherAsWorker") is True
+    if chosen or dialect is not Dialect.V1 or settings.is_annotated("runLauncherAsWorker"):
+        return chosen
+    return wants_gpu(launcher.template)
+
+
+def _main_container(settings: Settings, worker: Role, problems: list[Problem]) -> str:
+    name, known = settings.text("mainContainer"), container_names(worker.template)
+    if name and known and name not in known:
+        problems.append(Problem(settings.path("mainContainer"), f'"{name}" is none of the workers\': {one_of(known)}'))
+    return name

@@ -1,0 +1,62 @@
+"""Settings that are a field of the spec and an annotation too, which wins.
+
+Annotations are there because another's CRD, or a client that knows kubeflow's fields alone, drops the fields.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agents.job.model import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agents.job.fields import E, Fields
+
+_HUMP = re.compile("(?=[A-Z])")
+
+
+def annotation(key: str) -> str:
+    """Return the annotation of a field: `mpi-agents/main-container` for `mainContainer`."""
+    return PREFIX + _HUMP.sub("-", key).lower()
+
+
+class Settings:
+    """The settings of one job."""
+
+    def __init__(self, spec: Fields, annotations: Fields) -> None:
+        self._spec, self._annotations = spec, annotations
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The job's own annotations."""
+        return {key: text for key, text in self._annotations.value.items() if isinstance(text, str)}
+
+    def path(self, key: str) -> str:
+        """Return where a setting is given."""
+        return self._annotations.at(annotation(key)) if self.is_annotated(key) else self._spec.at(key)
+
+    def text(self, key: str) -> str:
+        """Return a text, "" if neither gives one."""
+        return self._annotations.text(annotation(key)) or self._spec.text(key)
+
+    def choice(self, key: str, choices: Iterable[E], *, otherwise: E | None = None) -> E | None:
+        """Return one of these. `otherwise`: what any other name means in the field; an annotation must be right."""
+        if self.is_annotated(key):
+            return self._annotations.choice(annotation(key), choices)
+        return self._spec.choice(key, choices, otherwise=otherwise)
+
+    def flag(self, key: str) -> bool | None:
+        """Return a boolean."""
+        if not self.is_annotated(key):
+            return self._spec.flag(key)
+        text = self._annotations.text(annotation(key))
+        if text not in {"", "true", "false"}:
+            self._annotations.add(f'must be "true" or "false", not "{text[:63]}"', annotation(key))
+        return text == "true"
+
+    def is_annotated(self, key: str) -> bool:
+        """Return whether the annotation gives it."""
+        return bool(self._annotations.value.get(annotation(key)))
