@@ -53,15 +53,16 @@ class Mark:
 
 
 class LauncherMark(Mark):
-    """What all marks of a launcher in a pod begin with, of whatever instance and session."""
+    """What all marks of a launcher in a pod begin with, of whatever session; `instances` is how its instances begin."""
 
     __slots__ = ()
 
-    def __init__(self, launcher: str, pod: str) -> None:
-        super().__init__(launcher, pod, "any", "any")
+    def __init__(self, launcher: str, pod: str, instances: str = "") -> None:
+        super().__init__(launcher, pod, instances or "any", "any")
+        self.instance = instances
 
     def __str__(self) -> str:
-        return f"{self.launcher}:{self.pod}:"
+        return f"{self.launcher}:{self.pod}:{self.instance}"
 
 
 class Request:

@@ -138,7 +138,10 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
             protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
-        mark = Mark(engine.launcher, worker.pod, surroundings.instance(environ), os.urandom(8).hex())
+        instance = surroundings.instance_of(
+            engine.launcher, surroundings.own_name(environ), surroundings.instance(environ)
+        )
+        mark = Mark(engine.launcher, worker.pod, instance, os.urandom(8).hex())
         where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
     except (ConfigError, ValueError) as error:
         return _fail(str(error))

@@ -55,6 +55,14 @@ def instance(environ: Mapping[str, str]) -> str:
         return "0-0"
 
 
+def instance_of(launcher: str, pod: str, instance: str) -> str:
+    """Return what tells this run of a launcher's container from those of its other pods, too, where it has several.
+
+    A batch Job's retry is another pod, and may be on another node, where the same numbers come again.
+    """
+    return instance if pod == launcher else f"{pod}_{instance}"  # no pod's name has a "_"
+
+
 def resolver(environ: Mapping[str, str]) -> Resolver:
     """Return what finds the worker of a host. Raises OSError for files that are there and can't be read."""
     hostfile = read(environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE)

@@ -158,7 +158,7 @@ class Client:
 
     def _launch_in(self, worker: hosts.Worker, call: Call, start: protocol.Start, environ: dict[str, str]) -> None:
         hub = self._hub
-        instance = start.instance.decode("ascii", "replace")
+        instance = surroundings.instance_of(hub.engine.launcher, hub.pod, start.instance.decode("ascii", "replace"))
         try:
             mark = Mark(hub.engine.launcher, worker.pod, instance, os.urandom(_SESSION_BYTES).hex())
             where = Where(worker.namespace, worker.pod, call.container)

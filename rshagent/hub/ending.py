@@ -95,6 +95,8 @@ def kill_after(left_s: float | None) -> float:
 class Sweep:
     """Ends all that carries this launcher's marks in some workers, as many at once as may be started in at once.
 
+    `instances` is what the instances of this pod begin with: a batch Job's next pod may have begun its job already.
+
     `on_left(where, reason)` tells of a worker in which something may be left, `on_done()` of the end.
     """
 
@@ -102,12 +104,13 @@ class Sweep:
         self,
         engine: Engine,
         places: Iterable[Where],
+        instances: str,
         kill_after_s: float,
         *,
         on_left: Callable[[Where, str], None],
         on_done: Callable[[], None],
     ) -> None:
-        self._engine, self._kill_after_s = engine, kill_after_s
+        self._engine, self._instances, self._kill_after_s = engine, instances, kill_after_s
         self._on_left, self._on_done = on_left, on_done
         self._places = dict(enumerate(places))
         self._reapers: dict[int, Reaper] = {}
@@ -120,7 +123,7 @@ class Sweep:
             self._engine.gate.enter((self, key), partial(self._reap, key, where))
 
     def _reap(self, key: int, where: Where) -> None:
-        mark = LauncherMark(self._engine.launcher, where.pod)
+        mark = LauncherMark(self._engine.launcher, where.pod, self._instances)
         ended = partial(self._ended, key, where)
         self._reapers[key] = Reaper(self._engine, where, mark, "TERM", ended, self._kill_after_s)
 

@@ -11,6 +11,7 @@ import time
 from signal import Signals
 from typing import TYPE_CHECKING
 
+from rshagent import surroundings
 from rshagent.engine import Engine
 from rshagent.execution import Where
 from rshagent.hub.client import Client
@@ -42,7 +43,7 @@ class Hub:
 
     def __init__(self, loop: Loop, cluster: Cluster, settings: Settings, environ: Mapping[str, str]) -> None:
         self.loop, self.environ, self._settings = loop, environ, settings
-        self.container = settings.container
+        self.container, self.pod = settings.container, settings.pod
         self.engine = Engine(
             loop,
             cluster,
@@ -108,7 +109,8 @@ class Hub:
             launch.end(_SIGTERM, longest_s if launch.state == "acknowledged" else 0)
         for client in list(self._clients):
             client.end(_SIGTERM)
-        Sweep(self.engine, places, kill_after(left_s), on_left=self._left, on_done=self._swept).start()
+        of_pod = surroundings.instance_of(self.engine.launcher, self.pod, "")
+        Sweep(self.engine, places, of_pod, kill_after(left_s), on_left=self._left, on_done=self._swept).start()
         self.loop.call_later(longest_s, self.loop.stop)
 
     def forget(self, client: Client) -> None:

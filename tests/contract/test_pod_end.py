@@ -209,3 +209,54 @@ def test_an_api_server_that_does_not_answer_holds_nobody_longer_than_the_grace(
     finally:
         cluster.listen(on=True)
     assert busy(cluster) != []
+
+
+# A batch Job's launcher: each retry is a pod of another name, and all are one launcher --------------------------------
+
+
+@pytest.fixture
+def retry(make: Callable[..., WithHub], tmp_path: Path) -> Callable[[str], WithHub]:
+    """The hub of one such pod. Where the last one was a node away, numbers that tell instances apart may come again."""
+
+    def retry(suffix: str) -> WithHub:
+        socket = str(tmp_path / f"{suffix}.sock")
+        return make(
+            POD_NAME=f"launcher-{suffix}",
+            MPI_AGENT_LAUNCHER="launcher",
+            MPI_AGENT_INSTANCE="1-1",
+            MPI_AGENT_SOCKET=socket,
+        )
+
+    return retry
+
+
+def test_a_retry_ends_what_an_earlier_pod_left(cluster: Cluster, retry: Callable[[str], WithHub]) -> None:
+    first = retry("aaaaa")
+    start_daemons(first, WORKERS[:2])
+    first.kill()  # with its node: it could end nothing
+    second = retry("bbbbb")
+    assert run(second, "-n", "worker-0", "exit 3").returncode == 3
+    assert_nothing_left(cluster, WORKERS[:1])
+    assert busy(cluster, WORKERS[1:2]), "a worker is cleaned when something is to run in it"
+    earlier = {left.pid for left in cluster.leftovers("worker-1")}
+    start_daemons(second, WORKERS[1:2])
+    assert not earlier & {left.pid for left in cluster.leftovers("worker-1")}
+    assert run(second, "-n", "worker-1", "exit 3").returncode == 3
+    assert busy(cluster, WORKERS[1:2]), "its own stay"
+
+
+def test_a_pod_that_ends_late_leaves_its_successors_processes_alone(
+    cluster: Cluster, retry: Callable[[str], WithHub]
+) -> None:
+    first = retry("aaaaa")
+    start_daemons(first, WORKERS[:1])
+    second = retry("bbbbb")
+    start_daemons(second, WORKERS[:1])
+    theirs = {left.pid for left in cluster.leftovers("worker-0")}
+    sigterm(first)
+    assert {left.pid for left in cluster.leftovers("worker-0")} & theirs
+    running = start(second, "-n", "worker-0", "sleep 1000")
+    cluster.until(lambda stats: stats["running"] >= 1)
+    sigterm(second)
+    assert_nothing_left(cluster, WORKERS[:1])
+    running.communicate(timeout=DEADLINE_S)
