@@ -1,0 +1,1 @@
+"""Tests of our operator, installed by its chart into a real Kubernetes."""

@@ -1,0 +1,136 @@
+"""The chart's release in the cluster: installed, changed, looked into, and removed without a trace."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from kubernetes.dynamic.exceptions import NotFoundError
+
+from tests.cluster import pods as of
+from tests.cluster.images import REPOSITORY
+from tests.cluster.kube import Namespace, WaitError
+from tests.cluster.operator.helm import CHART, Helm
+from tests.cluster.operators.operator import LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.cluster.kube import Api, Object
+
+NAME = "mpi-agents"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/mpijobs.kubeflow.org"
+_READY_S = 90.0
+_GONE_S = 90.0
+_PAUSE_S = 0.2
+_SAMPLE = re.compile(r"^([a-z_]+)(\{.*\})? (\S+)$", re.MULTILINE)
+
+
+class Release:
+    """Our operator in a namespace of its own."""
+
+    def __init__(self, api: Api, kubeconfig: str, namespace: str) -> None:
+        self.api = api
+        self.namespace = Namespace(api, namespace)
+        self.helm = Helm(kubeconfig, namespace)
+        self.notes = ""  # what helm printed when it was installed
+        self.values: dict[str, Any] = {"image": {"registry": REPOSITORY}, "operator": {"logLevel": "debug"}}
+
+    def install(self, values: Mapping[str, Any] | None = None, *options: str) -> str:
+        """Install it, wait until it is ready, and return the notes. Raises HelmError, WaitError."""
+        notes = self.helm.run("install", NAME, str(CHART), *options, values={**self.values, **(values or {})})
+        self.mark()
+        self.until_ready()
+        return notes.partition("NOTES:\n")[2]
+
+    def upgrade(self, values: Mapping[str, Any] | None = None, *options: str) -> None:
+        """Upgrade it to the default values but for these, and wait until it is ready. Raises HelmError, WaitError."""
+        self.helm.run("upgrade", NAME, str(CHART), *options, values={**self.values, **(values or {})})
+        self.until_ready()
+
+    def uninstall(self) -> None:
+        """Uninstall it, and wait until its pods are gone. Raises HelmError, WaitError."""
+        self.helm.run("uninstall", NAME, "--wait", "--timeout=2m")
+        self.namespace.until(lambda pods: not pods, "the operator's pods are gone", _GONE_S)
+
+    def mark(self) -> None:
+        """Mark the definition as the tests' own, so that another session may replace it."""
+        if self.definition() is not None:
+            self.api.call("patch", DEFINITION, {"metadata": {"labels": LABELS}})
+
+    def definition(self) -> Object | None:
+        """The kind's definition in the cluster, None where there is none."""
+        try:
+            return dict(self.api.call("get", DEFINITION))
+        except NotFoundError:
+            return None
+
+    def remove_definition(self) -> None:
+        """Remove it with all jobs there are, and wait. Raises WaitError."""
+        if self.definition() is None:
+            return
+        self.api.call("delete", DEFINITION)
+        end = time.monotonic() + _GONE_S
+        while self.definition() is not None:
+            if time.monotonic() > end:
+                raise WaitError("the definition of MPIJobs is still there")
+            time.sleep(_PAUSE_S)
+
+    # What runs --------------------------------------------------------------------------------------------------------
+
+    def deployment(self) -> Object:
+        """The Deployment."""
+        return self.namespace.get("Deployment", NAME, "apps/v1")
+
+    def pods(self) -> list[of.Pod]:
+        """The operator's pods that are not being deleted, by name."""
+        found = self.namespace.pods("app.kubernetes.io/name=mpi-agents")
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def until_ready(self, deadline_s: float = _READY_S) -> None:
+        """Wait until all replicas are of the latest generation and Ready. Raises WaitError."""
+        end = time.monotonic() + deadline_s
+        while not _is_rolled_out(self.deployment()):
+            if time.monotonic() > end:
+                picture = of.picture(self.namespace.pods())
+                raise WaitError(f"the operator is not ready after {deadline_s:g} s\n{picture}\n{self.log()}")
+            time.sleep(_PAUSE_S)
+
+    def leader(self) -> str:
+        """The holder of the lease; "" for none."""
+        try:
+            lease = self.namespace.get("Lease", NAME, "coordination.k8s.io/v1")
+        except NotFoundError:
+            return ""
+        return str(lease["spec"].get("holderIdentity") or "")
+
+    def log(self, lines: int = 200) -> str:
+        """What the operator's pods have printed last."""
+        parts = []
+        for pod in self.namespace.pods():
+            name = str(pod["metadata"]["name"])
+            last = self.namespace.logs(name, "operator").splitlines()[-lines:]
+            parts.append(f"--- {name}\n" + "\n".join(last))
+        return "\n".join(parts)
+
+    def metrics(self) -> list[tuple[str, dict[str, str], float]]:
+        """All samples of all pods: name, labels, value."""
+        found = []
+        for pod in self.pods():
+            port = next(one["containerPort"] for one in pod["spec"]["containers"][0]["ports"])
+            path = self.namespace.path("Pod", f"{pod['metadata']['name']}:{port}")
+            text = "".join(self.api.lines(f"{path}/proxy/metrics", {}, 10))
+            for name, labels, value in _SAMPLE.findall(text):
+                found.append((name, dict(re.findall(r'([a-z_]+)="([^"]*)"', labels)), float(value)))
+        return found
+
+    def refusals(self) -> list[tuple[str, dict[str, str], float]]:
+        """The API requests that were forbidden."""
+        return [one for one in self.metrics() if one[1].get("code") == "403"]
+
+
+def _is_rolled_out(deployment: Object) -> bool:
+    status, wanted = deployment.get("status", {}), deployment["spec"]["replicas"]
+    counts = {status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")}
+    return status.get("observedGeneration") == deployment["metadata"]["generation"] and counts == {wanted}

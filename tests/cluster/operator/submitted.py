@@ -1,0 +1,170 @@
+"""A job that was submitted to our operator: what the operator says of it, and what can be seen of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from kubernetes.dynamic.exceptions import NotFoundError
+
+from tests.cluster.kube import DEADLINE_S, WaitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster import pods as of
+    from tests.cluster.kube import Namespace, Object
+    from tests.cluster.operator.mpijob import MpiJob
+
+_END_S = 120.0  # for a whole job, its pods' start included
+_KINDS = (
+    ("Pod", "v1"),
+    ("ConfigMap", "v1"),
+    ("Service", "v1"),
+    ("ServiceAccount", "v1"),
+    ("Role", "rbac.authorization.k8s.io/v1"),
+    ("RoleBinding", "rbac.authorization.k8s.io/v1"),
+    ("Job", "batch/v1"),
+)
+
+
+class Submitted:
+    """A job in a namespace."""
+
+    def __init__(self, namespace: Namespace, job: MpiJob) -> None:
+        self.namespace, self.job = namespace, job
+        self.path = f"/apis/kubeflow.org/{job.version}/namespaces/{namespace.name}/mpijobs"
+        self.uid = ""
+
+    def start(self) -> Submitted:
+        """Submit it."""
+        self.uid = self.namespace.api.call("post", self.path, self.job.body)["metadata"]["uid"]
+        return self
+
+    # What the operator says -------------------------------------------------------------------------------------------
+
+    def resource(self) -> Object:
+        """The job's object. Raises NotFoundError."""
+        return dict(self.namespace.api.call("get", f"{self.path}/{self.job.name}"))
+
+    def status(self) -> Object:
+        """Its status."""
+        return dict(self.resource().get("status") or {})
+
+    def condition(self, kind: str) -> Object:
+        """A condition of it, {} if it has none of this type."""
+        found = self.status().get("conditions") or []
+        return next((dict(one) for one in found if one["type"] == kind), {})
+
+    def events(self) -> list[tuple[str, str]]:
+        """Reasons and messages of its events, oldest first."""
+        return [
+            (str(one["reason"]), str(one["message"]))
+            for one in self.namespace.events()
+            if one["involvedObject"].get("uid") == self.uid
+        ]
+
+    def until(self, holds: Callable[[Object], Any], what: str, deadline_s: float = DEADLINE_S) -> Object:
+        """Wait until something holds for its status, as a watch tells of it; return that. Raises WaitError."""
+        end = time.monotonic() + deadline_s
+        status: Object = {}
+        while (left := end - time.monotonic()) > 0:
+            query = {
+                "watch": "true",
+                "fieldSelector": f"metadata.name={self.job.name}",
+                "timeoutSeconds": int(left) + 1,
+            }
+            for line in self.namespace.api.lines(self.path, query, left + 1):
+                status = json.loads(line)["object"].get("status") or {}
+                if holds(status):
+                    return status
+                if time.monotonic() > end:
+                    break
+        raise WaitError(f"not within {deadline_s:g} s: {self.job.name} {what}\n{json.dumps(status, indent=1)}")
+
+    def until_condition(self, kind: str, deadline_s: float = DEADLINE_S) -> Object:
+        """Wait until a condition is True; return the status. Raises WaitError."""
+        return self.until(lambda status: kind in true_conditions(status), f"is {kind}", deadline_s)
+
+    def verdict(self, deadline_s: float = _END_S) -> str:
+        """Wait until it has ended: `Succeeded` or `Failed`. Raises WaitError."""
+        ends = {"Succeeded", "Failed"}
+        status = self.until(lambda status: ends & true_conditions(status), "has ended", deadline_s)
+        return str((ends & true_conditions(status)).pop())
+
+    def until_gone(self, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until there is no such job any more. Raises WaitError."""
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                self.resource()
+            except NotFoundError:
+                return
+            if time.monotonic() > end:
+                raise WaitError(f"{self.job.name} is still there after {deadline_s:g} s")
+            time.sleep(0.2)
+
+    def until_nothing_left(self, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until no object of the job's is left. Raises WaitError."""
+        end = time.monotonic() + deadline_s
+        while left := self.objects():
+            if time.monotonic() > end:
+                raise WaitError(f"left after {deadline_s:g} s: {left}")
+            time.sleep(0.2)
+
+    # What is there ----------------------------------------------------------------------------------------------------
+
+    def objects(self) -> list[str]:
+        """What there is of the job, as Kind/name; pods of its batch Job as well."""
+        found = []
+        for kind, version in _KINDS:
+            query = {"labelSelector": f"mpi-agents/job-uid={self.uid}"}
+            listed = self.namespace.api.call("get", self.namespace.path(kind, api_version=version), query=query)
+            found += [f"{kind}/{one['metadata']['name']}" for one in listed["items"]]
+        return sorted(found)
+
+    def launcher_pod(self) -> of.Pod | None:
+        """The latest launcher pod, None before there is one."""
+        pods = [
+            pod
+            for pod in self.namespace.pods(f"training.kubeflow.org/job-name={self.job.name}")
+            if pod["metadata"]["labels"].get("training.kubeflow.org/job-role") in ("launcher", "master")
+        ]
+        return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+
+    @property
+    def launcher(self) -> str:
+        """The latest launcher pod's name, "" before there is one."""
+        pod = self.launcher_pod()
+        return "" if pod is None else str(pod["metadata"]["name"])
+
+    @property
+    def output(self) -> str:
+        """What the user's container in the launcher pod has printed so far, stdout and stderr."""
+        name = self.launcher
+        return self.namespace.logs(name, self.job.main["name"]) if name else ""
+
+    def until_output(self, text: str, times: int = 1, deadline_s: float = DEADLINE_S) -> str:
+        """Wait until the launcher has printed `text` so often; its output. Raises WaitError."""
+        self.until(lambda status: status.get("conditions") and self.launcher, "has a launcher", deadline_s)
+        return self.namespace.wait_log(self.launcher, self.job.main["name"], text, times, deadline_s)
+
+    def ranks(self) -> dict[int, str]:
+        """Where the pi program's ranks said they are: host by rank."""
+        return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", self.output)}
+
+    def change(self, change: Object) -> None:
+        """Change the job's object by a JSON merge patch."""
+        self.namespace.api.call("patch", f"{self.path}/{self.job.name}", change)
+
+    def delete(self) -> None:
+        """Delete the job, as kubectl does."""
+        query = {"propagationPolicy": "Background"}
+        self.namespace.api.call("delete", f"{self.path}/{self.job.name}", query=query)
+
+
+def true_conditions(status: Object) -> set[str]:
+    """The types of the conditions that are True."""
+    return {str(one["type"]) for one in status.get("conditions") or [] if one["status"] == "True"}

@@ -1,0 +1,138 @@
+"""The chart as text: what it is rendered to, and what it does not take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.cluster.operator.helm import CHART, INSTALL_YAML, Helm, HelmError, install_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.cluster.kube import Object
+
+DIGEST = "sha256:" + "0" * 64
+RELEASE = "mpi-agents"
+
+
+def rendered(values: Mapping[str, Any] | None = None) -> dict[tuple[str, str], Object]:
+    """All objects by kind and name, with the namespace before the name where it is not the release's."""
+    found = {}
+    for one in yaml.safe_load_all(Helm().template(values)):
+        if one:
+            metadata = one["metadata"]
+            place = metadata.get("namespace", RELEASE)
+            name = metadata["name"] if place == RELEASE else f"{place}/{metadata['name']}"
+            found[one["kind"], name] = one
+    return found
+
+
+def container(values: Mapping[str, Any] | None = None) -> Object:
+    """The operator's container."""
+    deployment = rendered(values)["Deployment", RELEASE]
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def test_helm_finds_no_fault_in_it() -> None:
+    assert "0 chart(s) failed" in Helm().run("lint", str(CHART), "--strict")
+
+
+def test_install_yaml_is_what_the_chart_is_rendered_to() -> None:
+    assert INSTALL_YAML.read_text() == install_yaml(), "make install-yaml"
+
+
+def test_the_default_is_one_cluster_wide_operator() -> None:
+    found = rendered()
+    assert ("CustomResourceDefinition", "mpijobs.kubeflow.org") in found
+    assert {kind for kind, _ in found} == {
+        *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "Role", "RoleBinding"),
+        *("Service", "ServiceAccount"),
+    }
+    assert found["Service", RELEASE]["spec"]["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, "mpi-agents:0.1.0"),
+        ({"image": {"tag": "1.2"}}, "mpi-agents:1.2"),
+        ({"image": {"tag": "1.2", "digest": DIGEST}}, f"mpi-agents@{DIGEST}"),
+        ({"global": {"imageRegistry": "r.example.org/team/"}}, "r.example.org/team/mpi-agents:0.1.0"),
+        ({"global": {"imageRegistry": "r"}, "image": {"registry": "own"}}, "own/mpi-agents:0.1.0"),
+    ],
+)
+def test_the_image_is_named_once_for_operator_and_jobs(values: Object, image: str) -> None:
+    found = container(values)
+    assert found["image"] == image
+    assert f"--image={image}" in found["args"]
+
+
+def test_pull_secrets_go_to_the_operator_and_into_jobs() -> None:
+    values = {
+        "global": {"imagePullSecrets": ["shared"]},
+        "imagePullSecrets": ["own", "shared"],
+        "jobs": {"imagePullSecrets": ["theirs"]},
+    }
+    pod = rendered(values)["Deployment", RELEASE]["spec"]["template"]["spec"]
+    assert pod["imagePullSecrets"] == [{"name": "shared"}, {"name": "own"}]
+    told = [word for word in container(values)["args"] if word.startswith("--image-pull-secret=")]
+    assert told == ["--image-pull-secret=shared", "--image-pull-secret=theirs"]
+
+
+def test_namespaces_take_the_place_of_cluster_wide_rights() -> None:
+    found = rendered({"namespaces": ["a", "b"], "userRoles": {"create": False}})
+    assert not [kind for kind, _ in found if kind.startswith("ClusterRole")]
+    everywhere = rendered()["ClusterRole", RELEASE]["rules"]
+    assert found["Role", "a/mpi-agents"]["rules"] == found["Role", "b/mpi-agents"]["rules"] == everywhere
+    assert {"--namespace=a", "--namespace=b"} <= {*container({"namespaces": ["a", "b"]})["args"]}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "group"), [("volcano", "scheduling.volcano.sh"), ("coscheduling", "scheduling.x-k8s.io")]
+)
+def test_pod_groups_are_a_right_where_there_are_any(scheduler: str, group: str) -> None:
+    rules = rendered({"jobs": {"gangScheduler": scheduler}})["ClusterRole", RELEASE]["rules"]
+    assert [rule["apiGroups"] for rule in rules if "podgroups" in rule["resources"]] == [[group]]
+    assert not [rule for rule in rendered()["ClusterRole", RELEASE]["rules"] if "podgroups" in rule["resources"]]
+
+
+def test_a_kept_definition_says_so_to_helm() -> None:
+    key = ("CustomResourceDefinition", "mpijobs.kubeflow.org")
+    assert rendered()[key]["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "annotations" not in rendered({"crds": {"keep": False}})[key]["metadata"]
+    assert key not in rendered({"crds": {"install": False}})
+
+
+def test_what_is_off_by_default_is_made_when_asked_for() -> None:
+    found = rendered(
+        {
+            "podDisruptionBudget": {"enabled": True},
+            "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
+            "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+        }
+    )
+    assert found["PodDisruptionBudget", RELEASE]["spec"]["minAvailable"] == 1
+    policy = found["NetworkPolicy", RELEASE]["spec"]
+    assert policy["ingress"] == [{"ports": [{"port": "http"}], "from": [{"podSelector": {}}]}]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert found["ServiceMonitor", RELEASE]["metadata"]["labels"]["release"] == "prometheus"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"replica": 2}, "replica"),
+        ({"replicas": "two"}, "replicas"),
+        ({"image": {"digest": "sha256:short"}}, "digest"),
+        ({"namespaces": ["Not_A_Name"]}, "namespaces"),
+        ({"operator": {"logLevel": "loud"}}, "logLevel"),
+        ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused(values: Object, said: str) -> None:
+    with pytest.raises(HelmError, match=said):
+        Helm().template(values)

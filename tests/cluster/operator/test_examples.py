@@ -1,0 +1,77 @@
+"""kubeflow's own example jobs, of either version, with our images instead of theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import pods as of
+from tests.cluster.images import needs_horovod
+from tests.cluster.operator.mpijob import MpiJob
+from tests.cluster.operator.submitted import true_conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.operator.submitted import Submitted
+
+    Submit = Callable[[MpiJob], Submitted]
+
+# Their users' containers say nothing of what restricted wants to hear.
+pytestmark = [pytest.mark.pod_security("baseline"), pytest.mark.timeout(300)]
+
+PI = {"pi.yaml": "openmpi4", "pi-intel.yaml": "intel", "pi-mpich.yaml": "mpich"}
+
+
+def pi(file: str) -> MpiJob:
+    """An example for ssh, as its user has it run without sshd: another image, and no words of sshd in the worker."""
+    job = MpiJob.of_kubeflow(file).image(PI[file])
+    worker = job.worker["containers"][0]
+    for key in ("command", "args", "readinessProbe"):
+        worker.pop(key, None)
+    call = [*job.main.get("command", []), *job.main["args"]]
+    return job.command(*call[:-1], "pi").environ({"I_MPI_PIN": "0", "OMPI_MCA_mpi_yield_when_idle": "1"})
+
+
+@pytest.mark.parametrize("file", PI)
+def test_pi_runs_by_exec_as_an_annotation_says(submit: Submit, file: str) -> None:
+    running = submit(pi(file).annotate(transport="exec"))
+    assert running.verdict() == "Succeeded", running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
+
+
+def test_pi_runs_by_exec_as_a_field_says(submit: Submit) -> None:
+    job = pi("pi.yaml")
+    job.spec["transport"] = "exec"
+    running = submit(job)
+    assert running.verdict() == "Succeeded", running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
+
+
+@pytest.mark.parametrize("file", PI)
+def test_an_example_for_ssh_waits_and_says_what_for(submit: Submit, file: str) -> None:
+    running = submit(MpiJob.of_kubeflow(file))
+    status = running.until(
+        lambda status: any("transport: exec" in one["message"] for one in status.get("conditions") or []),
+        "says what to do",
+    )
+    assert "Failed" not in true_conditions(status)
+    assert "TransportNotSupported" in [reason for reason, _ in running.events()]
+    assert not [one for one in running.objects() if one.startswith(("Pod/", "Job/"))]
+
+
+@needs_horovod
+@pytest.mark.slow
+def test_the_elastic_example_trains(submit: Submit) -> None:
+    job = MpiJob.of_kubeflow("../../operators/kubeflow/tensorflow-mnist-elastic.yaml").image("horovod")
+    args = job.main["args"]
+    args[args.index("python") :] = ["python3", "/usr/local/share/train_elastic.py", "20"]
+    for pod in (job.launcher, job.worker):
+        pod["terminationGracePeriodSeconds"] = 1
+    running = submit(job)
+    assert running.verdict(240) == "Succeeded", running.output
+    assert running.status()["replicaStatuses"]["Launcher"]["succeeded"] == 1
+    running.namespace.until(  # cleanPodPolicy: Running
+        lambda pods: not [pod for pod in pods.values() if of.phase(pod) == "Running"], "no worker runs any more"
+    )
