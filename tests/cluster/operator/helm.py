@@ -25,7 +25,7 @@ NAMESPACE = "mpi-agents"  # install.yaml's
 _KUBERNETES = "1.29.0"  # the oldest that the chart is for
 _INSTALL_VALUES: Values = {"createNamespace": True, "crds": {"keep": False}}
 _HEAD = """\
-# mpi-agents without Helm: kubectl apply --server-side -f install.yaml
+# mpi-agents without Helm: kubectl apply -f install.yaml
 #
 # Rendered from charts/mpi-agents (make install-yaml). docs/install.md says what can be changed, and how.
 """

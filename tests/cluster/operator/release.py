@@ -15,7 +15,7 @@ from tests.cluster.operator.helm import CHART, Helm
 from tests.cluster.operators.operator import LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tests.cluster.kube import Api, Object
 
@@ -68,14 +68,17 @@ class Release:
 
     def remove_definition(self) -> None:
         """Remove it with all jobs there are, and wait. Raises WaitError."""
-        if self.definition() is None:
-            return
-        self.api.call("delete", DEFINITION)
-        end = time.monotonic() + _GONE_S
-        while self.definition() is not None:
-            if time.monotonic() > end:
-                raise WaitError("the definition of MPIJobs is still there")
-            time.sleep(_PAUSE_S)
+        if self.definition() is not None:
+            self.api.call("delete", DEFINITION)
+            self.until_undefined()
+
+    def until_undefined(self) -> None:
+        """Wait until there is no definition. Raises WaitError."""
+        _until(lambda: self.definition() is None, "the definition is gone", _GONE_S)
+
+    def until_defined(self) -> None:
+        """Wait until the kind can be used. Raises WaitError."""
+        _until(lambda: _is_established(self.definition() or {}), "the definition is established", _GONE_S)
 
     # What runs --------------------------------------------------------------------------------------------------------
 
@@ -90,12 +93,10 @@ class Release:
 
     def until_ready(self, deadline_s: float = _READY_S) -> None:
         """Wait until all replicas are of the latest generation and Ready. Raises WaitError."""
-        end = time.monotonic() + deadline_s
-        while not _is_rolled_out(self.deployment()):
-            if time.monotonic() > end:
-                picture = of.picture(self.namespace.pods())
-                raise WaitError(f"the operator is not ready after {deadline_s:g} s\n{picture}\n{self.log()}")
-            time.sleep(_PAUSE_S)
+        try:
+            _until(lambda: _is_rolled_out(self.deployment()), "the operator is ready", deadline_s)
+        except WaitError as error:
+            raise WaitError(f"{error}\n{of.picture(self.namespace.pods())}\n{self.log()}") from None
 
     def leader(self) -> str:
         """The holder of the lease; "" for none."""
@@ -134,3 +135,16 @@ def _is_rolled_out(deployment: Object) -> bool:
     status, wanted = deployment.get("status", {}), deployment["spec"]["replicas"]
     counts = {status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")}
     return status.get("observedGeneration") == deployment["metadata"]["generation"] and counts == {wanted}
+
+
+def _is_established(definition: Object) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+def _until(holds: Callable[[], bool], what: str, deadline_s: float) -> None:
+    end = time.monotonic() + deadline_s
+    while not holds():
+        if time.monotonic() > end:
+            raise WaitError(f"not within {deadline_s:g} s: {what}")
+        time.sleep(_PAUSE_S)
