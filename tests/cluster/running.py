@@ -71,7 +71,12 @@ class Running:
         return self.namespace.wait_exit(self.launcher, self.main, deadline_s)
 
     def sessions(self) -> list[dict[str, str]]:
-        """The hub's log of what has ended: `session`, `host`, `exit`, `result`."""
+        """The hub's log of what has ended: `session`, `host`, `exit`, `result`; all of it where mpirun has ended."""
+        self.namespace.wait(
+            self.launcher,
+            lambda pod: of.is_running(pod, self.main) or not of.is_running(pod, "hub"),
+            "has a hub that has ended after mpirun",
+        )
         lines = self.hub_log().splitlines()
         return [match.groupdict() for line in lines if (match := _SESSION.search(line))]
 
