@@ -1,0 +1,93 @@
+"""The kind's definition: taken over from kubeflow's operators, kept, and kept out of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.cluster.operator.helm import HelmError
+from tests.cluster.operator.mpijob import MpiJob
+from tests.cluster.operator.release import NAME, Release
+from tests.cluster.operator.submitted import Submitted
+from tests.cluster.operators.programs import MPI_OPERATOR_V2, TRAINING_OPERATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.kube import Namespace
+    from tests.cluster.operators.programs import Program
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+def bare(installed: Release) -> Iterator[Release]:
+    """The release uninstalled and the definition gone; all of it is there again after the test."""
+    installed.uninstall()
+    installed.remove_definition()
+    yield installed
+    if installed.helm.run("list", "--short").strip():
+        installed.uninstall()
+    installed.remove_definition()
+    installed.install()
+
+
+def define(release: Release, program: Program) -> None:
+    """Create a definition of kubeflow's, as it is there."""
+    program.build(print)
+    body = yaml.safe_load((program.folder / "crd.yaml").read_text())
+    release.api.call("post", _DEFINITIONS, body)
+    release.mark()
+    release.until_defined()
+
+
+@pytest.mark.parametrize(
+    ("program", "version"), [(MPI_OPERATOR_V2, "v2beta1"), (TRAINING_OPERATOR, "v1")], ids=["v2beta1", "v1"]
+)
+def test_a_definition_of_kubeflows_is_taken_over(
+    bare: Release, namespace: Namespace, program: Program, version: str
+) -> None:
+    """A job from before is run as it was meant."""
+    define(bare, program)
+    job = MpiJob(version).annotate(transport="exec")
+    for field in ("transport", "mpiImplementation"):
+        job.spec.pop(field, None)
+    before = Submitted(namespace, job).start()
+    with pytest.raises(HelmError, match="invalid ownership metadata"):
+        bare.install()
+    bare.install(None, "--take-ownership")
+    assert before.verdict() == "Succeeded", before.output
+    after = Submitted(namespace, MpiJob("v1" if version == "v2beta1" else "v2beta1", name="other")).start()
+    assert after.verdict() == "Succeeded", after.output
+
+
+def test_kubeflows_definition_is_kept_where_it_is_wanted(bare: Release, namespace: Namespace) -> None:
+    define(bare, MPI_OPERATOR_V2)
+    was = bare.definition()
+    bare.install({"crds": {"install": False}})
+    job = MpiJob("v2beta1").annotate(transport="exec")
+    job.spec.pop("transport")
+    running = Submitted(namespace, job).start()
+    assert running.verdict() == "Succeeded", running.output
+    now = bare.definition()
+    assert was
+    assert now
+    assert now["spec"] == was["spec"]
+
+
+def test_jobs_and_definition_outlive_the_operator(bare: Release, namespace: Namespace) -> None:
+    bare.install()
+    running = Submitted(namespace, MpiJob("v2beta1")).start()
+    assert running.verdict() == "Succeeded", running.output
+    bare.uninstall()
+    assert running.resource()["metadata"]["uid"] == running.uid
+    bare.install()
+    assert (bare.definition() or {})["metadata"]["annotations"]["meta.helm.sh/release-name"] == NAME
+
+
+def test_a_definition_that_is_not_kept_goes(bare: Release) -> None:
+    bare.install({"crds": {"keep": False}})
+    bare.uninstall()
+    bare.until_undefined()

@@ -1,0 +1,55 @@
+"""Two replicas: one leads, the other takes over."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.operator.mpijob import MpiJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.operator.release import Release
+    from tests.cluster.operator.submitted import Submitted
+
+    Submit = Callable[[MpiJob], Submitted]
+
+TAKEN_OVER_S = 20.0  # what the issue allows a killed leader: its lease of 15 s, and a little
+
+
+@pytest.fixture
+def pair(release: Release) -> Iterator[Release]:
+    """The release with two replicas."""
+    release.upgrade({"replicas": 2})
+    yield release
+    release.upgrade()
+
+
+def leading(release: Release) -> str:
+    """The leader's pod; waits until there is one that lives."""
+    end = time.monotonic() + TAKEN_OVER_S
+    while True:
+        holder = release.leader()
+        for pod in release.pods():
+            if pod["metadata"]["name"] in holder:
+                return str(pod["metadata"]["name"])
+        assert time.monotonic() < end, f"nobody leads but {holder!r}"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("grace_s", [None, 0], ids=["told to end", "killed"])
+def test_the_other_takes_over(pair: Release, submit: Submit, grace_s: int | None) -> None:
+    first = leading(pair)
+    running = submit(MpiJob("v2beta1"))
+    pair.namespace.delete("Pod", first, grace_s=grace_s)
+    end = time.monotonic() + TAKEN_OVER_S
+    while leading(pair) == first:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    late = submit(MpiJob("v1", name="late"))
+    assert running.verdict() == "Succeeded", running.output
+    assert late.verdict() == "Succeeded", late.output
+    assert [value for name, _, value in pair.metrics() if name == "mpi_operator_is_leader"].count(1.0) == 1
