@@ -16,7 +16,6 @@ from delivery import hostfile, hostsfile, klog, lastwords, target, tools
 from delivery.exits import API_SETUP, READY, USAGE, DeliveryError, StoppedBySignal
 from delivery.progress import Progress
 from delivery.settings import Options, checked_namespace, settings, termination_log
-from delivery.wait import Wait
 from delivery.watching import Watching
 from rshagent.cluster import Cluster, ConfigError
 from rshagent.loop import Loop
@@ -101,10 +100,17 @@ class _Delivery:
     def _wait_for(self, workers: list[Entry], asked: Settings) -> list[Pod]:
         cluster = Cluster.load(asked.environ)
         namespace = checked_namespace(asked.namespace or cluster.namespace)
-        roster = hostfile.Roster(hostfile.hosts_in(namespace, workers))
+        hosts = hostfile.hosts_in(namespace, workers)
         loop = Loop()
-        wait = Wait(roster.display_names().values(), asked.limits, loop.now())
-        self._watching = Watching(loop, cluster, namespace, roster=roster, wait=wait, progress=self._progress)
+        self._watching = Watching(
+            loop,
+            cluster,
+            namespace,
+            hosts=hosts,
+            limits=asked.limits,
+            progress=self._progress,
+            changed=hostfile.Changes(asked.hostfile, namespace, asked.own_names, hosts).look,
+        )
         return self._watching.run(asked.selector, asked.own_name)
 
     def _end(self, text: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from delivery.exits import HOSTFILE, DeliveryError
 from rshagent.hosts import LOCAL, Resolver, UnknownHost, canonical_address, parse_hostfile
+from rshagent.watchedfile import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,6 +72,25 @@ def _is_launcher(entry: Entry, own: Resolver, own_names: frozenset[str], labels:
         return True
     stem = entry.pod.removesuffix("-launcher")
     return stem != entry.pod and any(label.startswith(f"{stem}-worker-") for label in labels)
+
+
+class Changes:
+    """Tells when a hostfile comes to name other workers than `hosts`: its operator has changed their number."""
+
+    def __init__(self, path: str, namespace: str, own_names: frozenset[str], hosts: list[str]) -> None:
+        self._file = WatchedFile(path)
+        self._namespace, self._own_names, self._hosts = namespace, own_names, hosts
+
+    def look(self) -> list[str] | None:
+        """Return the hosts that are wanted now, None where they are the same, or the file is none for a moment."""
+        if not self._file.refresh() or self._file.data is None:
+            return None
+        try:
+            hosts = hosts_in(self._namespace, workers(self._file.data, self._own_names))
+        except DeliveryError:
+            return None
+        before, self._hosts = self._hosts, hosts
+        return None if hosts == before else hosts
 
 
 class Roster:

@@ -100,6 +100,12 @@ class Wait:
         """Whether all wanted workers are Ready at this moment."""
         return self._ready == len(self._workers)
 
+    def follow(self, names: Iterable[str], now: float) -> None:
+        """Wait for these workers from now on; of those that were wanted before, all that is known stays."""
+        before = self._workers
+        self._workers = {name: before.get(name) or _Worker(name, now) for name in names}
+        self._ready = sum(worker.lack is None for worker in self._workers.values())
+
     def update(self, name: str, pod: Pod | None, now: float) -> None:
         """Take the present state of the worker called `name`; None: there is no such pod."""
         worker = self._workers[name]

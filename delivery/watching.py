@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from delivery.exits import READY, DeliveryError
+from delivery.hostfile import Roster
 from delivery.ownlabels import OwnSelector
 from delivery.trouble import ApiTrouble
+from delivery.wait import Wait
 from rshagent.podwatch import PodWatch
 
 if TYPE_CHECKING:
-    from delivery.hostfile import Roster
+    from collections.abc import Callable
+
     from delivery.progress import Progress
-    from delivery.wait import Wait
+    from delivery.wait import Limits
     from rshagent.cluster import Cluster
     from rshagent.loop import Loop, Timer
     from rshagent.pods import Pod
@@ -24,17 +27,33 @@ if TYPE_CHECKING:
 
 # Changes that come together are judged together; that all are Ready is seen at once.
 _GATHER_S = 0.1
+_LOOK_S = 1.0  # a look at the hostfile is one stat(2)
 
 
 class Watching:
-    """Waits for a roster's pods. `wait` knows them by the roster's display names. One use."""
+    """Waits for the pods of some hosts. One use.
+
+    `changed()` returns the hosts that are wanted from now on, None while they are the same: an operator that changes
+    the number of workers changes the hostfile.
+    """
 
     def __init__(
-        self, loop: Loop, cluster: Cluster, namespace: str, *, roster: Roster, wait: Wait, progress: Progress
+        self,
+        loop: Loop,
+        cluster: Cluster,
+        namespace: str,
+        *,
+        hosts: list[str],
+        limits: Limits,
+        progress: Progress,
+        changed: Callable[[], list[str] | None],
     ) -> None:
         self._loop, self._cluster, self._namespace = loop, cluster, namespace
-        self._roster, self._wait, self._progress = roster, wait, progress
-        self._names = roster.display_names()
+        self._progress = progress
+        self._roster = Roster(hosts)
+        self._names = self._roster.display_names()
+        self._wait = Wait(self._names.values(), limits, loop.now())
+        self._changed = changed
         self._watch: PodWatch | None = None
         self._trouble = ApiTrouble()
         self._timer: Timer | None = None
@@ -53,6 +72,7 @@ class Watching:
         else:
             self._start(selector)
         self._judge_in(_GATHER_S)
+        self._loop.call_later(_LOOK_S, self._look)
         self._loop.run()
         assert self._watch is not None
         self._watch.close()
@@ -60,10 +80,8 @@ class Watching:
         return [pod for host in self._roster.hosts if (pod := self._pod_of(host)) is not None]
 
     def _start(self, selector: str | None) -> None:
-        hosts = len(self._names)
         labelled = f" with {selector}" if selector else ""
-        workers = "1 worker" if hosts == 1 else f"{hosts} workers"
-        self._progress.line(f"waiting for {workers}, among the pods of namespace {self._namespace}{labelled}")
+        self._progress.line(f"waiting for {self._count()}, among the pods of namespace {self._namespace}{labelled}")
         self._watch = PodWatch(
             self._loop,
             self._cluster,
@@ -74,6 +92,26 @@ class Watching:
             on_trouble=self._meet,
         )
         self._watch.start()
+
+    def _count(self) -> str:
+        hosts = len(self._names)
+        return "1 worker" if hosts == 1 else f"{hosts} workers"
+
+    def _look(self) -> None:
+        """Take a hostfile that has changed."""
+        self._loop.call_later(_LOOK_S, self._look)
+        hosts = self._changed()
+        if hosts is None:
+            return
+        self._roster = Roster(hosts)
+        self._names = self._roster.display_names()
+        self._wait.follow(self._names.values(), self._loop.now())
+        for pod in self._watch.pods.values() if self._watch is not None else ():
+            self._roster.touched(pod.name, pod)
+        self._progress.line(f"the hostfile has changed: waiting for {self._count()}")
+        if self._watch is not None:
+            self._watch.relist(self._roster.pod_names)
+        self._judge_in(_GATHER_S)
 
     def _pod_of(self, host: str) -> Pod | None:
         return self._roster.pod_of(host, self._watch.pods) if self._watch is not None else None

@@ -6,11 +6,11 @@ the watch finds by it is one as well.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from rshagent import discovery
 from rshagent.hosts import LOCAL, Entry, Resolver, UnknownHost, Worker, canonical_address, parse_hostfile, parse_hosts
+from rshagent.watchedfile import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,30 +18,6 @@ if TYPE_CHECKING:
     from rshagent.pods import Pod
 
 __all__ = ["LOCAL", "Worker", "Workers"]
-
-
-class _Watched:
-    """A file that is read again when it was replaced or written (a ConfigMap swaps a symbolic link)."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.data: bytes | None = None
-        self._seen: tuple[int, int, int, int] | None = None
-
-    def refresh(self) -> bool:
-        """Read the file if it changed; say whether it did. A missing file is None."""
-        try:
-            found = os.stat(self.path)
-            seen = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
-            if seen == self._seen:
-                return False
-            with open(self.path, "rb") as file:
-                data: bytes | None = file.read()
-        except OSError:
-            seen, data = None, None
-        changed = data != self.data
-        self._seen, self.data = seen, data
-        return changed
 
 
 class Workers:
@@ -58,7 +34,7 @@ class Workers:
         by_selector: bool = False,
     ) -> None:
         self._by_selector = by_selector
-        self._hostfile, self._hosts = _Watched(hostfile), _Watched(hosts)
+        self._hostfile, self._hosts = WatchedFile(hostfile), WatchedFile(hosts)
         self._namespace, self._own_names, self._on_change = namespace, own_names, on_change
         self._entries: list[Entry] = []
         self._named: list[Worker] = []

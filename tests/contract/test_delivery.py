@@ -274,6 +274,42 @@ def test_worker_that_is_not_created_yet(launcher: Launcher) -> None:
     assert launcher.end() == exits.READY
 
 
+def replace(hostfile: Path, text: str) -> None:
+    """Write as a ConfigMap's volume does: another file in its place."""
+    fresh = hostfile.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.rename(hostfile)
+
+
+def test_worker_that_the_hostfile_no_longer_has_is_not_waited_for(launcher: Launcher) -> None:
+    names = launcher.workers(3)
+    launcher.cluster.set_state(names[0], "running")
+    launcher.cluster.delete_pod(names[2])
+    launcher.start()
+    launcher.until_told("1/3 ready")
+    replace(launcher.hostfile, "".join(f"{name} slots=1\n" for name in names[:2]))
+    launcher.until_told("the hostfile has changed: waiting for 2 workers")
+    launcher.cluster.set_state(names[0], "ready")
+    assert launcher.end() == exits.READY
+    assert [line.split("\t")[1] for line in launcher.hosts()] == names[:2]
+    assert launcher.last_line.startswith("2/2 ready after")
+
+
+def test_worker_that_comes_into_the_hostfile_is_waited_for_too(launcher: Launcher) -> None:
+    names = launcher.workers(1)
+    launcher.cluster.set_state(names[0], "running")
+    launcher.start()
+    launcher.until_told("0/1 ready")
+    launcher.hostfile.unlink()
+    replace(launcher.hostfile, "pi-worker-0\npi-worker-1\n")
+    launcher.until_told("the hostfile has changed: waiting for 2 workers")
+    launcher.cluster.set_state(names[0], "ready")
+    launcher.until_told("1/2 ready · pi-worker-1 not created yet")
+    launcher.cluster.create_pod("pi-worker-1", labels=LABELS)
+    assert launcher.end() == exits.READY
+    assert [line.split("\t")[1] for line in launcher.hosts()] == ["pi-worker-0", "pi-worker-1"]
+
+
 def test_hosts_of_every_form_are_found(launcher: Launcher) -> None:
     names = launcher.workers(4)
     launcher.cluster.create_pod("pi-worker-4", labels=LABELS, address="10.9.8.7")

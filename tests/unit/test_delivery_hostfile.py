@@ -11,7 +11,7 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from delivery.exits import HOSTFILE, DeliveryError
-from delivery.hostfile import Roster, hosts_in, read, workers
+from delivery.hostfile import Changes, Roster, hosts_in, read, workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,3 +155,40 @@ def test_address_of_an_ended_pod_is_free_again() -> None:
 )
 def test_workers_are_called_by_the_shortest_name_that_tells_them_apart(hosts: list[str], shown: list[str]) -> None:
     assert list(Roster(hosts).display_names().values()) == shown
+
+
+# A hostfile that changes -------------------------------------------------------------------------------------------
+
+
+def look_after(folder: Path, *texts: str | None) -> list[list[str] | None]:
+    """What is told of a hostfile that names PAIR, after each of these contents (None: there is no file)."""
+    path = folder / "hostfile"
+    path.write_text("pi-worker-0\npi-worker-1\n")
+    changes = Changes(str(path), "default", OWN, PAIR)
+    told = [changes.look()]
+    for text in texts:
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_text(text)
+        told.append(changes.look())
+    return told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pi-worker-0 slots=9\npi-worker-1\n# more\n",
+        "pi-launcher\npi-worker-0\npi-worker-1\n",
+        "!!\n",
+        "elsewhere/pi-worker-0\n",
+        None,
+    ],
+)
+def test_a_hostfile_that_names_no_others_has_not_changed(tmp_path: Path, text: str | None) -> None:
+    assert look_after(tmp_path, text) == [None, None]
+
+
+def test_a_hostfile_that_names_others_is_told_once(tmp_path: Path) -> None:
+    assert look_after(tmp_path, "pi-worker-0\n", "pi-worker-0 # again\n", None, "pi-worker-0\npi-worker-1\n", "") == [
+        None, ["pi-worker-0"], None, None, PAIR, [],
+    ]  # fmt: skip

@@ -119,6 +119,21 @@ def test_reason_of_an_end_is_one_sentence_with_what_to_do() -> None:
     )
 
 
+def test_other_workers_are_wanted_from_now_on_and_the_others_keep_their_clocks() -> None:
+    wait = wait_for("worker-0", "worker-1")
+    wait.update("worker-0", ready("worker-0"), 1.0)
+    wait.update("worker-1", failed("worker-1"), 1.0)
+    wait.follow(["worker-0"], 2.0)
+    assert wait.judge(2.0).exit_code == exits.READY
+    wait = wait_for("worker-0", "worker-1")
+    wait.update("worker-0", failed("worker-0"), 1.0)
+    wait.update("worker-1", ready("worker-1"), 1.0)
+    wait.follow(["worker-0", "worker-2"], 50.0)
+    assert not wait.ready
+    assert wait.judge(60.0).text.startswith("0/2 ready")
+    assert wait.judge(61.0).exit_code == exits.ENDED, "60 s after worker-0 failed"
+
+
 def test_worker_that_was_never_created_is_waited_for() -> None:
     verdict = after([(0, None)], 1e6)
     assert verdict.exit_code is None
