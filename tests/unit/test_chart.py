@@ -1,0 +1,129 @@
+"""The chart's files agree with each other and with the project; what helm makes of them is for the cluster tests."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from images import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Object = dict[str, Any]
+
+CHART = Path(catalog.ROOT) / "charts" / "mpi-agents"
+VALUES: Object = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: Object = json.loads((CHART / "values.schema.json").read_text())
+INSTALLED: list[Object] = [
+    one for one in yaml.safe_load_all((Path(catalog.ROOT) / "install.yaml").read_text()) if one is not None
+]
+# These belong to Kubernetes: the chart hands them on as they are, or knows no keys of its own there.
+OPEN = {"resources", "podSecurityContext", "affinity", "nodeSelector", "podAnnotations", "podLabels"}
+
+
+def installed(kind: str, name: str) -> Object:
+    """The object in install.yaml."""
+    (found,) = [one for one in INSTALLED if (one["kind"], one["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def paths(values: Object, prefix: str = "") -> Iterator[str]:
+    """The names of all values: `image.tag`."""
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        yield path
+        if isinstance(value, dict) and path not in OPEN and not path.endswith(("annotations", "labels")):
+            yield from paths(value, f"{path}.")
+
+
+def described(path: str) -> Object | None:
+    """What the schema says of a value, None if nothing."""
+    found: Object | None = SCHEMA
+    for name in path.split("."):
+        found = (found or {}).get("properties", {}).get(name)
+    return found
+
+
+def test_the_chart_has_the_projects_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert {chart["version"], chart["appVersion"]} == {catalog.version()}
+
+
+@pytest.mark.parametrize("path", [*paths(VALUES)])
+def test_every_value_is_in_the_schema(path: str) -> None:
+    assert described(path) is not None
+
+
+def test_the_schema_has_no_value_that_is_not_there() -> None:
+    assert SCHEMA["additionalProperties"] is False
+    assert SCHEMA["properties"].keys() == VALUES.keys()
+
+
+def test_templates_use_the_values_that_there_are_and_all_of_them() -> None:
+    text = "".join(path.read_text() for path in CHART.glob("templates/*"))
+    used = set(re.findall(r"\.Values\.([A-Za-z.]+)", text))
+    there = set(paths(VALUES))
+    assert used <= there
+    parts = {path for path in there if any(other.startswith(f"{path}.") for other in there)}
+    assert there - parts <= used
+
+
+def test_the_definition_is_the_file_with_labels() -> None:
+    file = yaml.safe_load((CHART / "definitions" / "kubeflow.org_mpijobs.yaml").read_text())
+    assert "labels" not in file["metadata"]  # the template puts them there, by text
+    assert "annotations" not in file["metadata"]
+    assert installed("CustomResourceDefinition", "mpijobs.kubeflow.org")["spec"] == file["spec"]
+
+
+def test_the_rights_are_these_and_no_others() -> None:
+    every = {"get", "list", "watch", "create", "patch", "delete"}
+    rights = {
+        (group, resource): set(rule["verbs"])
+        for rule in installed("ClusterRole", "mpi-agents")["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert rights == {
+        ("kubeflow.org", "mpijobs"): {"get", "list", "watch", "delete"},
+        ("kubeflow.org", "mpijobs/status"): {"update"},
+        ("kubeflow.org", "mpijobs/finalizers"): {"update"},
+        ("", "pods"): every | {"deletecollection"},
+        ("", "pods/exec"): {"get", "create"},
+        ("", "configmaps"): every,
+        ("", "services"): every,
+        ("", "serviceaccounts"): every,
+        ("", "events"): {"create", "patch"},
+        ("batch", "jobs"): every,
+        ("rbac.authorization.k8s.io", "roles"): every,
+        ("rbac.authorization.k8s.io", "rolebindings"): every,
+    }
+
+
+def test_users_have_kubeflows_roles() -> None:
+    admin = installed("ClusterRole", "kubeflow-mpijobs-admin")
+    assert admin["aggregationRule"]["clusterRoleSelectors"] == [
+        {"matchLabels": {"rbac.authorization.kubeflow.org/aggregate-to-kubeflow-mpijobs-admin": "true"}}
+    ]
+    for name, of in (("edit", ("edit", "mpijobs-admin")), ("view", ("view",)), ("admin", ("admin",))):
+        labels = installed("ClusterRole", f"kubeflow-mpijobs-{name}")["metadata"]["labels"]
+        prefix = "rbac.authorization.kubeflow.org/aggregate-to-kubeflow-"
+        assert {label for label in labels if label.startswith(prefix)} == {prefix + one for one in of}
+
+
+def test_the_operator_asks_for_no_privilege() -> None:
+    pod = installed("Deployment", "mpi-agents")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["image"] == f"mpi-agents:{catalog.version()}"
+    assert "memory" in container["resources"]["limits"]
