@@ -5,14 +5,17 @@ null and an empty text are absent as well, as they are for kubeflow's operators.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agents.job.model import Object, Problem
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
+
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -80,12 +83,13 @@ class Fields:
             return value
         return None
 
-    def quantity(self, name: str) -> str:
-        """Return an amount of a resource at a key, which may stand there as a number."""
-        value = self.value.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return str(value)
-        return self.text(name)
+    def quantity(self, key: str) -> str:
+        """Return the amount of a resource at a key, "" if there is none. It may stand there as a number."""
+        value = self.value.get(key)
+        text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else self.text(key)
+        if text and not _QUANTITY.fullmatch(text):
+            self.add("must be a quantity, as 500m or 2Gi", key)
+        return text
 
     def choice(self, key: str, choices: Iterable[E], *, otherwise: E | None = None) -> E | None:
         """Return the one of these that a key names. `otherwise`: what any other name means, if it is no fault."""
@@ -94,6 +98,26 @@ class Fields:
         if text and text not in known and otherwise is None:
             self.add(f'must be {one_of(known)}, not "{text[:63]}"', key)
         return known.get(text, otherwise) if text else None
+
+    def objects(self, key: str) -> Iterator[Fields]:
+        """Give the objects of the list at a key."""
+        for index, one in enumerate(self._list(key)):
+            found = Fields(one, f"{self.at(key)}[{index}]", self.problems)
+            if found.is_object:
+                yield found
+            elif one is None:
+                found.add("must be an object, not null")
+
+    def texts(self, key: str) -> list[str]:
+        """Return the texts of the list at a key."""
+        found = self._list(key)
+        for index, one in enumerate(found):
+            if not isinstance(one, str):
+                self.add(f"must be text, not {kind(one)}", f"{key}[{index}]")
+        return found
+
+    def _list(self, key: str) -> list[Any]:
+        return self._typed(key, list, "a list") or []
 
     def _typed(self, key: str, wanted: type[T], words: str) -> T | None:
         value = self.value.get(key)

@@ -1,49 +1,58 @@
-"""A user's pod template: what no API server would take is told with its path; the rest is left to the API server.
+"""A user's pod template: what no API server would take is told with its path; most is left to the API server to find.
 
-What comes out has the types of a pod wherever our own containers, volumes and variables are put beside the user's.
+What comes out has a pod's types wherever our own containers, volumes and variables are put beside the user's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agents.job.fields import Fields, kind
+from agents.job.fields import Fields
 
 if TYPE_CHECKING:
     from agents.job.model import Object
 
 _DEEPEST = 64  # a pod's own fields are less than 20 deep
-_CONTAINER_LISTS = ("env", "envFrom", "ports", "volumeMounts")
-_CONTAINER_OBJECTS = ("resources", "securityContext", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_TEXT_LISTS = ("command", "args")
-_GPU = "gpu"  # "nvidia.com/gpu", "amd.com/gpu": kubeflow looks for these letters anywhere in the name
+_GPU = "gpu"  # nvidia.com/gpu, amd.com/gpu: kubeflow looks for these letters anywhere in the name
+
+_POD_TEXTS = ("restartPolicy", "serviceAccountName", "hostname", "subdomain", "schedulerName", "dnsPolicy")
+_POD_FLAGS = ("hostNetwork", "automountServiceAccountToken", "shareProcessNamespace")
+_POD_OBJECTS = ("securityContext", "dnsConfig")
+_POD_LISTS = {"volumes": True, "imagePullSecrets": False, "tolerations": False}  # whether their objects need a name
+_CONTAINER_TEXTS = ("image", "restartPolicy")
+_CONTAINER_OBJECTS = ("securityContext", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_CONTAINER_LISTS = {"env": True, "envFrom": False, "ports": False, "volumeMounts": True}
+
+
+class _TooDeepError(Exception):
+    """No pod, and more than the recursion here can take."""
 
 
 def read_template(role: Fields) -> Object:
     """Return a role's template without its nulls."""
     given = role.child("template")
-    template = Fields(_without_nulls(given, given.value), given.path, given.problems)
-    metadata = template.child("metadata")
-    for key in ("labels", "annotations"):
-        _all_text(metadata.child(key, is_map=True))
-    spec = template.child("spec")
-    for container in (*_objects(spec, "initContainers"), *_objects(spec, "containers")):
-        _check_container(container)
-    if not spec.value.get("containers"):
-        spec.add("must have at least one container", "containers")
-    for key in ("volumes", "imagePullSecrets", "tolerations"):
-        for _ in _objects(spec, key):
-            pass
-    for key in ("restartPolicy", "serviceAccountName", "hostname", "subdomain", "schedulerName", "dnsPolicy"):
+    try:
+        template = Fields(_without_nulls(given.value), given.path, given.problems)
+    except _TooDeepError:
+        given.add("is nested too deeply for a pod")
+        return {}
+    metadata, spec = template.child("metadata"), template.child("spec")
+    for texts in (metadata.child("labels", is_map=True), metadata.child("annotations", is_map=True)):
+        for key in texts.value:
+            texts.text(key)
+    for key in _POD_TEXTS:
         spec.text(key)
-    for key in ("hostNetwork", "automountServiceAccountToken", "shareProcessNamespace"):
+    for key in _POD_FLAGS:
         spec.flag(key)
-    _all_text(spec.child("nodeSelector", is_map=True))
-    spec.child("securityContext")
-    dns = spec.child("dnsConfig")
-    for key in ("searches", "nameservers"):
-        _texts(dns, key)
+    for key in _POD_OBJECTS:
+        spec.child(key)
+    _check_lists(spec, _POD_LISTS)
+    spec.child("dnsConfig").texts("searches")
+    if spec.value.get("containers") in (None, []):
+        spec.add("must have at least one container", "containers")
+    for container in (*spec.objects("initContainers"), *spec.objects("containers")):
+        _check_container(container)
     return template.value
 
 
@@ -67,59 +76,33 @@ def _containers(template: Object) -> list[Object]:
 
 
 def _check_container(container: Fields) -> None:
-    if not container.text("name"):
-        container.add("must have a name", "name")
-    for key in _TEXT_LISTS:
-        _texts(container, key)
-    for key in _CONTAINER_LISTS:
-        for one in _objects(container, key):
-            if key == "env" and not one.text("name"):
-                one.add("must have a name", "name")
-            if key == "volumeMounts":
-                one.text("mountPath")
+    container.needed("name")
+    for key in _CONTAINER_TEXTS:
+        container.text(key)
     for key in _CONTAINER_OBJECTS:
         container.child(key)
-    for key in ("limits", "requests"):
-        container.child("resources").child(key, is_map=True)
+    for key in ("command", "args"):
+        container.texts(key)
+    _check_lists(container, _CONTAINER_LISTS)
+    resources = container.child("resources")
+    for amounts in (resources.child("limits", is_map=True), resources.child("requests", is_map=True)):
+        for name in amounts.value:
+            amounts.quantity(name)
 
 
-def _objects(fields: Fields, key: str) -> Iterator[Fields]:
-    for index, one in enumerate(_list(fields, key)):
-        path = f"{fields.at(key)}[{index}]"
-        found = Fields(one, path, fields.problems)
-        if found.is_object:
-            yield found
-        elif one is None:
-            found.add("must be an object, not null")
+def _check_lists(fields: Fields, lists: Mapping[str, bool]) -> None:
+    for key, is_named in lists.items():
+        for one in fields.objects(key):
+            if is_named:
+                one.needed("name")
 
 
-def _texts(fields: Fields, key: str) -> None:
-    for index, one in enumerate(_list(fields, key)):
-        if not isinstance(one, str):
-            fields.add(f"must be text, not {kind(one)}", f"{key}[{index}]")
-
-
-def _list(fields: Fields, key: str) -> list[Any]:
-    value = fields.value.get(key)
-    if value is None or isinstance(value, list):
-        return value or []
-    fields.add(f"must be a list, not {kind(value)}", key)
-    return []
-
-
-def _all_text(fields: Fields) -> None:
-    for key in fields.value:
-        fields.text(key)
-
-
-def _without_nulls(fields: Fields, value: Any, depth: int = 0) -> Any:
-    """Return the value with every key gone that holds null, which is how YAML has `env:` and Kubernetes has nothing."""
+def _without_nulls(value: Any, depth: int = 0) -> Any:
+    """Return the value without keys that hold null: YAML's `env:` with nothing after it is no `env` for Kubernetes."""
     if depth > _DEEPEST:
-        if depth == _DEEPEST + 1:
-            fields.add("is nested too deeply for a pod")
-        return None
+        raise _TooDeepError
     if isinstance(value, Mapping):
-        return {key: _without_nulls(fields, one, depth + 1) for key, one in value.items() if one is not None}
+        return {key: _without_nulls(one, depth + 1) for key, one in value.items() if one is not None}
     if isinstance(value, list):
-        return [_without_nulls(fields, one, depth + 1) for one in value]
+        return [_without_nulls(one, depth + 1) for one in value]
     return value
