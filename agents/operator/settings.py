@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# A service mesh's sidecar that is a native one starts before hub and delivery and ends after the launcher. Daemons and
+# ranks call each other on any port, at addresses that the proxy would hide; the API server's port is left to hub and
+# delivery. Injectors alone read these.
+MESH: Mapping[str, str] = {
+    "sidecar.istio.io/nativeSidecar": "true",
+    "traffic.sidecar.istio.io/includeInboundPorts": "",
+    "traffic.sidecar.istio.io/excludeOutboundPorts": "443",
+    "config.beta.linkerd.io/proxy-enable-native-sidecar": "true",
+    "config.linkerd.io/skip-inbound-ports": "1-65535",
+    "config.linkerd.io/skip-outbound-ports": "443",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
@@ -19,7 +31,10 @@ class PodSettings:
     cluster_domain: str = ""  # "" names hosts as NAME.SERVICE.NAMESPACE.svc
     gang_scheduler: str = ""  # "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling
     hub_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "48Mi"})
-    hub_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "64Mi"})
+    hub_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "64Mi"})
     delivery_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "48Mi"})
-    delivery_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "48Mi"})
+    delivery_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "48Mi"})
+    guaranteed_cpu: str = "200m"  # request and limit of each of ours in a pod that is to stay Guaranteed
+    run_as_user: int | None = 65532  # of ours; None where the platform assigns one
+    annotations: Mapping[str, str] = field(default_factory=lambda: dict(MESH))  # of all pods; a template's own win
     wait_timeout: str = ""  # MPI_AGENT_WAIT_TIMEOUT of delivery

@@ -1,0 +1,100 @@
+"""The variables by which launchers find their agent and their hosts.
+
+What the user's container sets stays as it is, by value or by reference. What it takes from a ConfigMap or Secret as a
+whole (`envFrom`) can't be known here, and a variable of ours wins over it there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agents.job.model import Dialect, Implementation
+from agents.job.template import wants_gpu
+from agents.operator.objects import names
+
+if TYPE_CHECKING:
+    from agents.job.model import Job
+
+_LEAST_AT_ONCE = 1000  # agents that may run at once: Open MPI 5 stays attached, and waits for ever at one more
+
+
+def worker(job: Job) -> dict[str, str]:
+    """Return the variables of a worker's container."""
+    return {"K_MPI_JOB_ROLE": names.WORKER} if job.dialect is Dialect.V2BETA1 else {}
+
+
+def launcher(job: Job) -> dict[str, str]:
+    """Return the variables of the launcher's container."""
+    found = {"K_MPI_JOB_ROLE": names.LAUNCHER} if job.dialect is Dialect.V2BETA1 else {}
+    if job.dialect is Dialect.V1:  # it knows no implementations: both operators' variables are there for all
+        found |= _open_mpi(job) | _intel_agent()
+    # Whatever the implementation: by this very text horovodrun knows that there is no ssh.
+    found |= {"OMPI_MCA_plm_rsh_agent": names.AGENT} | _FAMILIES[job.implementation](job)
+    if not _has_gpu(job):  # images for GPUs would have the launcher see all of its node's
+        found |= {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
+    return found
+
+
+def _open_mpi(job: Job) -> dict[str, str]:
+    """Return the variables of Open MPI 4.1 and 5.0: who reads one family does not read the other.
+
+    Tree spawn is off: above 64 workers, workers would start workers, for which they have no rights.
+    """
+    at_once = _at_once(job)
+    found = {
+        "OMPI_MCA_plm_rsh_agent": names.AGENT,
+        "OMPI_MCA_orte_default_hostfile": names.HOSTFILE,
+        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+        "OMPI_MCA_plm_rsh_num_concurrent": at_once,
+        "OMPI_MCA_if_base_do_not_resolve": "1",  # it would ask DNS for every host before it starts the first daemon
+        "PRTE_MCA_plm_ssh_agent": names.AGENT,
+        "PRTE_MCA_prte_default_hostfile": names.HOSTFILE,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+        "PRTE_MCA_plm_ssh_num_concurrent": at_once,
+    }
+    if job.dialect is Dialect.V2BETA1:
+        found |= {"OMPI_MCA_orte_set_default_slots": str(job.slots), "PRTE_MCA_prte_set_default_slots": str(job.slots)}
+    if job.dialect is Dialect.V2BETA1 or "." in job.name:  # else hosts are cut at their first dot
+        found |= {"OMPI_MCA_orte_keep_fqdn_hostnames": "true", "PRTE_MCA_prte_keep_fqdn_hostnames": "true"}
+    return found
+
+
+def _intel(job: Job) -> dict[str, str]:
+    return {
+        **_intel_agent(),
+        "I_MPI_HYDRA_HOST_FILE": names.HOSTFILE,
+        "I_MPI_HYDRA_BRANCH_COUNT": _at_once(job),  # above so many workers, workers would start workers
+        "I_MPI_PERHOST": str(job.slots),
+        **_interface(job, "I_MPI_HYDRA_IFACE"),
+    }
+
+
+def _intel_agent() -> dict[str, str]:
+    return {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": names.AGENT}
+
+
+def _mpich(job: Job) -> dict[str, str]:
+    return {
+        "HYDRA_LAUNCHER": "rsh",
+        "HYDRA_LAUNCHER_EXEC": names.AGENT,
+        "HYDRA_HOST_FILE": names.HOSTFILE,
+        **_interface(job, "HYDRA_IFACE"),
+    }
+
+
+_FAMILIES = {Implementation.OPEN_MPI: _open_mpi, Implementation.INTEL: _intel, Implementation.MPICH: _mpich}
+
+
+def _interface(job: Job, variable: str) -> dict[str, str]:
+    """Have workers told the launcher's address, not its name. Container runtimes call a pod's first interface eth0."""
+    is_hosts = job.launcher.template.get("spec", {}).get("hostNetwork")
+    return {} if is_hosts else {variable: "eth0"}
+
+
+def _at_once(job: Job) -> str:
+    return str(max(_LEAST_AT_ONCE, job.worker.replicas))
+
+
+def _has_gpu(job: Job) -> bool:
+    """Return whether the launcher uses its GPUs, as each dialect has it."""
+    return job.launcher_is_worker or (job.dialect is Dialect.V1 and wants_gpu(job.launcher.template))

@@ -1,0 +1,97 @@
+"""What launcher and workers have in common: the user's template, and the little that is put beside what is in it."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from agents.job.model import PREFIX, Dialect, RestartPolicy
+from agents.operator.objects import metadata, names, pod_group
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agents.job.model import Job, Role
+    from agents.operator.settings import PodSettings
+
+Body = dict[str, Any]
+
+# The agent's file for itself: Open MPI's daemons want to see it in workers as well, and never use it.
+WORKER_FILES: Mapping[str, int] = {"kubexec.sh": 0o555}
+LAUNCHER_FILES: Mapping[str, int] = {"kubexec.sh": 0o555, "hostfile": 0o444, "discover_hosts.sh": 0o555}
+
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_DEFAULT_DOMAIN = "cluster.local"
+
+
+def from_template(job: Job, role: Role, settings: PodSettings, labels: dict[str, str]) -> Body:
+    """Return metadata and spec of a role's pods: the user's template with our labels and annotations."""
+    given = role.template.get("metadata", {})
+    spec = copy.deepcopy(dict(role.template["spec"]))
+    annotations = {**settings.annotations, _DEFAULT_CONTAINER: main_container(job, spec)["name"]}
+    annotations |= given.get("annotations", {})
+    annotations |= {f"{PREFIX}template": metadata.template_hash(role)}
+    body: Body = {
+        "metadata": {"labels": {**given.get("labels", {}), **labels}, "annotations": annotations},
+        "spec": spec,
+    }
+    policy = role.restart_policy
+    spec["restartPolicy"] = str(RestartPolicy.NEVER if policy is RestartPolicy.EXIT_CODE else policy)
+    # An absent one is the default, by which Kubernetes mounts a token into every container.
+    spec.setdefault("automountServiceAccountToken", False)
+    pod_group.join(job, settings, body)
+    return body
+
+
+def main_container(job: Job, spec: Body) -> Body:
+    """Return the container in which the job's launcher or daemons run: the one the job names, else the first."""
+    containers: list[Body] = spec["containers"]
+    return next((one for one in containers if one["name"] == job.main_container), containers[0])
+
+
+def name_host(job: Job, settings: PodSettings, spec: Body, hostname: str) -> None:
+    """Give a pod its name in DNS, and let it find the others by their short names.
+
+    kubeflow's v1 left names to the template, v2beta1 overwrites what the template has.
+    """
+    chosen = {"hostname": hostname, "subdomain": names.service_name(job)}
+    spec |= (
+        chosen if job.dialect is Dialect.V2BETA1 else {**chosen, **{key: spec[key] for key in chosen if key in spec}}
+    )
+    if spec.get("hostNetwork"):
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
+    domain = settings.cluster_domain or _DEFAULT_DOMAIN
+    search = f"{names.service_name(job)}.{job.namespace}.svc.{domain}"
+    config = spec.setdefault("dnsConfig", {})
+    config["searches"] = list(dict.fromkeys([*config.get("searches", []), search]))
+
+
+def set_environment(container: Body, variables: Mapping[str, str]) -> None:
+    """Add variables; those that the user has set stay as they are."""
+    given = container.get("env", [])
+    known = {one["name"] for one in given}
+    added = [{"name": name, "value": value} for name, value in variables.items() if name not in known]
+    if added:
+        container["env"] = [*given, *added]
+
+
+def add_volume(spec: Body, name: str, source: Body) -> str:
+    """Add a volume; return its name, which is another one if the user's template has a volume of that name."""
+    volumes = spec.get("volumes", [])
+    chosen = names.free(name, {one.get("name") for one in volumes})
+    spec["volumes"] = [*volumes, {"name": chosen, **source}]
+    return chosen
+
+
+def config_volume(job: Job, files: Mapping[str, int]) -> Body:
+    """Return the volume that has these files of the ConfigMap: name → mode."""
+    items = [{"key": name, "path": name, "mode": mode} for name, mode in files.items()]
+    return {"configMap": {"name": job.config_name, "items": items}}
+
+
+def mount(container: Body, volume: str, path: str, *, is_read_only: bool = False) -> None:
+    """Mount a volume, unless the user has mounted something there."""
+    mounts = container.get("volumeMounts", [])
+    if path not in {one.get("mountPath") for one in mounts}:
+        added: Body = {"name": volume, "mountPath": path}
+        container["volumeMounts"] = [*mounts, added | ({"readOnly": True} if is_read_only else {})]

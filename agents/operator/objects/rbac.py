@@ -1,0 +1,65 @@
+"""What hub and delivery may do: exec into this job's workers, and see when these are ready."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from agents.job.model import Rbac
+from agents.operator.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
+from agents.operator.objects import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agents.job.model import Job
+
+
+def service_account(job: Job) -> dict[str, Any] | None:
+    """Return the launcher's ServiceAccount; None if the user has named one, or none is to be made."""
+    if job.rbac is Rbac.NONE or own_account(job):
+        return None
+    return {**metadata.new(SERVICE_ACCOUNT, job, job.launcher_name), "automountServiceAccountToken": False}
+
+
+def role(job: Job, hosts: Sequence[int]) -> dict[str, Any] | None:
+    """Return the Role for a job whose workers have these indexes; None if none is to be made."""
+    if job.rbac is Rbac.NONE:
+        return None
+    return {**metadata.new(ROLE, job, job.launcher_name), "rules": rules(job, hosts)}
+
+
+def role_binding(job: Job) -> dict[str, Any] | None:
+    """Return the RoleBinding of the launcher's ServiceAccount; None if none is to be made."""
+    if job.rbac is Rbac.NONE:
+        return None
+    return {
+        **metadata.new(ROLE_BINDING, job, job.launcher_name),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": job.launcher_name},
+        "subjects": [{"kind": "ServiceAccount", "name": account(job), "namespace": job.namespace}],
+    }
+
+
+def account(job: Job) -> str:
+    """Return the name of the launcher's ServiceAccount."""
+    return own_account(job) or (job.launcher_name if job.rbac is Rbac.MANAGED else "default")
+
+
+def own_account(job: Job) -> str:
+    """Return the ServiceAccount that the user's template names, "" if it names none. The API has two fields for it."""
+    spec = job.launcher.template.get("spec", {})
+    return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
+
+
+def rules(job: Job, hosts: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the rules. A rule without names would be for all pods, so without workers there is no such rule."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+    workers = [job.worker_name(index) for index in hosts]
+    # A WebSocket is a GET; Kubernetes 1.35 and later check create as well, and SPDY is a POST.
+    execs = {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"], "resourceNames": workers}
+    return [pods, execs] if workers else [pods]
+
+
+def needed_rule(job: Job, hosts: Sequence[int]) -> str:
+    """Return, for people, what an administrator has to grant where no Role is made; the rules are YAML."""
+    return f"ServiceAccount {job.namespace}/{account(job)} needs a Role with rules: {json.dumps(rules(job, hosts))}"

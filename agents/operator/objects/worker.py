@@ -1,0 +1,40 @@
+"""A worker's pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agents.job.model import Dialect
+from agents.operator.kinds import POD
+from agents.operator.objects import environment, metadata, names, pod
+
+if TYPE_CHECKING:
+    from agents.job.model import Job
+    from agents.operator.settings import PodSettings
+
+# Waits, reaps what daemons leave to process 1, and ends when told to, where `sleep` would take its grace period.
+_WAIT = ["/bin/sh", "-c", "trap 'exit 0' TERM; while sleep 3600 & wait $!; do :; done"]
+
+
+def worker(job: Job, index: int, settings: PodSettings) -> dict[str, Any]:
+    """Return the pod of the worker with this index."""
+    name = job.worker_name(index)
+    body = pod.from_template(job, job.worker, settings, metadata.pod_labels(job, names.WORKER, index))
+    spec = body["spec"]
+    pod.name_host(job, settings, spec, names.worker_hostname(job, index))
+    main = pod.main_container(job, spec)
+    _let_wait(job, main)
+    pod.set_environment(main, environment.worker(job))
+    pod.mount(
+        main, pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, pod.WORKER_FILES)), names.CONFIG_PATH
+    )
+    about = {"name": name, "namespace": job.namespace, **body["metadata"], "ownerReferences": [metadata.owner(job)]}
+    return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": spec}
+
+
+def _let_wait(job: Job, container: dict[str, Any]) -> None:
+    """Have a container without a command wait. Arguments alone are no command in v1, and the image's in v2beta1."""
+    if container.get("command") or (job.dialect is Dialect.V2BETA1 and container.get("args")):
+        return
+    container["command"] = list(_WAIT)
+    container.pop("args", None)
