@@ -1,0 +1,137 @@
+"""The conditions that kubeflow doesn't have: what holds a job up, and why its workers aren't ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agents.job.conditions import Stated as State
+from agents.job.conditions import Type
+from agents.job.model import Rbac
+from agents.job.status import FAILED, Event, Urgency
+from agents.operator import objects
+from agents.operator.kinds import BATCH_JOB, POD
+from agents.operator.planning.view import is_fault
+from delivery.lack import Lack, Patience, lack_of
+from delivery.sentence import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agents.job.status import Draft
+    from agents.operator.planning.view import View
+
+_NAMES_MAX = 8
+_NOT_SEEN = Lack("absent", "not created yet")
+
+
+def tell(view: View, draft: Draft, outdated: Sequence[int]) -> None:
+    """State what holds now, and take back what does not hold any more."""
+    _tell_workers(view, draft)
+    _tell_outdated(view, draft, outdated)
+    _tell_rbac(view, draft)
+    _tell_taken(view, draft)
+    _tell_refused(view, draft)
+    draft.forget([Type.TRANSPORT_NOT_SUPPORTED])
+
+
+def _tell_workers(view: View, draft: Draft) -> None:
+    total = len(view.wanted)
+    lacking = [(f"worker-{index}", lack) for index in view.wanted if (lack := _lack(view, index)) is not None]
+    words = sentence(view.ready, total, [(name, lack, 0.0) for name, lack in lacking])
+    stuck = [index for index in view.workers if _is_stuck(view, index)]
+    if stuck:
+        reason, urgency = "WorkerStuck", Urgency.TROUBLE
+        words = f"{words} · {_stuck_words(view, stuck)}"
+    elif any(lack.patience is not Patience.ENDLESS for _, lack in lacking):
+        reason, urgency = "WorkersInTrouble", Urgency.TROUBLE
+    else:
+        reason, urgency = "WaitingForWorkers", Urgency.LOW
+    if not lacking and not stuck:
+        draft.note(State(Type.WORKERS_READY, True, "WorkersReady", words), urgency=Urgency.LOW)
+        return
+    event = Event("Warning", reason, words) if urgency is Urgency.TROUBLE else None
+    draft.note(State(Type.WORKERS_READY, False, reason, words), event, urgency)
+
+
+def _lack(view: View, index: int) -> Lack | None:
+    pod = view.workers.get(index)
+    return _NOT_SEEN if pod is None else lack_of(pod.state)
+
+
+def _is_stuck(view: View, index: int) -> bool:
+    stuck_at = view.workers[index].stuck_at
+    return stuck_at is not None and stuck_at <= view.now
+
+
+def _stuck_words(view: View, stuck: Sequence[int]) -> str:
+    pod = view.workers[stuck[0]]
+    more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
+    return (
+        f"{pod.name}{more} can't be replaced: it is being deleted, and its node {pod.state.node} does not say that it"
+        f" has ended. If that node is down for good: kubectl delete node {pod.state.node}, or"
+        f" kubectl -n {view.job.namespace} delete pod {pod.name} --force"
+    )
+
+
+def _tell_outdated(view: View, draft: Draft, outdated: Sequence[int]) -> None:
+    if not outdated:
+        draft.forget([Type.WORKERS_OUTDATED])
+        return
+    names = _names([view.job.worker_name(index) for index in outdated])
+    words = f"{names}: made from a former template, and kept. A worker that is deleted comes back with the present one"
+    draft.note(State(Type.WORKERS_OUTDATED, True, "TemplateChanged", words), Event("Normal", "WorkersOutdated", words))
+
+
+def _tell_rbac(view: View, draft: Draft) -> None:
+    if view.job.rbac is Rbac.MANAGED:
+        draft.forget([Type.RBAC_UNMANAGED])
+        return
+    words = objects.needed_rule(view.job, view.hosts)
+    draft.note(State(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", words), Event("Normal", "RbacUnmanaged", words))
+
+
+def _tell_taken(view: View, draft: Draft) -> None:
+    if not view.observed.taken:
+        draft.forget([Type.RESOURCE_EXISTS])
+        return
+    found = sorted(view.observed.taken)
+    words = "; ".join(
+        f'Resource "{name}" of Kind "{kind}" already exists and is not managed by MPIJob'
+        for kind, name in found[:_NAMES_MAX]
+    )
+    draft.note(
+        State(Type.RESOURCE_EXISTS, True, "ErrResourceExists", words), Event("Warning", "ErrResourceExists", words)
+    )
+
+
+def _tell_refused(view: View, draft: Draft) -> None:
+    """A fault in a template is the job's to heal; all else (quota, a policy, a missing class) may heal by itself."""
+    refused = [(kind, name, words) for (kind, name), words in sorted(view.observed.refused.items())]
+    faults = [one for one in refused if is_fault(one[2])]
+    if faults:
+        words = f"{faults[0][0]} {faults[0][1]}: {faults[0][2]}"
+        draft.note(
+            State(Type.VALIDATION_ERROR, True, "ValidationError", words), Event("Warning", "ValidationError", words)
+        )
+    else:
+        draft.forget([Type.VALIDATION_ERROR])
+    others = [one for one in refused if not is_fault(one[2])]
+    if not others:
+        draft.forget([Type.CREATION_REFUSED])
+        return
+    kind, name, message = others[0]
+    more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+    words = f"{_what(view, kind, name)} created failed: {message}"
+    stated = State(Type.CREATION_REFUSED, True, FAILED, f"{kind} {name}{more}: {message}")
+    draft.note(stated, Event("Warning", FAILED, words))
+
+
+def _what(view: View, kind: str, name: str) -> str:
+    """Return kubeflow's words for pods, and the kind for anything else."""
+    if name == view.job.launcher_name and kind in (POD.name, BATCH_JOB.name):
+        return "launcher pod"
+    return "worker pod" if kind == POD.name else kind
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMES_MAX else f"{', '.join(names[:2])} and {len(names) - 2} more"

@@ -1,0 +1,95 @@
+"""What a job's pods need beside themselves: ConfigMap, ServiceAccount, Role, RoleBinding, Service, PodGroup."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from agents.job.model import PREFIX
+from agents.operator import objects
+from agents.operator.actions import Create, Delete, Patch
+from agents.operator.kinds import (
+    CONFIG_MAP,
+    ROLE,
+    ROLE_BINDING,
+    SCHEDULER_PLUGINS_POD_GROUP,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    VOLCANO_POD_GROUP,
+)
+from agents.operator.planning.values import mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agents.job.model import Object
+    from agents.operator.kinds import Kind
+    from agents.operator.planning.view import View
+    from agents.operator.settings import PodSettings
+
+SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache doesn't keep
+
+
+def changes(view: View) -> tuple[Create | Patch, ...]:
+    """Return what makes them be there and up to date. ConfigMap and Role follow the workers' number."""
+    job, settings, seen = view.job, view.settings, view.observed
+    found = [
+        _kept(CONFIG_MAP, objects.config_map(job, settings, view.hosts), seen.config_map, "data"),
+        _made(SERVICE, objects.service(job, settings), seen.service),
+        _made(SERVICE_ACCOUNT, objects.service_account(job), seen.service_account),
+        _kept(ROLE, objects.role(job, view.hosts), seen.role, "rules"),
+        _made(ROLE_BINDING, objects.role_binding(job), seen.role_binding),
+        _pod_group(view),
+    ]
+    return tuple(one for one in found if one is not None)
+
+
+def pod_group_end(view: View) -> tuple[Delete, ...]:
+    """Return the deletion of the PodGroup, if there is one: it would hold its place in the queue for nothing."""
+    group = view.observed.pod_group
+    if group is None or mapping(group.get("metadata")).get("deletionTimestamp"):
+        return ()
+    metadata = mapping(group.get("metadata"))
+    kind = pod_group_kind(view.settings)
+    return (Delete(kind, str(metadata.get("name")), str(metadata.get("uid")), "no pods are to be scheduled"),)
+
+
+def pod_group_kind(settings: PodSettings) -> Kind:
+    """Return the kind of PodGroup that the gang scheduler knows."""
+    return VOLCANO_POD_GROUP if settings.gang_scheduler == "volcano" else SCHEDULER_PLUGINS_POD_GROUP
+
+
+def _made(kind: Kind, body: dict[str, Any] | None, seen: Object | None) -> Create | None:
+    return Create(kind, body, "wanted and not there") if body is not None and seen is None else None
+
+
+def _kept(kind: Kind, body: dict[str, Any] | None, seen: Object | None, part: str) -> Create | Patch | None:
+    """Return what makes `part` of an object what it should be."""
+    if seen is None or body is None:
+        return _made(kind, body, seen)
+    if seen.get(part) == body[part]:
+        return None
+    return Patch(kind, body["metadata"]["name"], {"metadata": _version(seen), part: body[part]}, "the workers' number")
+
+
+def _pod_group(view: View) -> Create | Patch | None:
+    body = objects.pod_group(view.job, view.settings)
+    if body is None:
+        return None
+    kind = pod_group_kind(view.settings)
+    digest = hashlib.sha256(json.dumps(body["spec"], sort_keys=True).encode()).hexdigest()[:16]
+    annotations = {**body["metadata"].get("annotations", {}), SPEC_HASH: digest}
+    seen = view.observed.pod_group
+    if seen is None:
+        metadata = {**body["metadata"], "annotations": annotations}
+        return Create(kind, {**body, "metadata": metadata}, "wanted and not there")
+    if mapping(mapping(seen.get("metadata")).get("annotations")).get(SPEC_HASH) == digest:
+        return None
+    change = {"metadata": {**_version(seen), "annotations": {SPEC_HASH: digest}}, "spec": body["spec"]}
+    return Patch(kind, body["metadata"]["name"], change, "the job's scheduling has changed")
+
+
+def _version(seen: Object) -> Mapping[str, Any]:
+    metadata = mapping(seen.get("metadata"))
+    return {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")}

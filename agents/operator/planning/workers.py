@@ -1,0 +1,149 @@
+"""Which worker pods are made, replaced and deleted.
+
+What becomes of a worker pod while the job wants it:
+
+| pod | Never, OnFailure, Always | ExitCode |
+|---|---|---|
+| is not there | made | made |
+| evicted, preempted, its node is gone | replaced | replaced |
+| its program ended with 1 to 127 | replaced | job failed |
+| its program ended with 128 or more | replaced | replaced |
+| its program ended with 0 (Succeeded) | left as it is | left as it is |
+| is being deleted | waited for, then made anew | the same |
+
+`Never` is what the kubelet is told: it starts no container again in its pod. kubeflow has it as the workers' default
+and lets the job hang on a failed one; here another pod comes. The first replacement comes at once; the next one waits
+10 s, and twice as long after each further one, 5 minutes at most. A pod that lived for 10 minutes cleared the score,
+which stands in its annotation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agents.job.model import PREFIX, RestartPolicy, WorkerUpdate
+from agents.operator import objects
+from agents.operator.actions import Create, Delete
+from agents.operator.kinds import POD
+from agents.operator.planning import launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agents.operator.planning.pods import End, PodView
+    from agents.operator.planning.view import View
+
+RESTARTS = f"{PREFIX}restarts"  # annotation: how many pods of this name have failed one after the other before it
+TEMPLATE = f"{PREFIX}template"  # annotation: hash of the template that it was made from
+
+_FIRST_DELAY_S = 10
+_LONGEST_DELAY_S = 300
+_LONG_LIFE_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be done about the workers. `deletes` come before `creates`."""
+
+    deletes: tuple[Delete, ...] = ()
+    creates: tuple[Create, ...] = ()
+    evicted: int = 0  # of those that are replaced now
+    outdated: tuple[int, ...] = ()  # kept, though their template has changed since
+    again_at: float | None = None
+    failure: str = ""  # why the job has failed by a worker
+
+
+def changes(view: View) -> Changes:
+    """Say what is to be done to have the wanted workers, and no others."""
+    failed = {index: end for index in view.wanted if (end := _failure(view, index)) is not None}
+    permanent = [end for index, end in failed.items() if _is_permanent(view, view.workers[index], end)]
+    if permanent:
+        words = f"MPIJob {view.job.name} is failed because {len(permanent)} Worker replica(s) failed"
+        return Changes(failure=f"{words}: {permanent[0].words}")
+    due_at = {index: _replaced_at(view.workers[index]) for index in failed}
+    due = [index for index, at in due_at.items() if at <= view.now]
+    rolled, outdated = _outdated(view, [index for index in view.wanted if index not in failed])
+    deletes = [_delete(pod, "not wanted: replicas is lower now") for pod in _from_the_top(view.surplus)]
+    deletes += [_delete(view.workers[index], f"replaced: {failed[index].words}") for index in due]
+    deletes += [_delete(view.workers[index], "its template has changed") for index in rolled]
+    missing = [index for index in view.wanted if index not in view.workers]
+    creates = [_create(view, index, 0) for index in missing]
+    creates += [_create(view, index, _score(view.workers[index]) + 1) for index in due]
+    return Changes(
+        deletes=tuple(deletes),
+        creates=tuple(sorted((one for one in creates if one is not None), key=_ordinal)),
+        evicted=sum(view.workers[index].state.reason == "Evicted" for index in due),
+        outdated=tuple(outdated),
+        again_at=min((at for at in due_at.values() if at > view.now), default=None),
+    )
+
+
+def _failure(view: View, index: int) -> End | None:
+    """Return how a worker failed, if it did and nothing is done about it yet."""
+    pod = view.workers.get(index)
+    if pod is None or pod.is_going:
+        return None
+    end = pod.end(view.worker_containers, view.job.worker.restart_policy)
+    return None if end is None or end.is_success else end
+
+
+def _is_permanent(view: View, pod: PodView, end: End) -> bool:
+    if view.job.worker.restart_policy is not RestartPolicy.EXIT_CODE or pod.is_disrupted:
+        return False
+    return end.exit_code is not None and end.exit_code < 128
+
+
+def _score(pod: PodView) -> int:
+    """How many have failed one after the other, before this pod."""
+    text = pod.annotations.get(RESTARTS, "")
+    is_number = isinstance(text, str) and text.isascii() and text.isdigit()
+    return int(text) if is_number and pod.failed_at - pod.created_at < _LONG_LIFE_S else 0
+
+
+def _replaced_at(pod: PodView) -> float:
+    score = _score(pod)
+    return pod.failed_at + min(_FIRST_DELAY_S * 2.0 ** min(score - 1, 10), _LONGEST_DELAY_S) if score else 0.0
+
+
+def _outdated(view: View, candidates: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return those of a former template that are deleted now, and those that are kept.
+
+    What is not ready is of no use and goes at once, which also heals a template that never got ready. A ready one
+    goes, from the highest index on, when all others are ready: one at a time.
+    """
+    current = objects.template_hash(view.job.worker)
+    alive = {index: pod for index in candidates if (pod := view.workers.get(index)) and not pod.is_going}
+    former = [index for index, pod in alive.items() if pod.annotations.get(TEMPLATE, current) != current]
+    update = view.job.worker_update
+    is_kept = update is WorkerUpdate.ON_DELETE or (update is WorkerUpdate.AUTO and launcher.is_running(view))
+    if is_kept or not former:
+        return [], former
+    unready = [index for index in former if not view.is_ready(index)]
+    if unready:
+        return sorted(unready, reverse=True), []
+    return ([max(former)] if view.ready == len(view.wanted) else []), []
+
+
+def _from_the_top(pods: dict[int, PodView]) -> list[PodView]:
+    return [pods[index] for index in sorted(pods, reverse=True) if not pods[index].is_going]
+
+
+def _delete(pod: PodView, reason: str) -> Delete:
+    return Delete(POD, pod.name, pod.uid, reason)
+
+
+def _create(view: View, index: int, score: int) -> Create | None:
+    """Return the creation of a worker, None if its template was refused as faulty."""
+    name = view.job.worker_name(index)
+    if view.is_faulty(POD, name):
+        return None
+    body = objects.worker(view.job, index, view.settings)
+    if score:
+        annotations: dict[str, Any] = body["metadata"].setdefault("annotations", {})
+        annotations[RESTARTS] = str(score)
+    return Create(POD, body, "replaces one that failed" if score else "wanted and not there")
+
+
+def _ordinal(action: Create) -> int:
+    return int(str(action.body["metadata"]["name"]).rpartition("-")[2])
