@@ -1,0 +1,196 @@
+"""Requests to the API server: plain dicts in and out, typed errors, each request counted by verb and code.
+
+The `kubernetes` package gives configuration, TLS and authentication (`access`); its typed and dynamic clients are not
+used, since they make models or deep copies of every object, which costs more than the request itself.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import urllib3
+
+from agents.operator.errors import ApiError, UnavailableError, from_status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agents.operator.access import Access
+    from agents.operator.kinds import Kind
+    from agents.operator.metrics import Metrics
+
+Body = dict[str, Any]
+
+FIELD_MANAGER = "mpi-agents"
+_CONNECT_S = 5.0
+_WATCH_SLACK_S = 30.0  # how long after its own end a watch that says nothing is given up
+_PAGE = 500
+_READ_BYTES = 65536
+
+
+class Api:
+    """One API server; safe to be used by many threads."""
+
+    def __init__(
+        self, access: Access, metrics: Metrics, *, agent: str = "mpi-operator", timeout_s: float = 30.0
+    ) -> None:
+        """Each request but a watch has `timeout_s` to be answered in."""
+        self._access = access
+        self._timeout = urllib3.Timeout(connect=min(_CONNECT_S, timeout_s), read=timeout_s)
+        self._metrics = metrics
+        self._headers = {"Accept": "application/json", "User-Agent": agent}
+
+    def get(self, path: str, **query: str) -> Body:
+        """Return what is there. Raises ApiError, as all requests do."""
+        return self._request("get", "GET", path, query)
+
+    def list(self, path: str, *, token: str = "", **query: str) -> Body:
+        """Return one page of a list of what is true now; `token` asks for the next page of an earlier one."""
+        query |= {"limit": str(_PAGE)} | ({"continue": token} if token else {})
+        return self._request("list", "GET", path, {name: text for name, text in query.items() if text})
+
+    def create(self, kind: Kind, namespace: str, body: Body) -> Body:
+        """Make an object."""
+        return self._request("create", "POST", kind.path(namespace), {"fieldManager": FIELD_MANAGER}, body)
+
+    def replace(self, path: str, body: Body) -> Body:
+        """Replace an object, or its status, at the resourceVersion that the body names."""
+        return self._request("update", "PUT", path, {"fieldManager": FIELD_MANAGER}, body)
+
+    def patch(self, path: str, body: Body) -> Body:
+        """Change an object by a JSON merge patch."""
+        return self._request(
+            "patch", "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, media="application/merge-patch+json"
+        )
+
+    def delete(self, path: str, uid: str) -> Body:
+        """Delete the object of this uid and, in the background, what it owns."""
+        options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+        return self._request("delete", "DELETE", path, {}, _delete_options(options))
+
+    def delete_collection(self, path: str, selector: str) -> Body:
+        """Delete all objects that the label selector selects."""
+        options = _delete_options({"propagationPolicy": "Background"})
+        return self._request("deletecollection", "DELETE", path, {"labelSelector": selector}, options)
+
+    def _request(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Body | None = None,
+        *,
+        media: str = "application/json",
+    ) -> Body:
+        headers = {**self._headers, **self._access.headers()}
+        data = None
+        if body is not None:
+            data = json.dumps(body, separators=(",", ":")).encode()
+            headers["Content-Type"] = media
+        code = 0
+        try:
+            answer = self._access.pool.urlopen(
+                method, self._url(path, query), data, headers, retries=False, timeout=self._timeout, redirect=False
+            )
+            code = answer.status
+            return _decoded(code, answer.data, answer.headers.get("Retry-After"))
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
+        finally:
+            self._metrics.requests.add(verb, str(code))
+
+    def watch(self, path: str, *, version: str, timeout_s: int, selector: str = "") -> Watch:
+        """Begin a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        query |= {"timeoutSeconds": str(timeout_s)} | ({"labelSelector": selector} if selector else {})
+        headers = {**self._headers, **self._access.headers()}
+        code = 0
+        try:
+            answer = self._access.pool.urlopen(
+                "GET",
+                self._url(path, query),
+                headers=headers,
+                retries=False,
+                timeout=urllib3.Timeout(connect=_CONNECT_S, read=timeout_s + _WATCH_SLACK_S),
+                preload_content=False,
+                redirect=False,
+            )
+            code = answer.status
+            if code != 200:
+                _decoded(code, answer.read(), answer.headers.get("Retry-After"))
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
+        finally:
+            self._metrics.requests.add("watch", str(code))
+        return Watch(answer)
+
+    def _url(self, path: str, query: Mapping[str, str]) -> str:
+        return f"{self._access.path}{path}?{urlencode(query)}" if query else f"{self._access.path}{path}"
+
+
+class Watch:
+    """The events of one watch, as they come."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def __iter__(self) -> Iterator[Body]:
+        """The events until the watch ends. Raises ApiError."""
+        rest = b""
+        try:
+            for chunk in self._answer.stream(_READ_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield json.loads(line)
+        except ValueError as error:
+            raise UnavailableError(f"a watch sent what is no JSON: {error}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"a watch broke off: {_words(error)}") from error
+        finally:
+            with self._lock:
+                self._stopped = True
+                self._answer.close()
+
+    def stop(self) -> None:
+        """End it; may be called by another thread."""
+        with self._lock:
+            if not self._stopped:
+                self._stopped = True
+                self._answer.shutdown()
+
+
+def _delete_options(fields: Body) -> Body:
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **fields}
+
+
+def _decoded(code: int, data: bytes, retry_after: str | None) -> Body:
+    try:
+        body = json.loads(data)
+    except ValueError:
+        body = None
+    if not 200 <= code < 300:
+        raise from_status(code, body, retry_after)
+    if not isinstance(body, dict):
+        raise UnavailableError(f"HTTP {code} with what is no JSON object", code)
+    return body
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, without urllib3's pool and its address."""
+    cause: BaseException = error
+    while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
+        cause = cause.__cause__ or cause.__context__ or cause
+    if isinstance(cause, (socket.gaierror, OSError)) and cause.strerror:
+        return cause.strerror
+    return str(cause) or type(cause).__name__
+
+
+__all__ = ["FIELD_MANAGER", "Api", "ApiError", "Watch"]

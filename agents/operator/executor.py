@@ -1,0 +1,186 @@
+"""Carries out what a plan asks for, and tells the caches what the API server answered."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.operator.caches import Caches, controller
+from agents.operator.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RefusedError
+from agents.operator.kinds import POD
+from agents.operator.trim import JOB_UID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agents.operator.actions import Action
+    from agents.operator.api import Api
+    from agents.operator.metrics import Metrics
+    from agents.operator.recorder import Recorder
+
+Body = dict[str, Any]
+Wanted = tuple[str, str]  # kind and name of an object that a job wants
+
+_LOG = logging.getLogger(__name__)
+_SIDE_BY_SIDE = 8  # requests of all jobs' larger steps together
+_ONE_BY_ONE_MAX = 2  # actions of a step that are not worth a thread's waking
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is known of one job beside the caches."""
+
+    uid: str
+    generation: int = 0
+    taken: dict[Wanted, float] = field(default_factory=dict)  # → when it was found so, by the executor's clock
+    refused: dict[Wanted, str] = field(default_factory=dict)  # → the API server's words
+    rounds: int = 0  # plans in a row that had something to do
+
+
+class Executor:
+    """What the workers share."""
+
+    def __init__(self, api: Api, caches: Caches, recorder: Recorder, metrics: Metrics) -> None:
+        self._api, self._caches, self._recorder, self._metrics = api, caches, recorder, metrics
+        self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="request")
+
+    def close(self) -> None:
+        """Wait for what has been begun."""
+        self._pool.shutdown(wait=True)
+
+    def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[ApiError]:
+        """Carry out one step's actions; return why some failed."""
+        if len(step) <= _ONE_BY_ONE_MAX:
+            results = [self._tried(resource, memory, action, now) for action in step]
+        else:
+            first, *rest = step
+            others = [self._pool.submit(self._tried, resource, memory, action, now) for action in rest]
+            results = [self._tried(resource, memory, first, now), *(other.result() for other in others)]
+        return [error for error in results if error is not None]
+
+    def _tried(self, resource: Body, memory: Memory, action: Action, now: float) -> ApiError | None:
+        metadata = resource["metadata"]
+        try:
+            self._do(resource, memory, action, now)
+        except ApiError as error:
+            what = f"{type(action).__name__} {getattr(action, 'name', '') or _name(action)}".strip()
+            _LOG.info(
+                "job %s/%s: %s failed: %s",
+                metadata["namespace"],
+                metadata["name"],
+                what,
+                error,
+                extra={"job": f"{metadata['namespace']}/{metadata['name']}", "code": error.code},
+            )
+            return error
+        return None
+
+    def _do(self, resource: Body, memory: Memory, action: Action, now: float) -> None:
+        namespace = resource["metadata"]["namespace"]
+        match action:
+            case Create():
+                self._create(resource, memory, action, now)
+            case Patch(kind=kind, name=name, body=body):
+                self._caches.store(kind).put(self._api.patch(kind.path(namespace, name), body))
+            case Delete():
+                self._delete(namespace, action)
+            case DeleteWorkers():
+                self._delete_workers(resource)
+            case WriteStatus():
+                self._write_status(resource, action)
+            case Emit():
+                self._recorder.emit(resource, action)
+
+    def _create(self, resource: Body, memory: Memory, action: Create, now: float) -> None:
+        namespace, kind, name = resource["metadata"]["namespace"], action.kind, action.body["metadata"]["name"]
+        wanted = (kind.name, name)
+        try:
+            made = self._api.create(kind, namespace, action.body)
+        except AlreadyExistsError:
+            made = self._api.get(kind.path(namespace, name))
+            if controller(made) != memory.uid:
+                if not _is_left_over(made, resource):
+                    memory.taken[wanted] = now
+                    return
+                raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
+        except RefusedError as error:
+            memory.refused[wanted] = str(error)
+            raise
+        self._caches.store(kind).put(made)
+        memory.refused.pop(wanted, None)
+        memory.taken.pop(wanted, None)
+
+    def _delete(self, namespace: str, action: Delete) -> None:
+        store = self._caches.store(action.kind)
+        gone = {"metadata": {"namespace": namespace, "name": action.name, "uid": action.uid}}
+        try:
+            answer = self._api.delete(store.kind.path(namespace, action.name), action.uid)
+        except NotFoundError:
+            store.remove(gone)
+            return
+        if answer.get("kind") == action.kind.name:
+            store.put(answer)  # it is still there, until its grace period is over
+        else:
+            store.remove(gone)
+
+    def _delete_workers(self, resource: Body) -> None:
+        metadata = resource["metadata"]
+        store = self._caches.store(POD)
+        workers = [pod for pod in store.of_job(metadata["uid"]) if _is_worker(pod)]
+        self._api.delete_collection(POD.path(metadata["namespace"]), f"{JOB_UID}={metadata['uid']},{_ROLE}=worker")
+        store.mark_deleted(workers, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+    def _write_status(self, resource: Body, action: WriteStatus) -> None:
+        """Replace the status alone: the API server takes all but the status from what it has."""
+        metadata, kind = resource["metadata"], self._caches.jobs.kind
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": {
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+                "resourceVersion": action.resource_version,
+            },
+            "status": action.status,
+        }
+        path = kind.path(metadata["namespace"], metadata["name"], "status")
+        self._caches.jobs.put(self._api.replace(path, body))
+        self._count(resource.get("status") or {}, action.status)
+
+    def _count(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        new = _true(after) - _true(before)
+        for condition, counter in (
+            ("Created", self._metrics.jobs_created),
+            ("Succeeded", self._metrics.jobs_successful),
+            ("Failed", self._metrics.jobs_failed),
+        ):
+            if condition in new:
+                counter.add()
+
+
+_ROLE = "mpi-agents/role"  # label of pods
+
+
+def _is_worker(pod: Body) -> bool:
+    return (pod["metadata"].get("labels") or {}).get(_ROLE) == "worker"
+
+
+def _is_left_over(body: Body, resource: Body) -> bool:
+    """Whether an object is of an earlier job of this name: the garbage collector is about to take it."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    wanted = ("MPIJob", resource["metadata"]["name"])
+    return any(owner.get("controller") and (owner.get("kind"), owner.get("name")) == wanted for owner in owners)
+
+
+def _true(status: Mapping[str, Any]) -> set[str]:
+    conditions = status.get("conditions") or ()
+    return {str(each.get("type")) for each in conditions if each.get("status") == "True"}
+
+
+def _name(action: Action) -> str:
+    return f"{action.kind.name} {action.body['metadata']['name']}" if isinstance(action, Create) else ""

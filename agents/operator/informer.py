@@ -1,0 +1,151 @@
+"""Keeps a store true: lists, then watches, and lists anew where the watch can't go on.
+
+The `kubernetes` package's own informer is not used: it makes models, asks for no bookmarks, waits five seconds after an
+error in a sleep that can't be stopped, logs a traceback for each, and its cache can't take in what we wrote ourselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from agents.operator.errors import ApiError, GoneError, NotFoundError, RefusedError
+
+if TYPE_CHECKING:
+    from agents.operator.api import Api, Watch
+    from agents.operator.metrics import Metrics
+    from agents.operator.store import Store
+
+_LOG = logging.getLogger(__name__)
+_WATCH_S = (300, 600)  # as client-go: the ends are spread
+_FIRST_WAIT_S, _LAST_WAIT_S = 0.2, 15.0
+
+
+class Informer:
+    """The objects of one kind, in one namespace or all, kept in a store by a thread of its own."""
+
+    def __init__(
+        self, api: Api, store: Store, metrics: Metrics, *, namespace: str | None = None, selector: str = ""
+    ) -> None:
+        self._api, self._store, self._metrics = api, store, metrics
+        self._namespace, self._selector = namespace, selector
+        self._path = store.kind.path(namespace)
+        self._stop = threading.Event()
+        self._watch: Watch | None = None
+        self._version = ""  # "": a list is needed
+        self._listed = ""  # the last list's
+        self._failures = 0
+        self._complaint = ""
+        self.synced = threading.Event()
+        name = f"watch-{store.kind.plural}" + (f"-{namespace}" if namespace else "")
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def complaint(self) -> str:
+        """Why the store can't be kept true now, "" where it can."""
+        return self._complaint
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; the thread ends soon."""
+        self._stop.set()
+        watch = self._watch
+        if watch is not None:
+            watch.stop()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                self._follow()
+            except GoneError as error:
+                self._restarts("gone")
+                if self._version == self._listed:  # not even the list's own version is watched: not at full speed
+                    self._wait(error)
+                self._version = ""
+            except ApiError as error:
+                if not self._stop.is_set():
+                    self._restarts("refused" if isinstance(error, RefusedError) else "error")
+                    self._wait(error)
+
+    def _list(self) -> None:
+        """List what is true now, not what the server has in memory: that may be older than what we have seen."""
+        bodies: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            page = self._api.list(self._path, token=token, labelSelector=self._selector)
+            bodies += page.get("items") or []
+            token = page["metadata"].get("continue", "")
+            if not token:
+                break
+        version = page["metadata"]["resourceVersion"]
+        self._store.replace(bodies, version, self._namespace)
+        self._version = self._listed = version
+        self._healthy()
+        self.synced.set()
+
+    def _follow(self) -> None:
+        timeout_s = random.randint(*_WATCH_S)  # noqa: S311 (no secret)
+        began = time.monotonic()
+        watch = self._api.watch(self._path, version=self._version, timeout_s=timeout_s, selector=self._selector)
+        self._watch = watch
+        if self._stop.is_set():
+            watch.stop()
+            return
+        self._healthy()
+        for event in watch:
+            self._take(event)
+        self._restarts("ended")
+        if time.monotonic() - began < 1.0:  # a server that ends watches at once is not to be asked without a pause
+            self._stop.wait(1.0)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind, body = event.get("type"), event.get("object") or {}
+        if kind == "ERROR":
+            code = body.get("code", 0)
+            raise (GoneError if code == 410 else ApiError)(str(body.get("message", "a watch failed")), code)
+        self._version = body["metadata"]["resourceVersion"]
+        if kind == "DELETED":
+            self._store.remove(body)
+        elif kind != "BOOKMARK":
+            self._store.put(body)
+
+    def _healthy(self) -> None:
+        if self._complaint:
+            _LOG.info("%s can be watched again", self._store.kind.plural)
+        self._failures, self._complaint = 0, ""
+
+    def _wait(self, error: ApiError) -> None:
+        """Say once why the store is not kept true, and wait a little longer each time."""
+        said = self._words(error)
+        if said != self._complaint:
+            _LOG.warning("%s can't be watched: %s", self._store.kind.plural, said)
+            self._complaint = said
+        wait_s = min(_FIRST_WAIT_S * 2.0 ** min(self._failures, 16), _LAST_WAIT_S) * (0.5 + random.random() / 2)  # noqa: S311
+        self._failures += 1
+        self._stop.wait(max(wait_s, error.retry_after_s or 0.0))
+
+    def _words(self, error: ApiError) -> str:
+        kind, where = self._store.kind, f"namespace {self._namespace}" if self._namespace else "all namespaces"
+        if isinstance(error, RefusedError) and error.code == 403:
+            group = kind.api_version.rpartition("/")[0]
+            return f'the operator\'s role lacks list and watch of {kind.plural} in API group "{group}" in {where}'
+        if isinstance(error, NotFoundError):
+            return f"the API server has no {kind.plural} in {kind.api_version}: is their CRD installed?"
+        return str(error)
+
+    def _restarts(self, why: str) -> None:
+        if not self._stop.is_set():
+            self._metrics.watch_restarts.add(self._store.kind.plural, why)

@@ -1,0 +1,130 @@
+"""Which jobs are to be planned, and when. No I/O; the clock is given.
+
+As client-go's work queue: a key is planned by one worker at a time, a key that is added while it is being planned is
+planned once more afterwards, and keys that are added many times are planned once. Only failures wait longer each time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    Key = TypeVar("Key", bound=Hashable)
+else:
+    Key = TypeVar("Key")
+
+_FIRST_RETRY_S = 0.05
+_LAST_RETRY_S = 60.0
+
+
+class Queue(Generic[Key]):
+    """Keys that are due, being worked on, or due later. Safe to be used by many threads."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random
+    ) -> None:
+        self._clock, self._chance = clock, chance
+        self._condition = threading.Condition()
+        self._ready: deque[Key] = deque()
+        self._dirty: set[Key] = set()  # to be worked on, now or once those being worked on are done
+        self._working: set[Key] = set()
+        self._later: list[tuple[float, int, Key]] = []  # a heap; an entry counts if `_due` says the same time
+        self._due: dict[Key, float] = {}
+        self._number = 0
+        self._failures: dict[Key, int] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many keys are due and not yet being worked on."""
+        with self._condition:
+            self._move_due()
+            return len(self._dirty)
+
+    def add(self, key: Key) -> None:
+        """Have a key worked on as soon as may be."""
+        with self._condition:
+            self._add(key)
+
+    def add_after(self, key: Key, delay_s: float) -> None:
+        """Have a key worked on in a while; the earliest of several times counts."""
+        with self._condition:
+            if delay_s <= 0:
+                self._add(key)
+                return
+            due = self._clock() + delay_s
+            if not self._closed and due < self._due.get(key, float("inf")):
+                self._due[key] = due
+                self._number += 1
+                heapq.heappush(self._later, (due, self._number, key))
+                self._condition.notify()
+
+    def retry(self, key: Key) -> float:
+        """Have a key worked on after a failure, later each time; return in how many seconds."""
+        with self._condition:
+            failures = self._failures.get(key, 0)
+            self._failures[key] = failures + 1
+        full_s = min(_FIRST_RETRY_S * 2.0 ** min(failures, 32), _LAST_RETRY_S)
+        delay_s = full_s * (0.5 + self._chance() / 2)
+        self.add_after(key, delay_s)
+        return delay_s
+
+    def forget(self, key: Key) -> None:
+        """Take a key's failures as over."""
+        with self._condition:
+            self._failures.pop(key, None)
+
+    def get(self, timeout_s: float | None = None) -> Key | None:
+        """Return the next key, which is the caller's until `done`; None when closed or after the time-out."""
+        limit = None if timeout_s is None else self._clock() + timeout_s
+        with self._condition:
+            while True:
+                self._move_due()
+                if self._closed:
+                    return None
+                if self._ready:
+                    key = self._ready.popleft()
+                    self._dirty.discard(key)
+                    self._working.add(key)
+                    return key
+                now = self._clock()
+                if limit is not None and now >= limit:
+                    return None
+                wakes = [limit] if limit is not None else []
+                wakes += [self._later[0][0]] if self._later else []
+                self._condition.wait(min(wakes) - now if wakes else None)
+
+    def done(self, key: Key) -> None:
+        """Say that the work on a key is over."""
+        with self._condition:
+            self._working.discard(key)
+            if key in self._dirty:
+                self._ready.append(key)
+                self._condition.notify()
+
+    def close(self) -> None:
+        """Give out no more keys, and wake those who wait."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    def _add(self, key: Key) -> None:
+        if self._closed or key in self._dirty:
+            return
+        self._dirty.add(key)
+        if key not in self._working:
+            self._ready.append(key)
+            self._condition.notify()
+
+    def _move_due(self) -> None:
+        while self._later and self._later[0][0] <= self._clock():
+            due, _, key = heapq.heappop(self._later)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self._add(key)

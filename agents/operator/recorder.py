@@ -1,0 +1,118 @@
+"""Events of jobs, recorded beside the work: never in its way, and lost if the API server won't have them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from agents.operator.errors import ApiError, NotFoundError
+from agents.operator.kinds import EVENT
+
+if TYPE_CHECKING:
+    from agents.operator.actions import Emit
+    from agents.operator.api import Api
+    from agents.operator.metrics import Metrics
+
+Body = dict[str, Any]
+
+_LOG = logging.getLogger(__name__)
+_COMPONENT = "mpi-job-controller"  # as kubeflow's, whose users look for it
+_QUEUED_MAX = 10_000
+_REMEMBERED_MAX = 4_096
+_AS_ONE_S = 600.0  # the same again within this time is one event with a count
+_MESSAGE_MAX = 1_024  # bytes; the API server's limit
+
+
+class Recorder:
+    """A queue, and a thread that writes what is in it."""
+
+    def __init__(self, api: Api, metrics: Metrics, host: str = "") -> None:
+        self._api, self._metrics, self._host = api, metrics, host
+        self._queue: queue.Queue[tuple[Body, Emit, str] | None] = queue.Queue(_QUEUED_MAX)
+        self._known: OrderedDict[tuple[str, ...], tuple[str, int, float]] = OrderedDict()  # name, count, since
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Write what is left, for so long at most."""
+        try:
+            self._queue.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def emit(self, resource: Body, event: Emit) -> None:
+        """Have an event of an MPIJob written."""
+        try:
+            self._queue.put_nowait((resource, event, _now()))
+        except queue.Full:
+            self._metrics.events_lost.add()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                self._write(*item)
+            except ApiError as error:
+                self._metrics.events_lost.add()
+                name, namespace = item[0]["metadata"]["name"], item[0]["metadata"]["namespace"]
+                _LOG.info("an event of job %s/%s was lost: %s", namespace, name, error)
+
+    def _write(self, resource: Body, event: Emit, at: str) -> None:
+        metadata = resource["metadata"]
+        key = (metadata["uid"], event.type, event.reason, event.message)
+        name, count, since = self._known.pop(key, ("", 0, 0.0))
+        if name and time.monotonic() - since < _AS_ONE_S:
+            self._known[key] = name, count + 1, since
+            try:
+                self._api.patch(EVENT.path(metadata["namespace"], name), {"count": count + 1, "lastTimestamp": at})
+            except NotFoundError:
+                del self._known[key]
+            else:
+                return
+        name = f"{metadata['name'][:230]}.{uuid.uuid4().hex[:16]}"
+        self._api.create(EVENT, metadata["namespace"], _body(name, resource, event, at, self._host))
+        self._known[key] = name, 1, time.monotonic()
+        if len(self._known) > _REMEMBERED_MAX:
+            self._known.popitem(last=False)
+
+
+def _body(name: str, resource: Body, event: Emit, at: str, host: str) -> Body:
+    metadata = resource["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": resource.get("apiVersion", ""),
+            "kind": "MPIJob",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata.get("resourceVersion", ""),
+        },
+        "type": event.type,
+        "reason": event.reason,
+        "message": _cut(event.message),
+        "source": {"component": _COMPONENT, "host": host},
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+def _cut(message: str) -> str:
+    data = message.encode()
+    return message if len(data) <= _MESSAGE_MAX else data[: _MESSAGE_MAX - 3].decode(errors="ignore") + "…"
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
