@@ -82,26 +82,29 @@ def test_the_definition_is_the_file_with_labels() -> None:
 
 
 def test_the_rights_are_these_and_no_others() -> None:
-    every = {"get", "list", "watch", "create", "patch", "delete"}
+    made = {"get", "list", "watch", "create"}
     rights = {
-        (group, resource): set(rule["verbs"])
+        (group, resource, *rule.get("resourceNames", ())): set(rule["verbs"])
         for rule in installed("ClusterRole", "mpi-agents")["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
+    others = ("mpi-operator", "1ca428e5.training-operator.kubeflow.org")
     assert rights == {
-        ("kubeflow.org", "mpijobs"): {"get", "list", "watch", "delete"},
+        ("kubeflow.org", "mpijobs"): {"list", "watch", "delete"},
         ("kubeflow.org", "mpijobs/status"): {"update"},
         ("kubeflow.org", "mpijobs/finalizers"): {"update"},
-        ("", "pods"): every | {"deletecollection"},
+        ("", "pods"): made | {"delete", "deletecollection"},
         ("", "pods/exec"): {"get", "create"},
-        ("", "configmaps"): every,
-        ("", "services"): every,
-        ("", "serviceaccounts"): every,
+        ("", "configmaps"): made | {"patch"},
+        ("", "services"): made,
+        ("", "serviceaccounts"): made,
         ("", "events"): {"create", "patch"},
-        ("batch", "jobs"): every,
-        ("rbac.authorization.k8s.io", "roles"): every,
-        ("rbac.authorization.k8s.io", "rolebindings"): every,
+        ("batch", "jobs"): made | {"delete"},
+        ("rbac.authorization.k8s.io", "roles"): made | {"patch"},
+        ("rbac.authorization.k8s.io", "rolebindings"): made,
+        ("coordination.k8s.io", "leases", "mpi-agents-operator", *others): {"list"},
+        ("apps", "deployments", "mpi-operator", "training-operator"): {"list"},
     }
 
 

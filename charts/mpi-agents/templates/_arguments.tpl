@@ -8,15 +8,20 @@
 {{- range .Values.namespaces }}
 - --namespace={{ . }}
 {{- end }}
-- --lease-name={{ include "mpi-agents.fullname" . }}
+{{- with .Values.selector }}
+- --selector={{ . }}
+{{- end }}
+- --adopt={{ .Values.adopt }}
+- --lease-name={{ include "mpi-agents.lease" . }}
 - --lease-namespace={{ .Release.Namespace }}
 - --port={{ .Values.metrics.port }}
 - --log-level={{ .Values.operator.logLevel }}
+- --log-format={{ .Values.operator.logFormat }}
 {{- with .Values.jobs.clusterDomain }}
 - --cluster-domain={{ . }}
 {{- end }}
 {{- with .Values.jobs.gangScheduler }}
-- --gang-scheduler={{ . }}
+- --gang-scheduling={{ . }}
 {{- end }}
 {{- with .Values.jobs.waitTimeout }}
 - --wait-timeout={{ . }}

@@ -13,6 +13,11 @@
 {{- default $own .Values.serviceAccount.name }}
 {{- end }}
 
+{{- /* Two operators for the same jobs see each other by the lease's name, whatever their releases are called. */}}
+{{- define "mpi-agents.lease" -}}
+{{- if or .Values.namespaces .Values.selector }}{{ include "mpi-agents.fullname" . }}{{ else }}mpi-agents-operator{{ end }}
+{{- end }}
+
 {{- define "mpi-agents.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "mpi-agents.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

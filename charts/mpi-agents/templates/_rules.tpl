@@ -1,11 +1,11 @@
 {{- /*
 What the operator may do where jobs run. Nobody can grant what they have not: the launchers' Roles are why it may exec
-into pods and read them one by one.
+into pods. What is made is deleted with its job by Kubernetes itself.
 */}}
 {{- define "mpi-agents.rules" -}}
 - apiGroups: [kubeflow.org]
   resources: [mpijobs]
-  verbs: [get, list, watch, delete]  # delete: ttlSecondsAfterFinished
+  verbs: [list, watch, delete]  # delete: ttlSecondsAfterFinished
 - apiGroups: [kubeflow.org]
   resources: [mpijobs/status]
   verbs: [update]
@@ -14,19 +14,25 @@ into pods and read them one by one.
   verbs: [update]  # owner references that block deletion, where that is enforced (OpenShift)
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, patch, delete, deletecollection]
+  verbs: [get, list, watch, create, delete, deletecollection]
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]
-- apiGroups: [""]
-  resources: [configmaps, services, serviceaccounts]
-  verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [rbac.authorization.k8s.io]
-  resources: [roles, rolebindings]
-  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [services, serviceaccounts]
+  verbs: [get, list, watch, create]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [rolebindings]
+  verbs: [get, list, watch, create]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
@@ -35,4 +41,16 @@ into pods and read them one by one.
   resources: [podgroups]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
+{{- end }}
+
+{{- /* By which other operators for MPIJobs are seen; only who serves all namespaces looks for them. */}}
+{{- define "mpi-agents.neighbours" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "mpi-agents.lease" . }}, mpi-operator, 1ca428e5.training-operator.kubeflow.org]
+  verbs: [list]
+- apiGroups: [apps]
+  resources: [deployments]
+  resourceNames: [mpi-operator, training-operator]
+  verbs: [list]
 {{- end }}

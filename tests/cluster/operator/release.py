@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Api, Object
 
 NAME = "mpi-agents"
+LEASE = "mpi-agents-operator"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/mpijobs.kubeflow.org"
 _READY_S = 90.0
 _GONE_S = 90.0
@@ -101,7 +102,7 @@ class Release:
     def leader(self) -> str:
         """The holder of the lease; "" for none."""
         try:
-            lease = self.namespace.get("Lease", NAME, "coordination.k8s.io/v1")
+            lease = self.namespace.get("Lease", LEASE, "coordination.k8s.io/v1")
         except NotFoundError:
             return ""
         return str(lease["spec"].get("holderIdentity") or "")

@@ -86,7 +86,7 @@ def test_pull_secrets_go_to_the_operator_and_into_jobs() -> None:
 def test_namespaces_take_the_place_of_cluster_wide_rights() -> None:
     found = rendered({"namespaces": ["a", "b"], "userRoles": {"create": False}})
     assert not [kind for kind, _ in found if kind.startswith("ClusterRole")]
-    everywhere = rendered()["ClusterRole", RELEASE]["rules"]
+    everywhere = [rule for rule in rendered()["ClusterRole", RELEASE]["rules"] if rule["verbs"] != ["list"]]
     assert found["Role", "a/mpi-agents"]["rules"] == found["Role", "b/mpi-agents"]["rules"] == everywhere
     assert {"--namespace=a", "--namespace=b"} <= {*container({"namespaces": ["a", "b"]})["args"]}
 
