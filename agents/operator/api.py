@@ -67,9 +67,9 @@ class Api:
             "patch", "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, media="application/merge-patch+json"
         )
 
-    def delete(self, path: str, uid: str) -> Body:
-        """Delete the object of this uid and, in the background, what it owns."""
-        options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
+    def delete(self, path: str, uid: str, *, waits: bool = False) -> Body:
+        """Delete the object of this uid and what it owns: behind it, or if it `waits`, before it."""
+        options = {"propagationPolicy": "Foreground" if waits else "Background", "preconditions": {"uid": uid}}
         return self._request("delete", "DELETE", path, {}, _delete_options(options))
 
     def delete_collection(self, path: str, selector: str) -> Body:

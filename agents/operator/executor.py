@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
 from agents.operator.caches import Caches, controller
 from agents.operator.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RefusedError
-from agents.operator.kinds import POD
+from agents.operator.kinds import BATCH_JOB, POD
 from agents.operator.trim import JOB_UID
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Executor:
             if controller(made) != memory.uid:
                 if not _is_left_over(made, resource):
                     memory.taken[wanted] = now
-                    return
+                    raise  # what the plan has behind it, pods at worst, would go on with someone else's object
                 raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
         except RefusedError as error:
             memory.refused[wanted] = str(error)
@@ -118,7 +118,9 @@ class Executor:
         store = self._caches.store(action.kind)
         gone = {"metadata": {"namespace": namespace, "name": action.name, "uid": action.uid}}
         try:
-            answer = self._api.delete(store.kind.path(namespace, action.name), action.uid)
+            # A batch Job is there until its pods are gone: no other launcher is made beside the last seconds of one.
+            waits = action.kind == BATCH_JOB
+            answer = self._api.delete(store.kind.path(namespace, action.name), action.uid, waits=waits)
         except NotFoundError:
             store.remove(gone)
             return
