@@ -1,0 +1,60 @@
+"""MPIJobs for tests: the least that either version takes, changed at the paths that a test names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.job.model import Job, Problem
+from agents.job.read import read
+
+Object = dict[str, Any]
+
+ABSENT = object()
+
+
+def _template() -> Object:
+    return {"spec": {"containers": [{"name": "mpi", "image": "example/mpi"}]}}
+
+
+def mpijob(version: str, changes: dict[str, Any] | None = None) -> Object:
+    """A job with two workers. A change's key is a path of keys and indexes, `spec/mpiReplicaSpecs/Worker/replicas`."""
+    made: Object = {
+        "apiVersion": f"kubeflow.org/{version}",
+        "kind": "MPIJob",
+        "metadata": {"name": "pi", "namespace": "default", "uid": "1-2", "generation": 1},
+        "spec": {
+            "mpiReplicaSpecs": {
+                "Launcher": {"template": _template()},
+                "Worker": {"replicas": 2, "template": _template()},
+            }
+        },
+    }
+    for path, value in (changes or {}).items():
+        *parents, last = path.split("/")
+        one: Any = made
+        for key in parents:
+            one = one[int(key)] if isinstance(one, list) else one.setdefault(key, {})
+        if value is ABSENT:
+            del one[last]
+        else:
+            one[int(last) if isinstance(one, list) else last] = value
+    return made
+
+
+def job(version: str, changes: dict[str, Any] | None = None) -> Job:
+    found = read(mpijob(version, changes))
+    assert isinstance(found, Job), found
+    return found
+
+
+def problems(resource: Any, served: str = "v2beta1") -> list[str]:
+    found = read(resource, served=served)
+    assert isinstance(found, tuple), found
+    assert all(isinstance(one, Problem) for one in found)
+    return [str(one) for one in found]
+
+
+def annotated(**settings: str) -> dict[str, Any]:
+    """The change that gives a job these of our annotations: `main_container` for `mpi-agents/main-container`."""
+    named = {f"mpi-agents/{key.replace('_', '-')}": value for key, value in settings.items()}
+    return {"metadata/annotations": named}
