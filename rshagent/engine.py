@@ -21,6 +21,7 @@ DEFAULT_LIMITS = {
     "start": 120.0,  # for all tries of one launch together
     "acknowledge": 60.0,  # for one try, from its request
     "worker": 300.0,  # for a worker to come back after a restart
+    "absent": 60.0,  # for a worker that was found by its label and is not there: it may have been scaled away
     "unready": 30.0,  # for a worker that runs, but whose readiness probe fails
     "settle": 60.0,  # without an answer about a session whose stream was lost
     "reap": 30.0,  # to end a session's processes
@@ -117,6 +118,7 @@ class Engine:
         self.text_by_stdin = False
         self.limits = limits(limits_text) if limits_text else DEFAULT_LIMITS
         self.on_retry: Callable[[Launch, str], None] = lambda _launch, _reason: None
+        self.finds_workers = False  # whether the watch finds them by a label: whom it does not find is none any more
         # The watched namespace's pods by name; None while there is no watch or it has no complete list.
         self.pods: dict[str, Pod] | None = None
         self.launches: dict[str, set[Launch]] = {}  # by pod

@@ -135,7 +135,7 @@ class Resolver:
 
     Without known hosts (None) every host is taken: the first label of a DNS name, and an address that nothing names
     as it is. The namespace is the one asked for, else the one in the host's form (`ns/pod`, `….ns.svc…`), else the
-    hostfile's, else the job's.
+    hostfile's, else the job's. `pods` are names of pods beyond those of `addresses`: they may have dots.
     """
 
     __slots__ = ("_addresses", "_entries", "_names", "_namespace", "_own", "_pods")
@@ -146,9 +146,10 @@ class Resolver:
         addresses: Mapping[str, str],
         namespace: str,
         own_names: frozenset[str] = frozenset(),
+        pods: Iterable[str] = (),
     ) -> None:
         self._addresses = addresses
-        self._pods = frozenset(addresses.values())
+        self._pods = frozenset(addresses.values()).union(pods)
         self._namespace = namespace
         self._own = frozenset(canonical_address(name) or _plain(name) for name in own_names if name) | _LOCAL_NAMES
         self._entries = None if known is None else list(known)

@@ -235,21 +235,24 @@ class Launch(Listener):
             self._ask()
             return
         self.state = "waiting"
-        pod = self._pod()
         self._engine.gate.leave(self)
-        wait_s = self._engine.limits["unready" if pod is not None and pod.phase == "Running" else "worker"]
-        self._timer = self._engine.loop.call_later(wait_s, self._unready)
+        self._wait(self._engine.loop.now())
 
-    def _unready(self) -> None:
-        pod = self._pod()
-        if pod is not None and pod.phase == "Running":  # its probe may be about something else than MPI
+    def _wait(self, since: float) -> None:
+        """Wait for a worker as long as what it is now is worth waiting for."""
+        pod, limits = self._pod(), self._engine.limits
+        runs = pod is not None and pod.phase == "Running"
+        is_gone = pod is None and self._engine.finds_workers
+        limit_s = limits["unready" if runs else "absent" if is_gone else "worker"]
+        left_s = since + limit_s - self._engine.loop.now()
+        if left_s > 0:
+            self._timer = self._engine.loop.call_later(left_s, lambda: self._wait(since))
+        elif runs:  # its probe may be about something else than MPI
             self._takes_unready = True
             self._again()
-            return
-        state = f"it is {pod.phase or 'in no phase'}" if pod is not None else "there is no such pod"
-        self._finish(
-            AGENT_FAILED, f"the worker did not become ready within {self._engine.limits['worker']:.0f} s: {state}"
-        )
+        else:
+            state = f"it is {pod.phase or 'in no phase'}" if pod is not None else "there is no such pod"
+            self._finish(AGENT_FAILED, f"the worker did not become ready within {limit_s:.0f} s: {state}")
 
     def _ask(self) -> None:
         assert self._text is not None

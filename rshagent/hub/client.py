@@ -7,6 +7,7 @@ import json
 import os
 import select
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rshagent import arguments, discovery, explain, hosts, protocol, surroundings
@@ -17,6 +18,8 @@ from rshagent.status import AGENT_FAILED
 from rshagent.stdio import Stdio
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rshagent.arguments import Call
     from rshagent.hub.server import Hub
 
@@ -132,7 +135,8 @@ class Client:
             found = self._hub.workers.resolve(call.host, call.namespace, self._hub.engine.pods)
             call.container = self._container(call.container or environ.get("MPI_AGENT_CONTAINER") or None)
         except (arguments.UsageError, hosts.UnknownHost) as error:
-            self._fail(self._hub.no_hostfile() or str(error))
+            if not self._once_known(error, partial(self._start, start)):
+                self._fail(self._hub.no_hostfile() or str(error))
             return
         if surroundings.is_on(environ, "MPI_AGENT_EXPLAIN"):
             self._explain(call, found, environ)
@@ -148,6 +152,10 @@ class Client:
             self._fail(f"the workers are not known: {self._hub.why_unwatched}")
         else:
             self._run_there(discovery.answer(found), null_stdin=True)
+
+    def _once_known(self, error: Exception, go: Callable[[], None]) -> bool:
+        """Try an unknown host again once the hub, which has just started, has its list of workers; say whether."""
+        return isinstance(error, hosts.UnknownHost) and self._hub.once_known(lambda: go() if self._is_open else None)
 
     def _container(self, asked: str | None) -> str | None:
         """Return the container to exec into: where the hub was given one, that is the only one."""
@@ -184,9 +192,11 @@ class Client:
         """Take over a session of the hub that was here before us."""
         try:
             where, mark, pid = read_ticket(ticket)
-            found = self._hub.workers.resolve(where.pod, where.namespace, None)
+            found = self._hub.workers.resolve(where.pod, where.namespace, self._hub.engine.pods)
             where.container = self._container(where.container)
         except (ValueError, TypeError, RecursionError, hosts.UnknownHost, arguments.UsageError) as error:
+            if self._once_known(error, partial(self._resume, ticket)):
+                return
             self._fail(self._hub.no_hostfile() or f"the session that is to be resumed is none of this job's: {error}")
             return
         known = isinstance(found, hosts.Worker) and (found.namespace, found.pod) == (where.namespace, where.pod)

@@ -21,7 +21,7 @@ from rshagent.hub.workers import Workers
 from rshagent.podwatch import PodWatch, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rshagent.cluster import Cluster
     from rshagent.hub.settings import Settings
@@ -52,6 +52,7 @@ class Hub:
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
             protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
+        self.engine.finds_workers = bool(settings.selector)
         self.engine.text_by_stdin = settings.text_by_stdin
         self.engine.on_retry = self._retried
         self.metrics = Metrics()
@@ -59,6 +60,8 @@ class Hub:
         self._is_ending = False
         self._is_swept = False
         self._watch: PodWatch | None = None
+        self._is_blind = False
+        self._waiting: list[Callable[[], None]] = []  # for the first list of workers
         self.why_unwatched = "no list of them has come yet" if settings.watch else "the hub does not watch them"
         self.refusal = ""  # why no command is started any more
         self._deadline = Deadline(loop, self.end)
@@ -135,6 +138,13 @@ class Hub:
         """Return the hosts that are Ready, by the last that was heard of them; None where that is nothing."""
         pods = self.engine.pods
         return None if pods is None else self.workers.discover(pods, self._settings.slots)
+
+    def once_known(self, go: Callable[[], None]) -> bool:
+        """Call `go()` once the first list of workers has come, or is forbidden; False if there is no such wait."""
+        waits = self._settings.watch and self.engine.finds_workers and self.engine.pods is None and not self._is_blind
+        if waits:
+            self._waiting.append(go)
+        return waits
 
     def no_hostfile(self) -> str:
         """Return what to say where there is no hostfile, else ""."""
@@ -237,10 +247,19 @@ class Hub:
     def _pods_changed(self, name: str | None) -> None:
         assert self._watch is not None
         self.engine.pods = self._watch.pods
+        self._let_in()
         self.engine.pod_changed(name)
+
+    def _let_in(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for go in waiting:
+            self.loop.call_later(0, go)
 
     def _watch_trouble(self, trouble: Trouble) -> None:
         self.why_unwatched = trouble.message
+        if trouble.is_final:
+            self._is_blind = True
+            self._let_in()
         self.log(f"the workers can't be watched: {trouble.message}; next try in {trouble.retry_in_s:.1f} s")
 
 

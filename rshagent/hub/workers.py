@@ -13,7 +13,7 @@ from rshagent.hosts import LOCAL, Entry, Resolver, UnknownHost, Worker, canonica
 from rshagent.watchedfile import WatchedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from rshagent.pods import Pod
 
@@ -97,10 +97,11 @@ class Workers:
                 raise
         return self._by_watch(pods, new).resolve(host, namespace)
 
-    def _by_watch(self, pods: Mapping[str, Pod] | None, new: Iterable[str]) -> Resolver:
+    def _by_watch(self, pods: Mapping[str, Pod] | None, new: Collection[str]) -> Resolver:
         addresses = {canonical_address(ip) or ip: pod.name for pod in (pods or {}).values() for ip in pod.ips}
-        return self._resolver(addresses, [Entry(pod) for pod in new])
+        return self._resolver(addresses, new)
 
-    def _resolver(self, addresses: dict[str, str], new: Iterable[Entry] = ()) -> Resolver:
+    def _resolver(self, addresses: dict[str, str], new: Collection[str] = ()) -> Resolver:
         known = parse_hosts(self._hosts.data or b"") | addresses
-        return Resolver([*self._entries, *new], known, self._namespace, self._own_names)
+        entries = [*self._entries, *(Entry(pod) for pod in new)]
+        return Resolver(entries, known, self._namespace, self._own_names, new)

@@ -157,6 +157,41 @@ def test_a_hostfile_that_names_a_stranger_does_not_help(job: Job) -> None:
     assert b"there is no such pod" in refused.stderr
 
 
+def test_a_session_in_such_a_worker_outlives_its_hub(job: Job) -> None:
+    job.scale(3)
+    job.until_discovered(0, 1, 2)
+    session = start(job.agent, "pi-worker-2", "read line; exit 7")
+    job.cluster.until(lambda stats: stats["running"] >= 1)
+    assert isinstance(job.agent, WithHub)
+    job.agent.kill()
+    job.cluster.fault("http", on="list", status=503, times=2)
+    job.agent.start()
+    fresh = start(job.agent, "-n", "pi-worker-2", "exit 8")
+    until(lambda: "can't be watched" in job.agent.log(), "the hub has no list of workers yet")
+    assert fresh.wait(30) == 8
+    fresh.communicate()
+    until(lambda: not job.cluster.leftovers("pi-worker-2"), "its stdin has ended with the stream, and so has it")
+    out, said = session.communicate(timeout=30)
+    assert (session.returncode, out, said) == (7, b"", b"")
+
+
+def test_a_worker_that_is_gone_is_waited_for_a_while_and_one_that_starts_for_longer(
+    cluster: Cluster, client: str, tmp_path: Path
+) -> None:
+    environ = environment(cluster, tmp_path, ["pi-worker-0", "pi-worker-1"])
+    limits = environ["MPI_AGENT_LIMITS"].replace("worker=3,absent=3", "worker=20,absent=1")
+    agent = WithHub({**environ, "MPI_AGENT_SELECTOR": SELECTOR, "MPI_AGENT_LIMITS": limits}, client, tmp_path)
+    starting = start(agent, "-n", "pi-worker-0", "exit 7")
+    cluster.create_pod("pi-worker-0", labels=LABELS, steps=((0.0, "pulling"), (2.5, "ready")))
+    refused = run(agent, "-n", "pi-worker-1", "exit 7")
+    assert refused.returncode == 255
+    assert b"did not become ready within 1 s: there is no such pod" in refused.stderr
+    assert starting.wait(30) == 7
+    starting.communicate()
+    agent.close()
+    cluster.delete_pod("pi-worker-0")
+
+
 def test_a_role_that_comes_to_name_a_worker_late(job: Job) -> None:
     """An API server may forbid for a moment what a Role has just come to grant, at any time in a job's life."""
     rules = ("list pods", "watch pods", "get pods/exec pi-worker-0", "create pods/exec pi-worker-0")
