@@ -10,7 +10,7 @@ from agents.job.model import Dialect
 from agents.job.status import EVICTED, FAILED, Counts, Draft, Event
 from agents.operator import objects
 from agents.operator.actions import Create, Delete, Emit, Plan
-from agents.operator.kinds import BATCH_JOB, POD
+from agents.operator.kinds import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import ended, launcher, losses, notes, resources, workers
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.values import mapping
@@ -56,9 +56,12 @@ def _steps(view: View, draft: Draft, found: Launcher, change: workers.Changes) -
         first.append(Delete(POD, found.pod.name, found.pod.uid, f"replaced: {found.why}"))
     first += _kept_from_failing(view)
     taken = view.observed.taken
-    steps.add([one for one in first if not isinstance(one, Create) or _key(one) not in taken])
+    first = [one for one in first if not isinstance(one, Create) or _key(one) not in taken]
+    # Who has not all rights can bind a Role only when it is there: the API server looks what is in it.
+    bindings = [one for one in first if isinstance(one, Create) and one.kind is ROLE_BINDING]
+    steps.add([one for one in first if one not in bindings])
     if not taken:
-        steps.add([*_launcher(view, found), *change.creates])
+        steps.add([*bindings, *_launcher(view, found), *change.creates])
     steps.again(found.may_start_at)
     steps.again(launcher.deadline(view))
     steps.again(change.again_at)
