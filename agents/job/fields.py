@@ -27,19 +27,21 @@ class Fields:
     The keys of a map are its user's, and stand in brackets: `metadata.annotations[mpi-agents/rbac]`.
     """
 
-    def __init__(self, value: object, path: str, problems: list[Problem], *, is_map: bool = False) -> None:
+    def __init__(
+        self, value: object, path: str, problems: list[Problem], *, is_map: bool = False, is_lost: bool = False
+    ) -> None:
         self.path, self.problems, self._is_map = path, problems, is_map
         self.is_given = value is not None
         self.is_object = isinstance(value, Mapping)
-        self.value: Object = {}
-        if isinstance(value, Mapping):
-            self.value = value
-        elif value is not None:
-            self.add(f"must be an object, not {kind(value)}")
+        self._is_lost = is_lost or (self.is_given and not self.is_object)  # it is told already that nothing can be here
+        self.value: Object = value if isinstance(value, Mapping) else {}
+        if self._is_lost and not is_lost:
+            problems.append(Problem(path, f"must be an object, not {kind(value)}"))
 
     def add(self, message: str, key: str | None = None) -> None:
         """Record what is wrong here, or at one of the keys."""
-        self.problems.append(Problem(self.path if key is None else self.at(key), message))
+        if not self._is_lost:
+            self.problems.append(Problem(self.path if key is None else self.at(key), message))
 
     def at(self, key: str) -> str:
         """Return the path of a key."""
@@ -49,7 +51,11 @@ class Fields:
 
     def child(self, key: str, *, is_map: bool = False) -> Fields:
         """Return the object at a key, empty if there is none."""
-        return Fields(self.value.get(key), self.at(key), self.problems, is_map=is_map)
+        return Fields(self.value.get(key), self.at(key), self.problems, is_map=is_map, is_lost=self._is_lost)
+
+    def instead(self, value: Object) -> Fields:
+        """Return another object in this one's place."""
+        return Fields(value, self.path, self.problems, is_map=self._is_map, is_lost=self._is_lost)
 
     def text(self, key: str) -> str:
         """Return the text at a key, "" if there is none."""
@@ -58,7 +64,7 @@ class Fields:
     def needed(self, key: str) -> str:
         """Return the text at a key that must have one."""
         text = self.text(key)
-        if not text and self.value.get(key) in (None, ""):
+        if self.value.get(key) in (None, ""):
             self.add("must be there", key)
         return text
 
@@ -83,13 +89,9 @@ class Fields:
             return value
         return None
 
-    def quantity(self, key: str) -> str:
-        """Return the amount of a resource at a key, "" if there is none. It may stand there as a number."""
-        value = self.value.get(key)
-        text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else self.text(key)
-        if text and not _QUANTITY.fullmatch(text):
-            self.add("must be a quantity, as 500m or 2Gi", key)
-        return text
+    def quantities(self) -> dict[str, str]:
+        """Return all that is here: amounts of resources, which may be written as numbers."""
+        return {key: self._quantity(key) for key, value in self.value.items() if value is not None}
 
     def choice(self, key: str, choices: Iterable[E], *, otherwise: E | None = None) -> E | None:
         """Return the one of these that a key names. `otherwise`: what any other name means, if it is no fault."""
@@ -115,6 +117,13 @@ class Fields:
             if not isinstance(one, str):
                 self.add(f"must be text, not {kind(one)}", f"{key}[{index}]")
         return found
+
+    def _quantity(self, key: str) -> str:
+        value = self.value[key]
+        text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else self.text(key)
+        if not _QUANTITY.fullmatch(text) and (text or not value):
+            self.add("must be a quantity, as 500m or 2Gi", key)
+        return text
 
     def _list(self, key: str) -> list[Any]:
         return self._typed(key, list, "a list") or []

@@ -22,7 +22,7 @@ from agents.job.model import (
     Transport,
     WorkerUpdate,
 )
-from agents.job.names import check_name
+from agents.job.names import read_name
 from agents.job.settings import Settings
 from agents.job.template import container_names, read_template, wants_gpu
 
@@ -49,16 +49,15 @@ def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple
     dialect = dialect_of(root.value, served)
     rules = RULES[dialect]
 
-    if not spec.value.get("mpiReplicaSpecs"):
-        spec.add("must have a Launcher", "mpiReplicaSpecs")
     roles = spec.child("mpiReplicaSpecs", is_map=True)
+    if not roles.value:
+        roles.add("must have a Launcher")
     launcher = _launcher(roles, rules)
     launcher_is_worker = _launcher_is_worker(settings, dialect, launcher)
     worker = _worker(roles, rules, may_be_none=launcher_is_worker)
-    check_name(metadata, worker.replicas, is_host=rules.workers_are_hosts)
     waits = settings.choice("launcherCreationPolicy", _LauncherCreation, otherwise=_LauncherCreation.AT_STARTUP)
     job = Job(
-        name=metadata.text("name"),
+        name=read_name(metadata, worker.replicas, is_host=rules.workers_are_hosts),
         namespace=metadata.needed("namespace"),
         uid=metadata.needed("uid"),
         generation=metadata.number("generation", most=INT64_MAX) or 0,
@@ -120,7 +119,7 @@ def _policy(spec: Fields, rules: Rules) -> RunPolicy:
         scheduling=Scheduling(
             min_available=scheduling.number("minAvailable"),
             queue=scheduling.text("queue"),
-            min_resources={name: resources.quantity(name) for name in resources.value} if resources.is_given else None,
+            min_resources=resources.quantities() if resources.is_given else None,
             priority_class=scheduling.text("priorityClass"),
             timeout_s=scheduling.number("scheduleTimeoutSeconds"),
         ),

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agents.job.fields import Fields
-
 if TYPE_CHECKING:
+    from agents.job.fields import Fields
     from agents.job.model import Object
 
 _DEEPEST = 64  # a pod's own fields are less than 20 deep
@@ -33,7 +32,7 @@ def read_template(role: Fields) -> Object:
     """Return a role's template without its nulls."""
     given = role.child("template")
     try:
-        template = Fields(_without_nulls(given.value), given.path, given.problems)
+        template = given.instead(_without_nulls(given.value))
     except _TooDeepError:
         given.add("is nested too deeply for a pod")
         return {}
@@ -85,9 +84,8 @@ def _check_container(container: Fields) -> None:
         container.texts(key)
     _check_lists(container, _CONTAINER_LISTS)
     resources = container.child("resources")
-    for amounts in (resources.child("limits", is_map=True), resources.child("requests", is_map=True)):
-        for name in amounts.value:
-            amounts.quantity(name)
+    for key in ("limits", "requests"):
+        resources.child(key, is_map=True).quantities()
 
 
 def _check_lists(fields: Fields, lists: Mapping[str, bool]) -> None:

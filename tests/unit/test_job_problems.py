@@ -60,6 +60,9 @@ CONTAINER_PATH = f"{WORKER_PATH}.template.spec.containers[0]"
         ),
         ({"spec/mainContainer": "x"}, 'spec.mainContainer: "x" is none of the workers\': mpi'),
         ({"apiVersion": "kubeflow.org/v1alpha2"}, "apiVersion: must be kubeflow.org/v1 or kubeflow.org/v2beta1"),
+        ({"metadata/name": ""}, "metadata.name: must be there"),
+        ({"metadata/name": []}, "metadata.name: must be text, not a list"),
+        ({"metadata": "pi"}, "metadata: must be an object, not text"),
         ({"metadata/uid": ABSENT}, "metadata.uid: must be there"),
         ({"metadata/namespace": ""}, "metadata.namespace: must be there"),
     ],
@@ -189,7 +192,7 @@ def test_negative_workers() -> None:
     assert problems(mpijob("v1", {f"{WORKER}/replicas": -1})) == [f"{WORKER_PATH}.replicas: must be 0 or more, not -1"]
 
 
-@pytest.mark.parametrize("name", ["", "Pi", "pi_2", "-pi", "pi-", ".pi", "a..b", "pi\n"])
+@pytest.mark.parametrize("name", ["Pi", "pi_2", "-pi", "pi-", ".pi", "a..b", "pi\n"])
 def test_names_that_no_pod_has(name: str) -> None:
     [problem] = problems(mpijob("v1", {"metadata/name": name}))
     assert problem.startswith("metadata.name: must be lower case letters")
