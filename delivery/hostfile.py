@@ -66,12 +66,16 @@ def _is_launcher(entry: Entry, own: Resolver, own_names: frozenset[str], labels:
             return True
     except UnknownHost:  # no pod's name, and so not this pod's
         return False
-    if not entry.pod.endswith("launcher"):
-        return False
-    if any(name.startswith(entry.pod) and _JOB_SUFFIX.fullmatch(name[len(entry.pod) :]) for name in own_names):
-        return True
+    for name in _leading_parts(entry.host.lower()):
+        if name.endswith("launcher") and any(_is_pod_of(name, own_name) for own_name in own_names):
+            return True
     stem = entry.pod.removesuffix("-launcher")
     return stem != entry.pod and any(label.startswith(f"{stem}-worker-") for label in labels)
+
+
+def _is_pod_of(name: str, pod: str) -> bool:
+    """Whether a pod has this name, or that of a pod of a Job of this name."""
+    return pod == name or (pod.startswith(name) and _JOB_SUFFIX.fullmatch(pod[len(name) :]) is not None)
 
 
 class Changes:

@@ -52,6 +52,7 @@ class Settings:
 def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC_HOSTS) -> Settings:
     """Put options and environment together. Raises DeliveryError for what can't be understood."""
     hostname = environ.get("HOSTNAME") or socket.gethostname()
+    pod = environ.get("POD_NAME") or hostname
     known = _read_text(etc_hosts)
     # KUBECONFIG wins over the flag, as in kubectl-delivery.
     kubeconfig = environ.get("KUBECONFIG") or options.kubeconfig or ""
@@ -66,8 +67,8 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
         tools=[tool for argument in asked for tool in tools.parse(argument)],
         selector=environ.get("MPI_AGENT_SELECTOR") or None,
         limits=_limits(options, environ),
-        own_name=hostname,
-        own_names=frozenset(hostsfile.own_names(known, hostname)),
+        own_name=pod,
+        own_names=frozenset(hostsfile.own_names(known, hostname) | {pod}),
         own_line=hostsfile.own_line(known, hostname),
     )
 

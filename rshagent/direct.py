@@ -111,7 +111,7 @@ def _discover(environ: Mapping[str, str]) -> int:
     loop.run()
     if not watch.is_synced:
         return _fail(f"the workers are not known: {(troubles or ['the API server does not answer'])[0]}")
-    own = Resolver(None, {}, cluster.namespace, frozenset((surroundings.own_name(environ), os.uname().nodename)))
+    own = Resolver(None, {}, cluster.namespace, surroundings.own_names(environ))
     slots = discovery.slots_of(environ.get("MPI_AGENT_SLOTS") or "")
     found = discovery.lines(entries, watch.pods, own=own, slots=slots)
     sys.stdout.write("".join(f"{line}\n" for line in found))

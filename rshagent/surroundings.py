@@ -37,6 +37,11 @@ def own_name(environ: Mapping[str, str]) -> str:
     return environ.get("POD_NAME") or environ.get("HOSTNAME") or os.uname().nodename
 
 
+def own_names(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return by which names the launcher may be a host: its pod's, its host's, and what its pods have in common."""
+    return frozenset((own_name(environ), launcher(environ), os.uname().nodename))
+
+
 def launcher(environ: Mapping[str, str]) -> str:
     """Return whose processes the marks in workers say they are."""
     return environ.get("MPI_AGENT_LAUNCHER") or own_name(environ)
@@ -71,7 +76,7 @@ def resolver(environ: Mapping[str, str]) -> Resolver:
         None if hostfile is None else parse_hostfile(hostfile),
         parse_hosts(addresses or b""),
         namespace(environ),
-        frozenset((own_name(environ), os.uname().nodename)),
+        own_names(environ),
     )
 
 

@@ -80,7 +80,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     )
     add("--version", action="version", version=f"rshagent-hub {__version__}")
     options = parser.parse_args(arguments)
-    name = surroundings.own_name(environ)
+    name, launcher = surroundings.own_name(environ), surroundings.launcher(environ)
     return Settings(
         socket=options.socket,
         hostfile=options.hostfile,
@@ -89,8 +89,8 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         namespace=options.namespace or None,
         selector=options.selector or None,
         slots=options.slots,
-        launcher=surroundings.launcher(environ),
-        own_names=frozenset((name, socket.gethostname(), *_own_addresses(environ))),
+        launcher=launcher,
+        own_names=frozenset((name, launcher, socket.gethostname(), *_own_addresses(environ))),
         max_starts=options.max_starts,
         metrics=options.metrics,
         text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),

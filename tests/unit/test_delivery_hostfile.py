@@ -61,6 +61,13 @@ def test_launcher_entry_is_skipped_by_whatever_name_the_pod_has(own: str) -> Non
     assert hosts_in("ns", found) == ["pi-worker-0"]
 
 
+@pytest.mark.parametrize("own", ["a.b-launcher", "a.b-launcher-x7k2p"], ids=["its own pod", "a pod of its Job"])
+@pytest.mark.parametrize("domain", ["", ".mpi-a-b.ns.svc"])
+def test_launcher_entry_of_a_job_whose_name_has_dots(own: str, domain: str) -> None:
+    found = workers(f"a.b-launcher{domain}\na.b-worker-0{domain}\n".encode(), frozenset({own}))
+    assert hosts_in("ns", found) == [f"a.b-worker-0{domain}"]
+
+
 def test_namespace_of_a_host_must_be_the_one_that_is_watched() -> None:
     found = workers(b"ns/pi-worker-0\n", OWN)
     assert hosts_in("ns", found) == ["pi-worker-0"]

@@ -67,6 +67,12 @@ def test_defaults_are_those_of_kubectl_delivery(etc_hosts: str) -> None:
     assert found.own_line == "10.0.0.1\tpi-launcher"
 
 
+def test_a_pods_name_may_be_another_than_its_host_name(etc_hosts: str) -> None:
+    found = settings(Options(), {"HOSTNAME": "pi-launcher", "POD_NAME": "pi-launcher-x7k2p"}, etc_hosts)
+    assert found.own_name == "pi-launcher-x7k2p"
+    assert found.own_names == {"pi-launcher", "pi-launcher-x7k2p", "10.0.0.1"}
+
+
 ENVIRON = {
     "HOSTNAME": "pi-launcher",
     "KUBECONFIG": "/env/config",
