@@ -62,7 +62,7 @@ def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
     return {
         **_container(names.HUB, settings, spec),
         "command": ["rshagent-hub", *(["--container", worker] if worker else [])],
-        "env": _environment(job, {"MPI_AGENT_LAUNCHER": job.launcher_name, "MPI_AGENT_SLOTS": str(job.slots)}),
+        "env": _environment(job, {"MPI_AGENT_SLOTS": str(job.slots)}),
         "lifecycle": {"preStop": {"exec": {"command": ["rshagent-hub", "--ending"]}}},
         "resources": resources.of_ours(spec, settings, settings.hub_requests, settings.hub_limits),
         "restartPolicy": "Always",
@@ -110,6 +110,7 @@ def _environment(job: Job, variables: Mapping[str, str]) -> list[Body]:
     own = {"POD_NAME": "metadata.name", "POD_IPS": "status.podIPs"}
     return [
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in own.items()),
+        {"name": "MPI_AGENT_LAUNCHER", "value": job.launcher_name},
         {"name": "MPI_AGENT_SELECTOR", "value": names.worker_selector(job)},
         *({"name": name, "value": value} for name, value in variables.items()),
     ]

@@ -29,7 +29,9 @@ def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
         spec["backoffLimit"] = job.policy.backoff_limit
     if job.policy.is_suspended:
         spec["suspend"] = True
-    return {**metadata.new(BATCH_JOB, job, job.launcher_name), "spec": spec}
+    body = metadata.new(BATCH_JOB, job, job.launcher_name)
+    body["metadata"]["annotations"] = {names.TEMPLATE: metadata.template_hash(job.launcher)}
+    return {**body, "spec": spec}
 
 
 def _template(job: Job, settings: PodSettings) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import PREFIX, Dialect, RestartPolicy
+from agents.job.model import Dialect, RestartPolicy
 from agents.operator.objects import metadata, names, pod_group
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def from_template(job: Job, role: Role, settings: PodSettings, labels: dict[str,
     spec = copy.deepcopy(dict(role.template["spec"]))
     annotations = {**settings.annotations, _DEFAULT_CONTAINER: main_container(job, spec)["name"]}
     annotations |= given.get("annotations", {})
-    annotations |= {f"{PREFIX}template": metadata.template_hash(role)}
+    annotations |= {names.TEMPLATE: metadata.template_hash(role)}
     body: Body = {
         "metadata": {"labels": {**given.get("labels", {}), **labels}, "annotations": annotations},
         "spec": spec,
