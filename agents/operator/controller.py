@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from agents.job.read import read
-from agents.operator.executor import Memory
+from agents.operator.executor import Memory, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ class Controller:
             if not self.may_act():
                 return
             for action in step:
-                _LOG.info("job %s/%s: %s", *key, action.reason, extra=_about(key) | {"action": type(action).__name__})
+                _LOG.info("job %s/%s: %s (%s)", *key, named(action), action.reason, extra=_about(key))
             failures = self._executor.carry_out(resource, memory, step, now)
             if failures:
                 self._failed(key, failures)

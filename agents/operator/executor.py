@@ -67,12 +67,11 @@ class Executor:
         try:
             self._do(resource, memory, action, now)
         except ApiError as error:
-            what = f"{type(action).__name__} {getattr(action, 'name', '') or _name(action)}".strip()
             _LOG.info(
                 "job %s/%s: %s failed: %s",
                 metadata["namespace"],
                 metadata["name"],
-                what,
+                named(action),
                 error,
                 extra={"job": f"{metadata['namespace']}/{metadata['name']}", "code": error.code},
             )
@@ -165,6 +164,23 @@ class Executor:
                 counter.add()
 
 
+def named(action: Action) -> str:
+    """Return what an action does to what."""
+    match action:
+        case Create(kind=kind, body=body):
+            return f"create {kind.name} {body['metadata']['name']}"
+        case Patch(kind=kind, name=name):
+            return f"patch {kind.name} {name}"
+        case Delete(kind=kind, name=name):
+            return f"delete {kind.name} {name}"
+        case DeleteWorkers():
+            return "delete all workers"
+        case WriteStatus():
+            return "write the status"
+        case Emit(type=type_):
+            return f"record a {type_} event"
+
+
 _ROLE = "mpi-agents/role"  # label of pods
 
 
@@ -182,7 +198,3 @@ def _is_left_over(body: Body, resource: Body) -> bool:
 def _true(status: Mapping[str, Any]) -> set[str]:
     conditions = status.get("conditions") or ()
     return {str(each.get("type")) for each in conditions if each.get("status") == "True"}
-
-
-def _name(action: Action) -> str:
-    return f"{action.kind.name} {action.body['metadata']['name']}" if isinstance(action, Create) else ""

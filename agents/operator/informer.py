@@ -141,7 +141,7 @@ class Informer:
         kind, where = self._store.kind, f"namespace {self._namespace}" if self._namespace else "all namespaces"
         if isinstance(error, RefusedError) and error.code == 403:
             group = kind.api_version.rpartition("/")[0]
-            return f'the operator\'s role lacks list and watch of {kind.plural} in API group "{group}" in {where}'
+            return f"the operator's role lacks list and watch of {kind.plural}{'.' if group else ''}{group} in {where}"
         if isinstance(error, NotFoundError):
             return f"the API server has no {kind.plural} in {kind.api_version}: is their CRD installed?"
         return str(error)

@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 
-_FIELDS = ("job", "action", "code")  # that a record may carry beside its message
+_FIELDS = ("job", "code")  # that a record may carry beside its message
 
 
 class Formatter(logging.Formatter):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _LEASE_REQUEST_S = 4.0
-_CRD_WAIT_S = 5.0
+_CRD_WAIT_S = 2.0
 _END_S = 10.0  # for the steps that have begun, and as long for the events that are left
 
 

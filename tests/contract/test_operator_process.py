@@ -1,0 +1,287 @@
+"""The operator as a process, beside an API server that fails: no job is lost, and no pod is made twice."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from objects_api import ObjectsApi, Request
+from operating import Operator, get, job
+from stored_objects import Failure, Objects, conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+JOBS = [f"job-{number}" for number in range(12)]
+
+
+@pytest.fixture
+def api() -> Iterator[ObjectsApi]:
+    api = ObjectsApi()
+    yield api
+    api.close()
+
+
+def submit(api: ObjectsApi, *names: str) -> None:
+    with api.objects.changed:
+        for name in names:
+            api.objects.create("mpijobs", "team", job(name))
+
+
+def all_have(condition: str, names: list[str]) -> Callable[[Objects], bool]:
+    return lambda objects: all(condition in conditions(objects.get(("mpijobs", "team", name))) for name in names)
+
+
+def all_succeeded(names: list[str]) -> Callable[[Objects], bool]:
+    return all_have("Succeeded", names)
+
+
+def workers_gone(objects: Objects) -> bool:
+    return not objects.select("pods", "", "mpi-agents/role=worker")
+
+
+def have_been_made(pods: int) -> Callable[[Objects], bool]:
+    return lambda objects: sum(count for (its, _, _), count in objects.created.items() if its == "pods") >= pods
+
+
+def assert_each_pod_was_made_once(api: ObjectsApi) -> None:
+    made = {place: count for place, count in api.objects.created.items() if place[0] == "pods"}
+    assert len(made) == len(JOBS) * 3
+    assert set(made.values()) == {1}
+
+
+def test_jobs_run_through(tmp_path: Path, api: ObjectsApi) -> None:
+    with Operator(tmp_path, api.port) as operator:
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS))
+        api.wait(workers_gone)
+        assert operator.terminate() == 0
+    assert_each_pod_was_made_once(api)
+    assert "s3cret" not in operator.said()
+    # 10 creates less two workers, three writes of the status, three events, one deletion of the workers: 17 with four
+    writes = sum(count for (verb, plural), count in api.requests.items() if plural not in {"leases"} and verb in WRITES)
+    assert writes <= 15 * len(JOBS)
+
+
+WRITES = {"create", "update", "patch", "delete", "deletecollection", "get"}
+
+
+def test_the_lease_is_given_up_at_the_end(tmp_path: Path, api: ObjectsApi) -> None:
+    with Operator(tmp_path, api.port, "--lease-namespace", "ours") as operator:
+        submit(api, *JOBS[:1])
+        api.wait(all_succeeded(JOBS[:1]))
+        lease = api.objects.get(("leases", "ours", "mpi-agents-operator"))
+        assert lease["spec"]["holderIdentity"]
+        assert operator.terminate() == 0
+    lease = api.objects.get(("leases", "ours", "mpi-agents-operator"))
+    assert lease["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("pods", [1, 5, 11, 20])
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+def test_a_kill_in_mid_burst_loses_nothing(tmp_path: Path, api: ObjectsApi, end: str, pods: int) -> None:
+    """The next one finds out what the last one had done."""
+    with Operator(tmp_path, api.port, "--no-leader-elect") as operator:
+        submit(api, *JOBS)
+        api.wait(have_been_made(pods))
+        getattr(operator, end)()
+    with Operator(tmp_path, api.port, "--no-leader-elect", name="next"):
+        api.wait(all_succeeded(JOBS))
+        api.wait(workers_gone)
+    assert_each_pod_was_made_once(api)
+
+
+def test_an_outage_in_mid_burst_loses_nothing(tmp_path: Path, api: ObjectsApi) -> None:
+    with Operator(tmp_path, api.port, "--no-leader-elect") as operator:
+        submit(api, *JOBS)
+        api.wait(have_been_made(8))
+        api.stop()
+        api.start()
+        api.wait(all_succeeded(JOBS))
+        api.wait(workers_gone)
+        assert operator.terminate() == 0
+    assert_each_pod_was_made_once(api)
+
+
+def test_watches_that_end_or_are_too_old_lose_nothing(tmp_path: Path, api: ObjectsApi) -> None:
+    ended = threading.Event()
+    api.may_end = lambda _launcher: ended.is_set()
+    with Operator(tmp_path, api.port, "--no-leader-elect"):
+        submit(api, *JOBS)
+        for count in (3, 9, 18):
+            api.wait(have_been_made(count))
+            api.end_watches(forget=count == 9)
+        api.end_watches(forget=True)
+        ended.set()
+        api.wait(all_succeeded(JOBS))
+        api.wait(workers_gone)
+    assert_each_pod_was_made_once(api)
+
+
+class Every:
+    """A fault that every n-th write meets."""
+
+    def __init__(self, n: int, fault: Callable[[], bool]) -> None:
+        self._n, self._fault, self._count = n, fault, 0
+        self._lock = threading.Lock()
+
+    def __call__(self, request: Request) -> bool:
+        if request.verb not in WRITES or request.plural in {"leases", "events"}:
+            return True
+        with self._lock:
+            self._count += 1
+            meets = self._count % self._n == 0
+        return self._fault() if meets else True
+
+
+def refuse(code: int, reason: str, retry_after: str = "") -> Callable[[], bool]:
+    def fault() -> bool:
+        raise Failure(code, reason, "on purpose", retry_after)
+
+    return fault
+
+
+FAULTS = {
+    "no answer": lambda: False,
+    "429": refuse(429, "TooManyRequests", "1"),
+    "500": refuse(500, "InternalError"),
+    "503": refuse(503, "ServiceUnavailable"),
+    "401": refuse(401, "Unauthorized"),
+    "409": refuse(409, "Conflict"),
+    "403": refuse(403, "Forbidden"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_writes_that_fail_are_tried_again(tmp_path: Path, api: ObjectsApi, fault: str) -> None:
+    api.fault = Every(4, FAULTS[fault])
+    with Operator(tmp_path, api.port, "--no-leader-elect"):
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS))
+        api.wait(workers_gone)
+    assert_each_pod_was_made_once(api)
+
+
+def test_answers_that_are_lost_after_the_deed_make_nothing_twice(tmp_path: Path, api: ObjectsApi) -> None:
+    """The request was carried out, and nobody knows."""
+    count = [0]
+
+    def forgets(request: Request) -> bool:
+        is_counted = request.verb == "create" and request.plural != "events"
+        count[0] += is_counted
+        return is_counted and count[0] % 3 == 0
+
+    api.forgets = forgets
+    with Operator(tmp_path, api.port, "--no-leader-elect"):
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS))
+        api.wait(workers_gone)
+    assert_each_pod_was_made_once(api)
+
+
+def test_the_second_replica_takes_over(tmp_path: Path, api: ObjectsApi) -> None:
+    with (
+        Operator(tmp_path, api.port, "--lease-namespace", "ours", name="first") as first,
+        Operator(tmp_path, api.port, "--lease-namespace", "ours", name="second") as second,
+    ):
+        submit(api, *JOBS)
+        api.wait(have_been_made(10))
+        holder = api.objects.get(("leases", "ours", "mpi-agents-operator"))["spec"]["holderIdentity"]
+        leads = first if "leading" in first.said() else second
+        assert leads.terminate() == 0
+        api.wait(all_succeeded(JOBS))
+        lease = api.objects.get(("leases", "ours", "mpi-agents-operator"))
+        assert lease["spec"]["holderIdentity"] not in {"", holder}
+    assert_each_pod_was_made_once(api)
+
+
+def test_one_that_lost_its_lease_stops_and_says_so(tmp_path: Path, api: ObjectsApi) -> None:
+    with Operator(tmp_path, api.port, "--lease-namespace", "ours") as operator:
+        submit(api, *JOBS[:1])
+        api.wait(all_succeeded(JOBS[:1]))
+        with api.objects.changed:
+            lease = api.objects.get(("leases", "ours", "mpi-agents-operator"))
+            api.objects.put("leases", lease | {"spec": lease["spec"] | {"holderIdentity": "another"}}, "MODIFIED")
+        assert operator.process.wait(60) == 1
+        lease = api.objects.get(("leases", "ours", "mpi-agents-operator"))
+        assert lease["spec"]["holderIdentity"] == "another"
+    assert "lost the lease ours/mpi-agents-operator" in operator.said()
+
+
+def test_it_waits_for_an_api_server_and_ends_meanwhile_at_once(tmp_path: Path, api: ObjectsApi) -> None:
+    api.stop()
+    with Operator(tmp_path, api.port) as operator:
+        operator.wait_until_said("waiting for the API server")
+        api.start()
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS))
+        assert operator.terminate() == 0
+    assert "Traceback" not in operator.said()
+
+
+def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path, api: ObjectsApi) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def fault(request: Request) -> bool:
+        if request.plural == "rolebindings":
+            raise Failure(403, "Forbidden", "rolebindings is forbidden")
+        return True
+
+    api.fault = fault
+    words = "lacks list and watch of rolebindings.rbac.authorization.k8s.io in namespace team"
+    with Operator(tmp_path, api.port, "--namespace", "team", "--port", str(port)) as operator:
+        operator.wait_until_said(words)
+        code, text = get(f"http://127.0.0.1:{port}/readyz")
+        assert (code, words in text) == (503, True)
+        assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+        api.fault = lambda _request: True
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS))
+        assert get(f"http://127.0.0.1:{port}/readyz") == (200, "leading\n")
+        metrics = get(f"http://127.0.0.1:{port}/metrics")[1]
+    for line in (
+        f"mpi_operator_jobs_created_total {len(JOBS)}",
+        f"mpi_operator_jobs_successful_total {len(JOBS)}",
+        "mpi_operator_jobs_failed_total 0",
+        "mpi_operator_is_leader 1",
+        'mpi_operator_job_info{launcher="job-3-launcher",namespace="team"} 1',
+        'mpi_operator_api_requests_total{verb="create",code="201"}',
+        'mpi_operator_watch_restarts_total{kind="rolebindings",why="refused"}',
+        "mpi_operator_queue_depth ",
+    ):
+        assert f"\n{line}" in metrics
+
+
+def test_an_object_of_another_is_not_touched_and_waited_for(tmp_path: Path, api: ObjectsApi) -> None:
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "job-0-config"}, "data": {"a": "b"}}
+    with api.objects.changed:
+        kept = api.objects.create("configmaps", "team", theirs)
+    with Operator(tmp_path, api.port):
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS[1:]))
+        api.wait(
+            lambda objects: any(each["reason"] == "ErrResourceExists" for each in objects.select("events", "", ""))
+        )
+        assert api.objects.get(("configmaps", "team", "job-0-config")) == kept
+        assert not [place for place in api.objects.created if place[0] == "pods" and place[2].startswith("job-0-")]
+
+
+def test_a_job_made_anew_under_its_name_waits_for_what_is_left_of_the_former(tmp_path: Path, api: ObjectsApi) -> None:
+    """Garbage collection takes its time: the former job's pods are no reason to give up the new one."""
+    owner = {"kind": "MPIJob", "name": "job-0", "uid": "former", "controller": True}
+    metadata = {"name": "job-0-worker-0", "labels": {"mpi-agents/job-uid": "former"}, "ownerReferences": [owner]}
+    former = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "mpi"}]}}
+    with api.objects.changed:
+        api.objects.create("pods", "team", former)
+        place = ("pods", "team", "job-0-worker-0")
+    with Operator(tmp_path, api.port) as operator:
+        submit(api, "job-0")
+        operator.wait_until_said("of an earlier job is still being deleted")
+        with api.objects.changed:
+            api.objects.delete(place)
+        api.wait(all_succeeded(["job-0"]))
+    assert not [each for each in api.objects.select("events", "", "") if each["reason"] == "ErrResourceExists"]
