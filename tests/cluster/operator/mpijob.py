@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 KUBEFLOW = Path(__file__).parent / "kubeflow"
-_CALLS = {"openmpi4": "mpirun", "openmpi5": "mpirun", "mpich": "mpiexec", "intel": "mpiexec"}
+_CALLS = {"openmpi4": "mpirun", "openmpi5": "mpirun", "mpich": "mpiexec", "intel": "mpiexec", "horovod": "horovodrun"}
 _IMPLEMENTATIONS = {"mpich": "MPICH", "intel": "Intel"}
 # All workers share one machine's few cores: ranks are bound to none of them, and let each other run while they wait.
 _ONE_MACHINE = {
