@@ -49,7 +49,7 @@ def add(job: Job, settings: PodSettings, spec: Body) -> None:
         pod.mount(container, token, names.TOKEN_PATH, is_read_only=True)
 
     secrets = spec.get("imagePullSecrets", [])
-    known = {one.get("name") for one in secrets}
+    known = [one.get("name") for one in secrets]
     secrets = [*secrets, *({"name": name} for name in settings.image_pull_secrets if name not in known)]
     if secrets:
         spec["imagePullSecrets"] = secrets
@@ -84,7 +84,7 @@ def _delivery(job: Job, settings: PodSettings, spec: Body) -> Body:
 
 def _container(name: str, settings: PodSettings, spec: Body) -> Body:
     """Return what both have: nothing that Pod Security's level *restricted* would refuse."""
-    taken = {one.get("name") for key in ("initContainers", "containers") for one in spec.get(key, [])}
+    taken = [one.get("name") for key in ("initContainers", "containers") for one in spec.get(key, [])]
     context: Body = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

@@ -30,7 +30,8 @@ def launcher(job: Job) -> dict[str, str]:
         found |= _open_mpi(job) | _intel_agent()
     # Whatever the implementation: by this very text horovodrun knows that there is no ssh.
     found |= {"OMPI_MCA_plm_rsh_agent": names.AGENT} | _FAMILIES[job.implementation](job)
-    if not _has_gpu(job):  # images for GPUs would have the launcher see all of its node's
+    if not (job.launcher_is_worker or wants_gpu(job.launcher.template)):
+        # Images for GPUs would have the launcher see all of its node's, which others have asked for.
         found |= {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
     return found
 
@@ -93,8 +94,3 @@ def _interface(job: Job, variable: str) -> dict[str, str]:
 
 def _at_once(job: Job) -> str:
     return str(max(_LEAST_AT_ONCE, job.worker.replicas))
-
-
-def _has_gpu(job: Job) -> bool:
-    """Return whether the launcher uses its GPUs, as each dialect has it."""
-    return job.launcher_is_worker or (job.dialect is Dialect.V1 and wants_gpu(job.launcher.template))

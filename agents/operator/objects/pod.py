@@ -78,7 +78,7 @@ def set_environment(container: Body, variables: Mapping[str, str]) -> None:
 def add_volume(spec: Body, name: str, source: Body) -> str:
     """Add a volume; return its name, which is another one if the user's template has a volume of that name."""
     volumes = spec.get("volumes", [])
-    chosen = names.free(name, {one.get("name") for one in volumes})
+    chosen = names.free(name, [one.get("name") for one in volumes])
     spec["volumes"] = [*volumes, {"name": chosen, **source}]
     return chosen
 
@@ -92,6 +92,6 @@ def config_volume(job: Job, files: Mapping[str, int]) -> Body:
 def mount(container: Body, volume: str, path: str, *, is_read_only: bool = False) -> None:
     """Mount a volume, unless the user has mounted something there."""
     mounts = container.get("volumeMounts", [])
-    if path not in {one.get("mountPath") for one in mounts}:
+    if path not in {one.get("mountPath", "").rstrip("/") for one in mounts}:
         added: Body = {"name": volume, "mountPath": path}
         container["volumeMounts"] = [*mounts, added | ({"readOnly": True} if is_read_only else {})]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from agents.job.model import Job
 
+_SHOWN = 100
+
 
 def service_account(job: Job) -> dict[str, Any] | None:
     """Return the launcher's ServiceAccount; None if the user has named one, or none is to be made."""
@@ -61,5 +63,10 @@ def rules(job: Job, hosts: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def needed_rule(job: Job, hosts: Sequence[int]) -> str:
-    """Return, for people, what an administrator has to grant where no Role is made; the rules are YAML."""
-    return f"ServiceAccount {job.namespace}/{account(job)} needs a Role with rules: {json.dumps(rules(job, hosts))}"
+    """Return, for people, what an administrator has to grant where no Role is made; the rules are YAML.
+
+    A condition has room for the names of a hundred workers or two.
+    """
+    text = json.dumps(rules(job, hosts[:_SHOWN]))
+    more = f", with {len(hosts) - _SHOWN} more names of that kind" if len(hosts) > _SHOWN else ""
+    return f"ServiceAccount {account(job)} in namespace {job.namespace} needs a Role with rules: {text}{more}"

@@ -21,8 +21,11 @@ def of_ours(spec: Body, settings: PodSettings, requests: Mapping[str, str], limi
     """Return the resources of one of our containers in a pod.
 
     In a Guaranteed pod requests are the limits. Ours limit disk only where all of the user's containers do: the pod may
-    use what its containers' limits add up to, and ours alone would be the limit of all.
+    use what its containers' limits add up to, and ours alone would be the limit of all. Where the pod has resources of
+    its own, containers may not ask for more together.
     """
+    if spec.get("resources"):
+        return {}
     containers = [one for key in ("initContainers", "containers") for one in spec.get(key, [])]
     limits = dict(limits)
     if is_guaranteed(containers):
