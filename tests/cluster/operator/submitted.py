@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace, Object
     from tests.cluster.operator.mpijob import MpiJob
 
+_PAUSE_S = 0.2
 _END_S = 120.0  # for a whole job, its pods' start included
 _KINDS = (
     ("Pod", "v1"),
@@ -66,6 +67,17 @@ class Submitted:
             if one["involvedObject"].get("uid") == self.uid
         ]
 
+    def until_event(self, reason: str, deadline_s: float = DEADLINE_S) -> str:
+        """Wait until it has an event with this reason; return its message. Raises WaitError."""
+        end = time.monotonic() + deadline_s
+        while True:
+            found = dict(self.events())
+            if reason in found:
+                return found[reason]
+            if time.monotonic() > end:
+                raise WaitError(f"no event {reason} of {self.job.name} after {deadline_s:g} s, but {found}")
+            time.sleep(_PAUSE_S)
+
     def until(self, holds: Callable[[Object], Any], what: str, deadline_s: float = DEADLINE_S) -> Object:
         """Wait until something holds for its status, as a watch tells of it; return that. Raises WaitError."""
         end = time.monotonic() + deadline_s
@@ -77,11 +89,15 @@ class Submitted:
                 "timeoutSeconds": int(left) + 1,
             }
             for line in self.namespace.api.lines(self.path, query, left + 1):
-                status = json.loads(line)["object"].get("status") or {}
+                event = json.loads(line)
+                if event["type"] == "ERROR":  # the definition has changed: the next watch knows it
+                    break
+                status = event["object"].get("status") or {}
                 if holds(status):
                     return status
                 if time.monotonic() > end:
                     break
+            time.sleep(_PAUSE_S)
         raise WaitError(f"not within {deadline_s:g} s: {self.job.name} {what}\n{json.dumps(status, indent=1)}")
 
     def until_condition(self, kind: str, deadline_s: float = DEADLINE_S) -> Object:
@@ -104,7 +120,7 @@ class Submitted:
                 return
             if time.monotonic() > end:
                 raise WaitError(f"{self.job.name} is still there after {deadline_s:g} s")
-            time.sleep(0.2)
+            time.sleep(_PAUSE_S)
 
     def until_nothing_left(self, deadline_s: float = DEADLINE_S) -> None:
         """Wait until no object of the job's is left. Raises WaitError."""
@@ -112,7 +128,7 @@ class Submitted:
         while left := self.objects():
             if time.monotonic() > end:
                 raise WaitError(f"left after {deadline_s:g} s: {left}")
-            time.sleep(0.2)
+            time.sleep(_PAUSE_S)
 
     # What is there ----------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def test_an_example_for_ssh_waits_and_says_what_for(submit: Submit, file: str) -
         "says what to do",
     )
     assert "Failed" not in true_conditions(status)
-    assert "TransportNotSupported" in [reason for reason, _ in running.events()]
+    assert "exec" in running.until_event("TransportNotSupported")
     assert not [one for one in running.objects() if one.startswith(("Pod/", "Job/"))]
 
 

@@ -24,14 +24,15 @@ FOREVER = ("pi", "3600")
 
 def workers(running: Submitted) -> dict[str, of.Pod]:
     """The job's worker pods by name."""
-    found = running.namespace.pods(f"mpi-agents/job-uid={running.uid},training.kubeflow.org/job-role=worker")
+    found = running.namespace.pods(f"mpi-agents/job-uid={running.uid},mpi-agents/role=worker")
     return {pod["metadata"]["name"]: pod for pod in found}
 
 
 @BOTH
 def test_a_job_tells_its_story(submit: Submit, version: str) -> None:
-    running = submit(MpiJob(version))
+    running = submit(MpiJob(version).run("pi", "3"))
     assert running.verdict() == "Succeeded", running.output
+    running.until_event("MPIJobSucceeded")
     status = running.status()
     conditions = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
     assert conditions["Created"] == ("True", "MPIJobCreated")
@@ -145,7 +146,7 @@ def test_a_job_that_cannot_be_read_says_so_and_holds_up_no_other(submit: Submit)
     assert good.verdict() == "Succeeded", good.output
     status = refused.until(lambda status: status.get("conditions"), "says what is wrong")
     assert any("containers" in one["message"] for one in status["conditions"]), status
-    assert "ValidationError" in [reason for reason, _ in refused.events()]
+    refused.until_event("ValidationError")
 
 
 def test_an_object_of_somebody_else_is_left_alone(namespace: Namespace, submit: Submit) -> None:
@@ -154,7 +155,7 @@ def test_an_object_of_somebody_else_is_left_alone(namespace: Namespace, submit: 
     running = submit(MpiJob("v2beta1"))
     running.until(lambda status: "pi-config" in str(status), "names what is in its way")
     assert namespace.get("ConfigMap", "pi-config")["data"] == {"theirs": "1"}
-    assert "ErrResourceExists" in [reason for reason, _ in running.events()]
+    running.until_event("ErrResourceExists")
 
 
 def test_why_a_worker_does_not_start_is_in_the_status(submit: Submit) -> None:
@@ -163,7 +164,8 @@ def test_why_a_worker_does_not_start_is_in_the_status(submit: Submit) -> None:
     running = submit(job)
     running.until(
         lambda status: any(
-            "pi-worker-0" in one["message"] and "ImagePull" in one["message"] for one in status.get("conditions") or []
+            "worker-0" in one["message"] and "ImagePullBackOff" in one["message"]
+            for one in status.get("conditions") or []
         ),
         "names the worker and why",
     )
