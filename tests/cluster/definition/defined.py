@@ -1,0 +1,137 @@
+"""The kind's definition in the cluster: kubeflow's or ours, one in the other's place; and the jobs there."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic.exceptions import NotFoundError
+
+from tests.cluster.bed.daemons import until
+from tests.cluster.operators.operator import LABELS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.cluster.kube import Api
+    from tests.cluster.operators.programs import Program
+
+Object = dict[str, Any]
+
+FILE = Path(__file__).parents[3] / "charts" / "mpi-agents" / "definitions" / "kubeflow.org_mpijobs.yaml"
+_COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_PATH = f"{_COLLECTION}/mpijobs.kubeflow.org"
+_DEADLINE_S = 60.0
+
+
+def ours() -> Object:
+    """Our definition."""
+    return dict(yaml.safe_load(FILE.read_text()))
+
+
+def kubeflows(program: Program, version: str = "") -> Object:
+    """The definition that an operator of kubeflow's brings; with one of its versions alone, and that stored."""
+    program.build(print)
+    found: Object = yaml.safe_load((program.folder / "crd.yaml").read_text())
+    if version:
+        found["spec"]["versions"] = [
+            one | {"storage": True} for one in found["spec"]["versions"] if one["name"] == version
+        ]
+    return found
+
+
+class Definition:
+    """What the cluster knows an MPIJob as."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._now: Object | None = None
+
+    def be(self, definition: Object) -> None:
+        """See to it that this is the definition, without the jobs of another one."""
+        if self._now != definition:
+            self.remove()
+            self.put(definition)
+
+    def put(self, definition: Object) -> None:
+        """Create it, or let it take the place of the one that is there, and wait until the API server serves it."""
+        body = definition | {"metadata": definition["metadata"] | {"labels": LABELS}}
+        try:
+            found = self._api.call("get", _PATH)
+        except NotFoundError:
+            self._api.call("post", _COLLECTION, body)
+        else:
+            body["metadata"] = body["metadata"] | {"resourceVersion": found["metadata"]["resourceVersion"]}
+            self._api.call("put", _PATH, body)
+        versions = {one["name"] for one in definition["spec"]["versions"]}
+        self._now = definition
+        until("the definition is served", lambda: all(self._is_served(one) for one in versions), _DEADLINE_S)
+
+    def remove(self) -> None:
+        """Remove it with all jobs, if there is one, and wait."""
+        self._now = None
+        with contextlib.suppress(NotFoundError):
+            self._api.call("delete", _PATH)
+        until("the definition is gone", self._is_gone, _DEADLINE_S)
+
+    def _is_served(self, version: str) -> bool:
+        try:
+            self._api.call("get", f"/apis/kubeflow.org/{version}/mpijobs")
+        except ApiException:
+            return False
+        return True
+
+    def _is_gone(self) -> bool:
+        try:
+            self._api.call("get", _PATH)
+        except NotFoundError:
+            return True
+        return False
+
+
+class Jobs:
+    """The MPIJobs of a namespace, through either version."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api, self._namespace = api, namespace
+
+    def create(self, job: Object) -> Object:
+        """Create a job as `kubectl create` does, which takes no field that isn't known. Raises ApiException."""
+        version = job["apiVersion"].rpartition("/")[2]
+        path = self._path(version)
+        return dict(self._api.call("post", path, job, query={"fieldValidation": "Strict", "fieldManager": "kubectl"}))
+
+    def get(self, name: str, version: str) -> Object:
+        """Read a job."""
+        return dict(self._api.call("get", self._path(version, name)))
+
+    def list(self, version: str) -> list[Object]:
+        """List the jobs."""
+        return list(self._api.call("get", self._path(version))["items"])
+
+    def replace(self, job: Object, *, part: str = "") -> Object:
+        """Put a job in the place of what is there, or its status. Raises ApiException."""
+        version = job["apiVersion"].rpartition("/")[2]
+        return dict(self._api.call("put", self._path(version, job["metadata"]["name"], part), job))
+
+    def patch(self, name: str, version: str, change: Mapping[str, Any], *, part: str = "") -> Object:
+        """Change a job by a merge patch, or its status. Raises ApiException."""
+        return dict(self._api.call("patch", self._path(version, name, part), change))
+
+    def until_ours(self, name: str) -> None:
+        """Wait until our definition is obeyed: it gives jobs a dialect."""
+        until("our definition", lambda: self._has_dialect(name), _DEADLINE_S)
+
+    def _has_dialect(self, name: str) -> bool:
+        try:
+            return all("dialect" in self.get(name, version)["spec"] for version in ("v1", "v2beta1"))
+        except ApiException:
+            return False
+
+    def _path(self, version: str, *names: str) -> str:
+        rest = "/".join(name for name in names if name)
+        path = f"/apis/kubeflow.org/{version}/namespaces/{self._namespace}/mpijobs"
+        return f"{path}/{rest}" if rest else path
