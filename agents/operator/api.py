@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from agents.operator.decode import decode
 from agents.operator.errors import ApiError, UnavailableError, from_status
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Watch:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line:
-                        yield json.loads(line)
+                        yield decode(line)
         except ValueError as error:
             raise UnavailableError(f"a watch sent what is no JSON: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -173,7 +174,7 @@ def _delete_options(fields: Body) -> Body:
 
 def _decoded(code: int, data: bytes, retry_after: str | None) -> Body:
     try:
-        body = json.loads(data)
+        body = decode(data)
     except ValueError:
         body = None
     if not 200 <= code < 300:
