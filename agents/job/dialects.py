@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.job.model import GROUP, CleanPodPolicy, Dialect, RestartPolicy, Transport
+from agents.job.model import GROUP, PREFIX, CleanPodPolicy, Dialect, RestartPolicy, Transport
 from agents.job.settings import annotation
 
 
@@ -45,7 +45,11 @@ RULES = {
     ),
 }
 
-OUR_CONTROLLERS = ("kubeflow.org/mpi-operator", "kubeflow.org/training-operator")  # those whose place we take
+OUR_CONTROLLERS = (  # those whose place we take, and ourselves: a name that they leave alone
+    "kubeflow.org/mpi-operator",
+    "kubeflow.org/training-operator",
+    "mpi-agents/operator",
+)
 
 _NAMES = {str(dialect): dialect for dialect in Dialect}
 _API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in Dialect}

@@ -58,6 +58,7 @@ def test_the_endpoint_tells_where_nothing_else_does(served: str) -> None:
         (3, False),
         ("kubeflow.org/mpi-operator", False),
         ("kubeflow.org/training-operator", False),
+        ("mpi-agents/operator", False),
         ("kueue.x-k8s.io/multikueue", True),
         ("example.com/other", True),
     ],
