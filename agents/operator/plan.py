@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agents.job.conditions import Stated, Type
+from agents.job.dialects import is_managed_elsewhere
 from agents.job.model import Problem, Transport
 from agents.job.status import Draft, Event, conditions_of, is_finished
 from agents.operator.actions import Emit, Plan, WriteStatus
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from agents.operator.settings import PodSettings
 
 MANAGER = "mpi-agents"  # the field manager of all that we write
-_MANAGED_BY_US = ("", "kubeflow.org/mpi-operator", "kubeflow.org/training-operator")
 
 
 def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettings, now: float) -> Plan:
@@ -67,8 +67,7 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
 def is_ours(resource: Object) -> bool:
     """Whether we may act for this job: nobody else manages it, or has written its status."""
     metadata = mapping(resource.get("metadata"))
-    policy = mapping(mapping(resource.get("spec")).get("runPolicy"))
-    if metadata.get("deletionTimestamp") or (policy.get("managedBy") or "") not in _MANAGED_BY_US:
+    if metadata.get("deletionTimestamp") or is_managed_elsewhere(resource):
         return False
     if not conditions_of(resource):
         return True
