@@ -48,7 +48,7 @@ RULES = {
 OUR_CONTROLLERS = (  # those whose place we take, and ourselves: a name that they leave alone
     "kubeflow.org/mpi-operator",
     "kubeflow.org/training-operator",
-    "mpi-agents/operator",
+    f"{PREFIX}operator",
 )
 
 _NAMES = {str(dialect): dialect for dialect in Dialect}
