@@ -1,0 +1,139 @@
+"""What a cluster does with an operator's objects, a step at a time: kubelet, Job controller, garbage collector."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulated_api import SimulatedApi
+
+Body = dict[str, Any]
+
+PLURALS = ("pods", "jobs", "configmaps", "services", "serviceaccounts", "roles", "rolebindings", "podgroups")
+
+
+def controller(body: Body) -> str:
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next((owner["uid"] for owner in owners if owner.get("controller")), "")
+
+
+def role(pod: Body) -> str:
+    return str(pod["metadata"].get("labels", {}).get("mpi-agents/role", ""))
+
+
+class Cluster:
+    def __init__(self, api: SimulatedApi) -> None:
+        self.api = api
+        self.dead: set[str] = set()  # uids of pods whose node does not answer
+
+    def pods(self, wanted: str = "", *phases: str) -> list[Body]:
+        found = [pod for pod in self.api.all("pods") if role(pod) == wanted or not wanted]
+        return [pod for pod in found if not phases or pod["status"]["phase"] in phases]
+
+    def run(self, pod: Body) -> None:
+        """A pod's containers are started; a worker is ready then."""
+        names = [one["name"] for one in pod["spec"]["containers"]]
+        state = {"running": {"startedAt": self.api.clock()}}
+        pod["status"] = {
+            "phase": "Running",
+            "podIP": "10.0.0.1",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": name, "ready": True, "restartCount": 0, "state": state} for name in names],
+        }
+        pod["spec"]["nodeName"] = "node-1"
+        self.api.changed("pods", pod)
+
+    def end(self, pod: Body, code: int, reason: str = "") -> None:
+        """A pod's program ends, or it is evicted (`reason`). The kubelet restarts it where the pod's policy says so."""
+        status = copy.deepcopy(pod["status"])
+        policy = pod["spec"].get("restartPolicy", "Always")
+        again = not reason and (policy == "Always" or (policy == "OnFailure" and code != 0))
+        ended = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": self.api.clock()}
+        for one in status.get("containerStatuses", []):
+            if again:
+                one["restartCount"] += 1
+                one["lastState"] = {"terminated": ended}
+            else:
+                one["state"], one["ready"] = {"terminated": ended}, False
+        if not again:
+            status["phase"] = "Failed" if code or reason else "Succeeded"
+            status["conditions"] = [{"type": "Ready", "status": "False"}]
+        if reason:
+            status |= {"reason": reason, "message": "The node was low on resource: memory."}
+        pod["status"] = status
+        self.api.changed("pods", pod)
+
+    def sidecar_lingers(self, pod: Body, code: int) -> None:
+        """The launcher's program ends, and a container that is not the user's keeps the pod Running."""
+        for one in pod["status"].get("containerStatuses", []):
+            one["state"] = {"terminated": {"exitCode": code, "finishedAt": self.api.clock()}}
+        extra = {"name": "istio-proxy", "ready": True, "restartCount": 0, "state": {"running": {}}}
+        pod["status"]["containerStatuses"].append(extra)
+        self.api.changed("pods", pod)
+
+    def finish_deletions(self) -> None:
+        """The kubelet says that deleted pods have ended, those of dead nodes excepted."""
+        for pod in self.pods():
+            if "deletionTimestamp" in pod["metadata"] and pod["metadata"]["uid"] not in self.dead:
+                self.api.drop("pods", pod)
+
+    def force_deletions(self) -> None:
+        """A user deletes pods of dead nodes by force."""
+        self.dead.clear()
+        self.finish_deletions()
+
+    def collect_garbage(self) -> None:
+        """What has an owner that is gone goes; a Job that waits goes when its pods have."""
+        uids = {body["metadata"]["uid"] for body in self.api.objects.values()}
+        for plural in PLURALS:
+            for body in self.api.all(plural):
+                owner = controller(body)
+                if owner and owner not in uids:
+                    self.api.remove(plural, body)
+        for job in self.api.all("jobs"):
+            if "deletionTimestamp" not in job["metadata"]:
+                continue
+            owned = [pod for pod in self.pods() if controller(pod) == job["metadata"]["uid"]]
+            for pod in owned:
+                self.api.remove("pods", pod)
+            if not [pod for pod in self.pods() if controller(pod) == job["metadata"]["uid"]]:
+                self.api.drop("jobs", job)
+
+    def run_jobs(self) -> None:
+        """The Job controller: one pod at a time, so many tries as backoffLimit says, and what became of them."""
+        for job in self.api.all("jobs"):
+            if "deletionTimestamp" not in job["metadata"]:
+                self._run_job(job)
+
+    def _run_job(self, job: Body) -> None:
+        status = job.setdefault("status", {})
+        if any(one["status"] == "True" for one in status.get("conditions", [])):
+            return
+        uid = job["metadata"]["uid"]
+        owned = [pod for pod in self.pods() if controller(pod) == uid]
+        failed = [pod for pod in owned if pod["status"]["phase"] == "Failed"]
+        before = copy.deepcopy(status)
+        status["failed"] = len(failed)
+        if any(pod["status"]["phase"] == "Succeeded" for pod in owned):
+            status |= {"succeeded": 1, "completionTime": self.api.clock()}
+            status["conditions"] = [{"type": "Complete", "status": "True"}]
+        elif len(failed) > job["spec"].get("backoffLimit", 1):
+            words = "Job has reached the specified backoff limit"
+            failure = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": words}
+            status["conditions"] = [failure | {"lastTransitionTime": self.api.clock()}]
+        elif not any(pod["status"]["phase"] in ("Pending", "Running") for pod in owned):
+            self._make_pod(job, len(owned))
+        if status != before:
+            self.api.changed("jobs", job)
+
+    def _make_pod(self, job: Body, number: int) -> None:
+        template = copy.deepcopy(job["spec"]["template"])
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        owner = {"kind": "Job", "name": name, "uid": uid, "controller": True}
+        metadata = {
+            "name": f"{name}-{uid}-{number}",
+            "labels": template["metadata"]["labels"],
+            "ownerReferences": [owner],
+        }
+        self.api.add("pods", {"kind": "Pod", "metadata": metadata, "spec": template["spec"]})
