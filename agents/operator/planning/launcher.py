@@ -173,6 +173,9 @@ def _judge_job(view: View, ended: Iterable[tuple[PodView, End]]) -> Launcher:
     running = [pod for pod in view.launchers if pod.phase == "Running"]
     counts = Counts(active=len(running), failed=failed if isinstance(failed, int) else 0)
     complete, failure = (_condition(status, wanted) for wanted in ("Complete", "Failed"))
+    # From Kubernetes 1.31 on it is Failed when its pods are gone, and why with them. Before, it says that it will be.
+    if failure is None and view.launchers and all(pod.is_going or pod.is_over for pod in view.launchers):
+        failure = _condition(status, "FailureTarget")
     if complete is not None:
         at = seconds(status.get("completionTime"))
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
@@ -195,8 +198,15 @@ def _failed_job(view: View, failure: Mapping[str, Any], last: tuple[PodView, End
         if reason == BACKOFF_LIMIT_EXCEEDED:
             reason += f"/{pod.state.reason or _container_reason(pod)}"
         message = f"{message}: {why}"
+    elif why := _last_failure(view):  # in place: the Job's own reason is all there is for it
+        message = f"{message}: {why}"
     at = seconds(failure.get("lastTransitionTime"))
     return Launcher(Stage.FAILED, counts, None, reason, cut(message), why, at)
+
+
+def _last_failure(view: View) -> str:
+    words = (pod.last_failure(view.launcher_containers) for pod in reversed(view.launchers))
+    return next((one for one in words if one), "")
 
 
 def _container_reason(pod: PodView) -> str:

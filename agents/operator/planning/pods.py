@@ -140,6 +140,21 @@ class PodView:
             return End(code, is_success=False, at=self._ended_at(own), words=self._words(first))
         return None
 
+    def last_failure(self, own: Set[str]) -> str:
+        """How one of its own containers failed last, also one that was started again since; "" if none has."""
+        found = []
+        for status in self._statuses(own):
+            for state in ("state", "lastState"):
+                ended = mapping(mapping(status.get(state)).get("terminated"))
+                if ended.get("exitCode"):
+                    words = f"{self.name}: container {status.get('name')} exited with {ended['exitCode']}"
+                    reason = "" if ended.get("reason") in (None, "Error") else f" ({ended['reason']})"
+                    said = one_line(str(ended.get("message") or ""))[:_WORDS_MAX]
+                    found.append(
+                        (seconds(ended.get("finishedAt")) or 0.0, f"{words}{reason}{': ' if said else ''}{said}")
+                    )
+        return max(found, default=(0.0, ""))[1]
+
     def _first_failure(self, own: Set[str]) -> pods.ContainerState | None:
         failed = [one for one in self.state.containers if one.state == "terminated" and one.exit_code]
         own_first = sorted(failed, key=lambda one: not (one.init or one.name in own))
