@@ -24,6 +24,9 @@ _TOKEN: Body = {
     }
 }
 _IMAGE_USER = 65532  # of our image
+# A worker that was scaled away is missing until the kubelet renews the mounted hostfile, in a minute and a half. One
+# that was lost is replaced at once.
+_REPLACEMENT = "5m"
 
 
 def add(job: Job, settings: PodSettings, spec: Body) -> None:
@@ -71,7 +74,11 @@ def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
 
 def _delivery(job: Job, settings: PodSettings, spec: Body) -> Body:
     """Return delivery, by kubectl-delivery's name and with its variables."""
-    variables = {"TARGET_DIR": names.TOOLS_PATH, "NAMESPACE": job.namespace}
+    variables = {
+        "TARGET_DIR": names.TOOLS_PATH,
+        "NAMESPACE": job.namespace,
+        "MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT,
+    }
     if settings.wait_timeout:
         variables["MPI_AGENT_WAIT_TIMEOUT"] = settings.wait_timeout
     return {
