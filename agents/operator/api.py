@@ -73,10 +73,14 @@ class Api:
         options = {"propagationPolicy": "Foreground" if waits else "Background", "preconditions": {"uid": uid}}
         return self._request("delete", "DELETE", path, {}, _delete_options(options))
 
-    def delete_collection(self, path: str, selector: str) -> Body:
-        """Delete all objects that the label selector selects."""
+    def delete_collection(self, path: str, selector: str, version: int) -> Body:
+        """Delete all objects that the label selector selects and that were there at a resourceVersion, or since.
+
+        The server looks for them in its memory: without a version it reads the whole namespace from etcd.
+        """
         options = _delete_options({"propagationPolicy": "Background"})
-        return self._request("deletecollection", "DELETE", path, {"labelSelector": selector}, options)
+        query = {"labelSelector": selector, "resourceVersionMatch": "NotOlderThan", "resourceVersion": str(version)}
+        return self._request("deletecollection", "DELETE", path, query, options)
 
     def _request(
         self,

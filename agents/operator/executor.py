@@ -132,7 +132,9 @@ class Executor:
         metadata = resource["metadata"]
         store = self._caches.store(POD)
         workers = [pod for pod in store.of_job(metadata["uid"]) if _is_worker(pod)]
-        self._api.delete_collection(POD.path(metadata["namespace"]), f"{JOB_UID}={metadata['uid']},{_ROLE}=worker")
+        newest = max((int(pod["metadata"]["resourceVersion"]) for pod in workers), default=0)
+        selector = f"{JOB_UID}={metadata['uid']},{_ROLE}=worker"
+        self._api.delete_collection(POD.path(metadata["namespace"]), selector, newest)
         store.mark_deleted(workers, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _write_status(self, resource: Body, action: WriteStatus) -> None:
