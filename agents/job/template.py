@@ -18,10 +18,10 @@ _GPU = "gpu"  # nvidia.com/gpu, amd.com/gpu: kubeflow looks for these letters an
 _POD_TEXTS = ("restartPolicy", "serviceAccountName", "hostname", "subdomain", "schedulerName", "dnsPolicy")
 _POD_FLAGS = ("hostNetwork", "automountServiceAccountToken", "shareProcessNamespace")
 _POD_OBJECTS = ("securityContext", "dnsConfig")
-_POD_LISTS = {"volumes": True, "imagePullSecrets": False, "tolerations": False}  # whether their objects need a name
+_POD_LISTS = {"volumes": ("name",), "imagePullSecrets": (), "tolerations": ()}  # with what their objects must have
 _CONTAINER_TEXTS = ("image", "restartPolicy")
 _CONTAINER_OBJECTS = ("securityContext", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_CONTAINER_LISTS = {"env": True, "envFrom": False, "ports": False, "volumeMounts": True}
+_CONTAINER_LISTS = {"env": ("name",), "envFrom": (), "ports": (), "volumeMounts": ("name", "mountPath")}
 
 
 class _TooDeepError(Exception):
@@ -88,11 +88,11 @@ def _check_container(container: Fields) -> None:
         resources.child(key, is_map=True).quantities()
 
 
-def _check_lists(fields: Fields, lists: Mapping[str, bool]) -> None:
-    for key, is_named in lists.items():
+def _check_lists(fields: Fields, lists: Mapping[str, tuple[str, ...]]) -> None:
+    for key, needed in lists.items():
         for one in fields.objects(key):
-            if is_named:
-                one.needed("name")
+            for name in needed:
+                one.needed(name)
 
 
 def _without_nulls(value: Any, depth: int = 0) -> Any:

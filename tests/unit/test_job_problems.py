@@ -118,6 +118,10 @@ def test_annotation_heals_a_field() -> None:
         ({f"{CONTAINER}/env": {"A": "b"}}, f"{CONTAINER_PATH}.env: must be a list, not an object"),
         ({f"{CONTAINER}/env": [{"value": "b"}]}, f"{CONTAINER_PATH}.env[0].name: must be there"),
         ({f"{CONTAINER}/volumeMounts": [3]}, f"{CONTAINER_PATH}.volumeMounts[0]: must be an object, not the number 3"),
+        (
+            {f"{CONTAINER}/volumeMounts": [{"name": "data", "mountPath": 1}]},
+            f"{CONTAINER_PATH}.volumeMounts[0].mountPath: must be text, not the number 1",
+        ),
         ({f"{CONTAINER}/resources": []}, f"{CONTAINER_PATH}.resources: must be an object, not a list"),
         (
             {f"{CONTAINER}/resources/limits": {"memory": "2 GB"}},
