@@ -85,8 +85,9 @@ class Caches:
             for body in self._stores[kind].of_job(uid) if kind in self._stores else ():
                 if controller(body) == uid:
                     single[name] = body
-        controllers = {uid, single["launcher_job"]["metadata"]["uid"] if "launcher_job" in single else uid}
-        pods = tuple(pod for pod in self._stores[POD].of_job(uid) if controller(pod) in controllers)
+        # Also of a batch Job that is gone already: its pods have their grace period, and no launcher runs beside them.
+        launcher = f"{resource['metadata']['name']}-launcher"
+        pods = tuple(pod for pod in self._stores[POD].of_job(uid) if _is_controlled(pod, uid, launcher))
         return Observed(resource, pods, taken=taken, refused=refused, **single)
 
     def _job_changed(self, before: Body | None, after: Body | None) -> None:
@@ -99,6 +100,12 @@ class Caches:
             uid = (body["metadata"].get("labels") or {}).get(JOB_UID, "") if body else ""
             for job in self.jobs.of_job(uid):  # none: it is not known yet, or gone, and then this is not our business
                 self._job_changed(None, job)
+
+
+def _is_controlled(pod: Body, uid: str, launcher: str) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    by = next((owner for owner in owners if owner.get("controller")), {})
+    return by.get("uid") == uid or (by.get("kind"), by.get("name")) == ("Job", launcher)
 
 
 def controller(body: Body) -> str:
