@@ -104,7 +104,7 @@ class Caches:
 
 def _is_controlled(pod: Body, uid: str, launcher: str) -> bool:
     owners = pod["metadata"].get("ownerReferences") or ()
-    by = next((owner for owner in owners if owner.get("controller")), {})
+    by: Body = next((owner for owner in owners if owner.get("controller")), {})
     return by.get("uid") == uid or (by.get("kind"), by.get("name")) == ("Job", launcher)
 
 

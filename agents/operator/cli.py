@@ -7,6 +7,7 @@ taken.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -33,9 +34,11 @@ _EPILOG = "Each option can also be given as MPI_OPERATOR_NAME. All of them and e
 
 
 def main() -> None:
-    """Run as a command, and end the process."""
+    """Run as a command, and end the process: a request that has no answer yet is not waited for."""
     try:
-        sys.exit(command.main(args=_dashed(sys.argv[1:]), prog_name="mpi-operator", standalone_mode=False))
+        code = command.main(args=_dashed(sys.argv[1:]), prog_name="mpi-operator", standalone_mode=False)
+        sys.stdout.flush()
+        os._exit(code)
     except click.ClickException as error:
         sys.stderr.write(f"mpi-operator: {error.format_message()} (mpi-operator --help lists the options)\n")
         sys.exit(USAGE)

@@ -43,8 +43,9 @@ class Controller:
         executor: Executor,
         settings: PodSettings,
         metrics: Metrics,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._plan, self._settings, self._metrics = plan, settings, metrics
+        self._plan, self._settings, self._metrics, self._clock = plan, settings, metrics, clock
         self._caches, self._queue, self._executor = caches, queue, executor
         self._served = caches.jobs.kind.api_version.rpartition("/")[2]
         self._memories: dict[Key, Memory] = {}
@@ -95,7 +96,7 @@ class Controller:
             return
         if not self.takes(resource):
             return
-        memory, now = self._memory(key, resource), time.time()
+        memory, now = self._memory(key, resource), self._clock()
         observed = self._caches.observe(resource, self._taken(memory, key, now), memory.refused)
         planned = self._plan(read(resource, served=self._served), observed, self._settings, now)
         for step in planned.steps:

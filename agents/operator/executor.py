@@ -48,10 +48,6 @@ class Executor:
         self._api, self._caches, self._recorder, self._metrics = api, caches, recorder, metrics
         self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="request")
 
-    def close(self) -> None:
-        """Wait for what has been begun."""
-        self._pool.shutdown(wait=True)
-
     def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[ApiError]:
         """Carry out one step's actions; return why some failed."""
         if len(step) <= _ONE_BY_ONE_MAX:
@@ -106,6 +102,8 @@ class Executor:
                     memory.taken[wanted] = now
                     raise  # what the plan has behind it, pods at worst, would go on with someone else's object
                 raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
+            if JOB_UID not in (made["metadata"].get("labels") or {}):  # then it is not watched
+                made = self._api.patch(kind.path(namespace, name), {"metadata": {"labels": {JOB_UID: memory.uid}}})
         except RefusedError as error:
             memory.refused[wanted] = str(error)
             raise
@@ -115,18 +113,17 @@ class Executor:
 
     def _delete(self, namespace: str, action: Delete) -> None:
         store = self._caches.store(action.kind)
-        gone = {"metadata": {"namespace": namespace, "name": action.name, "uid": action.uid}}
         try:
             # A batch Job is there until its pods are gone: no other launcher is made beside the last seconds of one.
             waits = action.kind == BATCH_JOB
             answer = self._api.delete(store.kind.path(namespace, action.name), action.uid, waits=waits)
         except NotFoundError:
-            store.remove(gone)
+            store.remove(namespace, action.name, action.uid)
             return
         if answer.get("kind") == action.kind.name:
             store.put(answer)  # it is still there, until its grace period is over
         else:
-            store.remove(gone)
+            store.remove(namespace, action.name, action.uid)
 
     def _delete_workers(self, resource: Body) -> None:
         metadata = resource["metadata"]

@@ -108,19 +108,16 @@ class Informer:
         for event in watch:
             self._take(event)
         self._restarts("ended")
-        if time.monotonic() - began < 1.0:  # a server that ends watches at once is not to be asked without a pause
-            self._stop.wait(1.0)
+        if time.monotonic() - began < _FIRST_WAIT_S:  # a server that ends watches at once is not asked without a pause
+            self._stop.wait(_FIRST_WAIT_S)
 
     def _take(self, event: dict[str, Any]) -> None:
         kind, body = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
             code = body.get("code", 0)
             raise (GoneError if code == 410 else ApiError)(str(body.get("message", "a watch failed")), code)
+        self._store.event(str(kind), body, self._namespace)
         self._version = body["metadata"]["resourceVersion"]
-        if kind == "DELETED":
-            self._store.remove(body)
-        elif kind != "BOOKMARK":
-            self._store.put(body)
 
     def _healthy(self) -> None:
         if self._complaint:

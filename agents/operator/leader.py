@@ -68,6 +68,11 @@ class Leader:
         """Who else was seen to lead, "" for nobody."""
         return self._seen[0]
 
+    @property
+    def complaint(self) -> str:
+        """Why the lease can't be had or renewed, "" where it can."""
+        return self._complaint
+
     def acquire(self, stop: threading.Event) -> bool:
         """Wait for the lease and then keep it, by a thread; False if stopped before."""
         while not stop.is_set():

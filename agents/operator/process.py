@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LEASE_REQUEST_S = 4.0
 _CRD_WAIT_S = 2.0
-_END_S = 10.0  # for the steps that have begun, and as long for the events that are left
+_STEPS_END_S = 6.0  # for requests that have begun; then the lease is handed over all the same
+_EVENTS_END_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +117,13 @@ class Process:
             self._controller = controller
             controller.start(options.workers)
             self._stop.wait()
-            if not controller.stop(_END_S):
-                _LOG.warning("some requests have not ended within %g s", _END_S)
+            if not controller.stop(_STEPS_END_S):
+                _LOG.warning("some requests have not ended within %g s", _STEPS_END_S)
         neighbours.stop()
         for informer in self._informers:
             informer.stop()
         if not self._is_lost:
-            recorder.stop(_END_S)
+            recorder.stop(_EVENTS_END_S)
 
     def _synced(self) -> bool:
         """Wait for the caches; False if stopped before."""
@@ -169,7 +170,10 @@ class Process:
 
     def _ready(self) -> Answer:
         if self._options.elects and not self._leader.leads():
-            return 200, f"standby; {self._leader.holder or 'nobody'} leads\n"
+            complaint = self._leader.complaint
+            return (
+                (503, f"{complaint}\n") if complaint else (200, f"standby; {self._leader.holder or 'nobody'} leads\n")
+            )
         complaints = sorted({each.complaint for each in self._informers if each.complaint})
         if self._controller is None or complaints:
             return 503, "".join(f"{each}\n" for each in complaints) or "the caches are being filled\n"

@@ -1,15 +1,13 @@
 """What the operator knows of the objects of one kind: from lists and watches, and from the answers to its own writes.
 
 The two sources come in any order, so an object is replaced only by a newer one: resourceVersions of one kind are
-compared as integers (KEP-5504 makes that a promise; etcd's revisions always were). What was seen deleted stays
-deleted, however late an answer or an event that still knows it comes in.
+compared as integers (KEP-5504 makes that a promise; etcd's revisions always were). An answer about an object that is
+not here, and that is older than what the watch has got to, is about one that is gone.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from agents.operator.trim import JOB_UID, trim
@@ -22,20 +20,18 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 Name = tuple[str, str]  # namespace and name
 
-_DELETED_KEPT_S = 300.0  # longer than any answer can take
-
 
 class Store:
     """The objects of one kind, trimmed. `on_change(before, after)` is told of each change of more than the version."""
 
-    def __init__(self, kind: Kind, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.on_change: Callable[[Body | None, Body | None], None] = lambda _before, _after: None
-        self._clock = clock
         self._lock = threading.Lock()
         self._objects: dict[Name, Body] = {}
         self._by_job: dict[str, dict[Name, Body]] = {}
-        self._deleted: OrderedDict[str, float] = OrderedDict()  # uid → when
+        self._deleted: set[str] = set()  # uids that we have deleted, until the watch says so too
+        self._reached: dict[str | None, int] = {}  # how far lists and watches have got: namespace, None for all
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -55,21 +51,43 @@ class Store:
             return list(self._by_job.get(uid, {}).values())
 
     def put(self, body: Body) -> Body:
-        """Take in an object as the API server has just shown it; return it trimmed."""
+        """Take in an object as the API server has just answered with it; return it trimmed."""
         after = trim(self.kind, body)
+        name = _name(after["metadata"])
         with self._lock:
-            changed, before = self._take(after)
+            reached = max(self._reached.get(name[0], 0), self._reached.get(None, 0))
+            is_gone = name not in self._objects and _version(after) <= reached
+            changed, before = (False, None) if is_gone else self._take(name, after)
         if changed:
             self.on_change(before, after)
         return after
 
-    def remove(self, body: Body) -> None:
-        """Take in that this object is gone."""
-        metadata = body["metadata"]
+    def remove(self, namespace: str, name: str, uid: str) -> None:
+        """Take in that the API server has deleted an object for us."""
         with self._lock:
-            before = self._drop(_name(metadata), metadata.get("uid", ""))
+            self._deleted.add(uid)
+            before = self._drop((namespace, name), uid)
         if before is not None:
             self.on_change(before, None)
+
+    def event(self, kind: str, body: Body, namespace: str | None = None) -> None:
+        """Take in a watch's event (ADDED, MODIFIED, DELETED or BOOKMARK), of the watch of a namespace or all."""
+        before: Body | None = None
+        after: Body | None = None
+        changed = False
+        with self._lock:
+            self._reached[namespace] = version = _version(body)
+            if kind == "DELETED":
+                name = _name(body["metadata"])
+                self._deleted.discard(_uid(body))
+                if name in self._objects and _version(self._objects[name]) <= version:
+                    before = self._drop(name, _uid(body))
+                    changed = before is not None
+            elif kind != "BOOKMARK":
+                after = trim(self.kind, body)
+                changed, before = self._take(_name(after["metadata"]), after)
+        if changed:
+            self.on_change(before, after)
 
     def mark_deleted(self, bodies: Iterable[Body], at: str) -> None:
         """Take in that these objects are being deleted, before the API says so of each."""
@@ -89,25 +107,26 @@ class Store:
     def replace(self, bodies: Iterable[Body], version: str, namespace: str | None = None) -> None:
         """Take in a whole list (of a namespace): what it lacks is gone, unless it is newer than the list."""
         listed = [trim(self.kind, body) for body in bodies]
-        present = {body["metadata"].get("uid", "") for body in listed}
+        present = {_uid(body) for body in listed}
         changes: list[tuple[Body | None, Body | None]] = []
         with self._lock:
-            for name, body in list(self._objects.items()):
+            self._reached[namespace] = int(version)
+            self._deleted &= present
+            for name, before in list(self._objects.items()):
                 here = namespace is None or name[0] == namespace
-                if here and _uid(body) not in present and _version(body) <= int(version):
-                    changes.append((self._drop(name, _uid(body)), None))
+                if here and _uid(before) not in present and _version(before) <= int(version):
+                    changes.append((self._drop(name, _uid(before)), None))
             for after in listed:
-                changed, before = self._take(after)
+                changed, earlier = self._take(_name(after["metadata"]), after)
                 if changed:
-                    changes.append((before, after))
-        for before, after_ in changes:
-            self.on_change(before, after_)
+                    changes.append((earlier, after))
+        for one, other in changes:
+            self.on_change(one, other)
 
-    def _take(self, after: Body) -> tuple[bool, Body | None]:
+    def _take(self, name: Name, after: Body) -> tuple[bool, Body | None]:
         """Whether there is more to tell than a new version, and what was there before."""
-        name, uid = _name(after["metadata"]), _uid(after)
         before = self._objects.get(name)
-        if uid in self._deleted or (before is not None and _version(after) <= _version(before)):
+        if _uid(after) in self._deleted or (before is not None and _version(after) <= _version(before)):
             return False, before
         if before is not None and self._job(before) != self._job(after):
             self._unindex(name, before)
@@ -117,11 +136,6 @@ class Store:
         return before is None or not _same(before, after), before
 
     def _drop(self, name: Name, uid: str) -> Body | None:
-        now = self._clock()
-        self._deleted[uid] = now
-        self._deleted.move_to_end(uid)
-        while self._deleted and now - next(iter(self._deleted.values())) > _DELETED_KEPT_S:
-            self._deleted.popitem(last=False)
         before = self._objects.get(name)
         if before is None or _uid(before) != uid:
             return None

@@ -1,0 +1,192 @@
+"""Lists and watches, by an API server that is a script."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agents.operator.errors import ApiError, GoneError, NotFoundError, RefusedError, UnavailableError
+from agents.operator.informer import Informer
+from agents.operator.kinds import MPI_JOB_V1, POD, ROLE, Kind
+from agents.operator.metrics import Metrics
+from agents.operator.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Body = dict[str, Any]
+Answer = Body | list[Body | ApiError]
+PATIENCE_S = 20.0
+
+
+def pod(name: str, version: int) -> Body:
+    return {"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(version)}}
+
+
+def page(version: int, *names: str, token: str = "") -> Body:
+    metadata = {"resourceVersion": str(version)} | ({"continue": token} if token else {})
+    return {"metadata": metadata, "items": [pod(name, version) for name in names]}
+
+
+def event(kind: str, name: str, version: int) -> Body:
+    return {"type": kind, "object": pod(name, version)}
+
+
+class Watch:
+    """The events that are given, and then silence until it is stopped, or its end."""
+
+    def __init__(self, events: list[Body | ApiError], *, lasts: bool) -> None:
+        self._events, self._lasts = events, lasts
+        self.stopped = threading.Event()
+
+    def __iter__(self) -> Iterator[Body]:
+        for each in self._events:
+            if isinstance(each, ApiError):
+                raise each
+            yield each
+        if self._lasts:
+            assert self.stopped.wait(PATIENCE_S)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+class Api:
+    """Answers in their order; the last watch lasts. `asked` is what was asked for."""
+
+    def __init__(self, *answers: Answer | ApiError) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[str, str]] = []
+        self.over = threading.Event()
+
+    def list(self, path: str, *, token: str, labelSelector: str) -> Body:  # noqa: N803
+        self.asked.append(("list", token))
+        answer = self._next()
+        assert isinstance(answer, dict)
+        return answer
+
+    def watch(self, path: str, *, version: str, timeout_s: int, selector: str) -> Watch:
+        self.asked.append(("watch", version))
+        events = self._next()
+        assert isinstance(events, list)
+        if not self._answers:
+            self.over.set()
+        return Watch(events, lasts=not self._answers)
+
+    def _next(self) -> Answer:
+        answer = self._answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+def run(api: Api, kind: Kind = POD) -> tuple[Informer, Store, Metrics]:
+    """Have the script played to its end."""
+    store, metrics = Store(kind), Metrics()
+    informer = Informer(api, store, metrics)  # type: ignore[arg-type]
+    informer.start()
+    assert api.over.wait(PATIENCE_S), api.asked
+    deadline = threading.Event()
+    while informer.is_alive and informer._watch is None:
+        deadline.wait(0.001)
+    return informer, store, metrics
+
+
+def end(informer: Informer) -> None:
+    informer.stop()
+    informer._thread.join(PATIENCE_S)
+    assert not informer.is_alive
+
+
+def names(store: Store) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in store.all())
+
+
+def test_pages_make_one_list_and_the_watch_begins_where_it_was_made() -> None:
+    api = Api(page(10, "a", token="t"), page(10, "b"), [event("ADDED", "c", 11), event("DELETED", "a", 12)])
+    informer, store, _ = run(api)
+    end(informer)
+    assert informer.synced.is_set()
+    assert api.asked == [("list", ""), ("list", "t"), ("watch", "10")]
+    assert names(store) == ["b", "c"]
+
+
+def test_a_watch_that_ends_goes_on_where_it_was_also_by_bookmarks() -> None:
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "40"}}}
+    api = Api(page(10), [event("ADDED", "a", 11)], [bookmark], [event("ADDED", "b", 41)])
+    informer, store, metrics = run(api)
+    end(informer)
+    assert api.asked == [("list", ""), ("watch", "10"), ("watch", "11"), ("watch", "40")]
+    assert names(store) == ["a", "b"]
+    assert metrics.watch_restarts.value("pods", "ended") == 2
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        [GoneError("too old", 410)],
+        [{"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}],
+        GoneError("too old", 410),
+    ],
+    ids=["in the watch", "as an event", "at once"],
+)
+def test_a_watch_that_is_too_old_begins_with_a_list(gone: Any) -> None:
+    api = Api(page(10, "a", "b"), [event("ADDED", "c", 11)], gone, page(20, "b"), [])
+    informer, store, metrics = run(api)
+    end(informer)
+    assert api.asked[-2:] == [("list", ""), ("watch", "20")]
+    assert names(store) == ["b"]
+    assert metrics.watch_restarts.value("pods", "gone") == 1
+
+
+@pytest.mark.parametrize(
+    "failure", [UnavailableError("no answer"), {"type": "ERROR", "object": {"code": 500, "message": "etcd"}}]
+)
+def test_a_watch_that_breaks_off_goes_on_without_a_list(failure: Any) -> None:
+    api = Api(page(10), [event("ADDED", "a", 11), failure], [])
+    informer, store, metrics = run(api)
+    assert informer.complaint == ""
+    end(informer)
+    assert api.asked == [("list", ""), ("watch", "10"), ("watch", "11")]
+    assert names(store) == ["a"]
+    assert metrics.watch_restarts.value("pods", "error") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "words"),
+    [
+        (POD, RefusedError("no", 403), "the operator's role lacks list and watch of pods in all namespaces"),
+        (
+            ROLE,
+            RefusedError("no", 403),
+            "the operator's role lacks list and watch of roles.rbac.authorization.k8s.io in all namespaces",
+        ),
+        (
+            MPI_JOB_V1,
+            NotFoundError("no", 404),
+            "the API server has no mpijobs in kubeflow.org/v1: is their CRD installed?",
+        ),
+        (POD, UnavailableError("no answer from x: refused"), "no answer from x: refused"),
+    ],
+)
+def test_why_it_can_t_list_is_said_once(
+    kind: Kind, error: ApiError, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = Api(error, error, page(1), [])
+    with caplog.at_level("INFO"):
+        informer, _, _ = run(api, kind)
+    end(informer)
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{kind.plural} can't be watched: {words}",
+        f"{kind.plural} can be watched again",
+    ]
+
+
+def test_a_page_that_is_too_old_begins_the_list_anew() -> None:
+    api = Api(page(10, "a", token="t"), GoneError("expired", 410), page(11, "b"), [])
+    informer, store, _ = run(api)
+    end(informer)
+    assert api.asked == [("list", ""), ("list", "t"), ("list", ""), ("watch", "11")]
+    assert names(store) == ["b"]

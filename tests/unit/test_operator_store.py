@@ -1,0 +1,242 @@
+"""The caches: whatever order events and answers come in, the store ends as the API server is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.operator.caches import Caches
+from agents.operator.kinds import BATCH_JOB, CONFIG_MAP, MPI_JOB_V1, POD
+from agents.operator.store import Store
+
+Body = dict[str, Any]
+
+
+def pod(name: str = "p", uid: str = "u", version: int = 1, phase: str = "Pending", job: str = "j", **meta: Any) -> Body:
+    labels = {"mpi-agents/job-uid": job}
+    metadata = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": str(version), "labels": labels, **meta}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}, "status": {"phase": phase}}
+
+
+def store() -> tuple[Store, list[tuple[str | None, str | None]]]:
+    """A store, and the phases of what it tells."""
+    one, told = Store(POD), list[tuple[str | None, str | None]]()
+    one.on_change = lambda before, after: told.append((phase(before), phase(after)))
+    return one, told
+
+
+def phase(body: Body | None) -> str | None:
+    return None if body is None else body["status"]["phase"]
+
+
+def seen(one: Store) -> list[tuple[str, str]]:
+    return sorted((each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in one.all())
+
+
+def test_newer_replaces_older_and_not_the_other_way_round() -> None:
+    one, told = store()
+    one.put(pod(version=9, phase="Pending"))
+    one.put(pod(version=10, phase="Running"))  # as texts, 9 is more than 10
+    one.put(pod(version=9, phase="Pending"))
+    assert phase(one.get("ns", "p")) == "Running"
+    assert told == [(None, "Pending"), ("Pending", "Running")]
+
+
+def test_what_differs_in_its_version_alone_is_taken_and_not_told() -> None:
+    one, told = store()
+    one.put(pod(version=1))
+    one.put(pod(version=2, managedFields=[{"manager": "x"}]))
+    assert seen(one) == [("u", "2")]
+    assert told == [(None, "Pending")]
+
+
+def test_what_was_seen_deleted_stays_deleted_for_answers_that_come_late() -> None:
+    one, told = store()
+    one.put(pod(version=1))
+    one.event("DELETED", pod(version=5))
+    one.put(pod(version=4, phase="Running"))
+    assert seen(one) == []
+    assert told == [(None, "Pending"), ("Pending", None)]
+
+
+def test_a_deletion_of_ours_outlives_events_of_before() -> None:
+    one, _ = store()
+    one.put(pod(version=1))
+    one.remove("ns", "p", "u")
+    one.event("MODIFIED", pod(version=7))
+    one.replace([pod(version=7)], "7")
+    one.put(pod(version=7))
+    assert seen(one) == []
+    one.event("DELETED", pod(version=8))
+    one.put(pod(version=7))
+    assert seen(one) == []
+
+
+def test_what_leaves_the_selection_can_come_back() -> None:
+    """A label that is taken away looks like a deletion."""
+    one, _ = store()
+    one.put(pod(version=1))
+    one.event("DELETED", pod(version=5))
+    one.event("ADDED", pod(version=6))
+    assert seen(one) == [("u", "6")]
+
+
+def test_the_next_of_a_name_is_not_deleted_with_the_former() -> None:
+    one, told = store()
+    one.put(pod(uid="old", version=1))
+    one.put(pod(uid="new", version=3))
+    one.event("DELETED", pod(uid="old", version=2))
+    assert seen(one) == [("new", "3")]
+    assert len(told) == 2
+
+
+def test_a_list_takes_away_what_it_lacks_but_not_what_is_newer() -> None:
+    one, _ = store()
+    one.put(pod("a", "a", 5))
+    one.put(pod("b", "b", 5))
+    one.put(pod("c", "c", 11))  # made by us after the list was
+    one.replace([pod("b", "b", 8)], "10")
+    assert seen(one) == [("b", "8"), ("c", "11")]
+
+
+def test_a_list_of_one_namespace_leaves_the_others() -> None:
+    one, _ = store()
+    one.put(pod("a", "a", 5))
+    one.replace([], "10", namespace="other")
+    assert seen(one) == [("a", "5")]
+
+
+def test_a_list_begun_before_a_deletion_does_not_revive() -> None:
+    one, _ = store()
+    one.put(pod("a", "a", 5))
+    one.remove("ns", "a", "a")
+    one.replace([pod("a", "a", 5)], "8")
+    assert seen(one) == []
+
+
+def test_objects_are_found_by_their_job() -> None:
+    one, _ = store()
+    one.put(pod("a", "a", 1, job="x"))
+    one.put(pod("b", "b", 2, job="x"))
+    one.put(pod("b", "b", 3, job="y"))
+    assert [each["metadata"]["name"] for each in one.of_job("x")] == ["a"]
+    assert [each["metadata"]["name"] for each in one.of_job("y")] == ["b"]
+    one.event("DELETED", pod("a", "a", 4, job="x"))
+    assert one.of_job("x") == []
+
+
+def test_pods_marked_deleted_are_so_until_the_api_says_more() -> None:
+    one, told = store()
+    one.put(pod("a", "a", 1))
+    one.mark_deleted([pod("a", "a", 1), pod("gone", "g", 1)], "2026-01-01T00:00:00Z")
+    assert one.of_job("j")[0]["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:00Z"
+    assert len(told) == 2
+    one.put(pod("a", "a", 2, phase="Running"))
+    assert "deletionTimestamp" not in one.of_job("j")[0]["metadata"]
+
+
+# What happens on the API server: each deed is an event of the watch, and may be an answer to us that comes at any time
+# before or after it.
+DEEDS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["write", "delete"]), st.booleans()), max_size=14)
+
+
+@given(DEEDS, st.data())
+def test_any_order_of_events_and_answers_ends_in_the_truth(
+    deeds: list[tuple[str, str, bool]], data: st.DataObject
+) -> None:
+    truth: dict[str, Body] = {}
+    events: list[tuple[str, Body]] = []
+    answers: list[Body] = []
+    for version, (name, deed, answered) in enumerate(deeds, start=1):
+        if deed == "write":
+            uid = truth[name]["metadata"]["uid"] if name in truth else f"{name}-{version}"
+            truth[name] = pod(name, uid, version, phase=str(version))
+            events.append(("MODIFIED", truth[name]))
+            if answered:
+                answers.append(truth[name])
+        elif name in truth:
+            uid = truth.pop(name)["metadata"]["uid"]
+            events.append(("DELETED", pod(name, uid, version)))
+    one, _ = store()
+    while events or answers:
+        if events and (not answers or data.draw(st.booleans())):
+            one.event(*events.pop(0))
+        else:
+            one.put(answers.pop(data.draw(st.integers(0, len(answers) - 1))))
+    assert seen(one) == sorted(
+        (body["metadata"]["uid"], body["metadata"]["resourceVersion"]) for body in truth.values()
+    )
+
+
+@given(DEEDS, st.integers(0, 14), st.data())
+def test_a_list_at_any_time_ends_in_the_truth(deeds: list[tuple[str, str, bool]], at: int, data: st.DataObject) -> None:
+    """The watch breaks off, a list is made at `at`, and answers to us come when they like."""
+    truth: dict[str, Body] = {}
+    listed: tuple[list[Body], int] = ([], 0)
+    after: list[tuple[str, Body]] = []
+    answers: list[Body] = []
+    for version, (name, deed, answered) in enumerate(deeds, start=1):
+        if version == at:
+            listed = (list(truth.values()), version - 1)
+            after = []
+        if deed == "write":
+            uid = truth[name]["metadata"]["uid"] if name in truth else f"{name}-{version}"
+            truth[name] = pod(name, uid, version, phase=str(version))
+            after.append(("MODIFIED", truth[name]))
+            if answered:
+                answers.append(truth[name])
+        elif name in truth:
+            uid = truth.pop(name)["metadata"]["uid"]
+            after.append(("DELETED", pod(name, uid, version)))
+    one, _ = store()
+    early = [answers.pop(0) for _ in range(data.draw(st.integers(0, len(answers))))]
+    for body in early:
+        one.put(body)
+    one.replace(listed[0], str(listed[1]))
+    for event in after:
+        one.event(*event)
+    for body in answers:
+        one.put(body)
+    assert seen(one) == sorted(
+        (body["metadata"]["uid"], body["metadata"]["resourceVersion"]) for body in truth.values()
+    )
+
+
+# One job's objects
+
+
+def owned(body: Body, uid: str) -> Body:
+    return body | {"metadata": body["metadata"] | {"ownerReferences": [{"uid": uid, "controller": True, "name": "x"}]}}
+
+
+def job(uid: str = "j") -> Body:
+    return {"kind": "MPIJob", "metadata": {"name": "pi", "namespace": "ns", "uid": uid, "resourceVersion": "1"}}
+
+
+def test_a_job_is_told_of_what_is_made_for_it() -> None:
+    caches, told = Caches(MPI_JOB_V1), list[tuple[str, str]]()
+    caches.on_job = told.append
+    caches.store(POD).put(owned(pod("early", "e", 1), "j"))
+    assert told == []  # the job is not known yet
+    caches.jobs.put(job())
+    caches.store(POD).put(owned(pod("a", "a", 2), "j"))
+    caches.store(POD).event("DELETED", pod("a", "a", 3))
+    caches.store(POD).put(owned(pod("b", "b", 4, job="another"), "another"))
+    caches.jobs.remove("ns", "pi", "j")
+    assert told == [("ns", "pi")] * 4
+
+
+def test_a_job_s_objects_are_those_that_it_controls() -> None:
+    caches = Caches(MPI_JOB_V1)
+    caches.store(POD).put(owned(pod("worker", "1", 1), "j"))
+    caches.store(POD).put(owned(pod("launcher", "2", 2), "batch"))
+    caches.store(POD).put(owned(pod("stranger", "3", 3), "stranger"))
+    caches.store(POD).put(pod("orphan", "4", 4))
+    caches.store(BATCH_JOB).put(owned(pod("batch", "batch", 5), "j"))
+    caches.store(CONFIG_MAP).put(owned(pod("stranger", "5", 6), "stranger"))
+    observed = caches.observe(job(), frozenset(), {})
+    assert [each["metadata"]["name"] for each in observed.pods] == ["worker", "launcher"]
+    assert observed.launcher_job is not None
+    assert observed.config_map is None
