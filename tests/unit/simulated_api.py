@@ -86,7 +86,7 @@ class SimulatedApi:
             raise ConflictError(f"the UID in the precondition ({uid}) does not match", 409, "Conflict")
         return self.remove(path.split("/")[-2], found, waits=waits) or {"kind": "Status"}
 
-    def delete_collection(self, path: str, selector: str, _version: int = 0) -> Body:
+    def delete_collection(self, path: str, selector: str) -> Body:
         self.requests.append(("deletecollection", path))
         wanted = dict(pair.split("=") for pair in selector.split(","))
         for body in self.all(path.rsplit("/", maxsplit=1)[-1]):

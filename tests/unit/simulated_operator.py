@@ -1,39 +1,50 @@
-"""The operator on a simulated API server: real caches, executor and plan, without threads, and with a chosen fate."""
+"""The loop around `plan` on a simulated API server, as `agents.operator` runs it but without threads, and mortal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from simulated_api import NAMESPACE, SimulatedApi
+from simulated_api import NAMESPACE
+from simulated_cluster import controller
 
 from agents.job.read import read
-from agents.operator.actions import Create, Emit, WriteStatus
-from agents.operator.caches import Caches
-from agents.operator.executor import Executor, Memory
-from agents.operator.kinds import BATCH_JOB, MPI_JOB_V2BETA1, POD
-from agents.operator.metrics import Metrics
+from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.operator.errors import AlreadyExistsError, ApiError, NotFoundError, RefusedError
+from agents.operator.kinds import (
+    BATCH_JOB,
+    CONFIG_MAP,
+    MPI_JOB_V2BETA1,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    VOLCANO_POD_GROUP,
+    Kind,
+)
+from agents.operator.observed import Observed
 from agents.operator.plan import plan
 from agents.operator.settings import PodSettings
+from agents.operator.trim import trim
 
 if TYPE_CHECKING:
-    from agents.operator.api import Api
-    from agents.operator.errors import ApiError
-    from agents.operator.recorder import Recorder
-    from agents.operator.store import Store
+    from simulated_api import SimulatedApi
+
+    from agents.operator.actions import Action
 
 Body = dict[str, Any]
 
 TAKEN_KEPT_S = 60.0
-
-
-class Recording:
-    """Takes the place of the recorder of events."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str]] = []
-
-    def emit(self, resource: Body, event: Emit) -> None:
-        self.events.append((event.type, event.reason, event.message))
+FIELDS = {  # of Observed
+    BATCH_JOB: "launcher_job",
+    CONFIG_MAP: "config_map",
+    SERVICE: "service",
+    SERVICE_ACCOUNT: "service_account",
+    ROLE: "role",
+    ROLE_BINDING: "role_binding",
+    VOLCANO_POD_GROUP: "pod_group",
+}
+KINDS = {kind.plural: kind for kind in (MPI_JOB_V2BETA1, POD, *FIELDS)}
 
 
 class SimulatedOperator:
@@ -42,43 +53,47 @@ class SimulatedOperator:
     def __init__(self, api: SimulatedApi, name: str = "pi", settings: PodSettings | None = None) -> None:
         self.api, self.name = api, name
         self.settings = settings or PodSettings(image="mpi-agents:test")
-        self.recording = Recording()
+        self.events: list[tuple[str, str, str]] = []
         self.start()
 
     def start(self) -> None:
-        """Begin with empty caches and no memory, and list."""
-        self.caches = Caches(MPI_JOB_V2BETA1, self.settings.gang_scheduler)
-        self.caches.on_job = lambda _key: self._wake()
-        self._stores: dict[str, Store] = {kind.kind.plural: kind for kind in self._all_stores()}
-        metrics = Metrics()
-        self.executor = Executor(cast("Api", self.api), self.caches, cast("Recorder", self.recording), metrics)
-        self.memory: Memory | None = None
+        """Begin with no memory, and list."""
+        self.cache: dict[str, dict[str, Body]] = {plural: {} for plural in KINDS}
+        self.gone: set[str] = set()
+        self.taken: dict[tuple[str, str], float] = {}
+        self.refused: dict[tuple[str, str], str] = {}
+        self.generation: tuple[str, int] = ("", 0)
         self.again_at: float | None = None
         self.is_due = True
-        for plural, store in self._stores.items():
-            store.replace(self.api.all(plural), str(10**9))
-        self._read = dict.fromkeys(self._stores, len(self.api.log))
+        self._read = dict.fromkeys(KINDS, len(self.api.log))
+        for plural in KINDS:
+            for body in self.api.all(plural):
+                self._put(plural, body)
+
+    # What comes in.
 
     def deliver(self, plural: str, most: int = 10**6) -> None:
         """Let so many of the watch events of one kind come in."""
-        position, store = self._read[plural], self._stores[plural]
+        position = self._read[plural]
         while position < len(self.api.log) and most > 0:
             seen = self.api.log[position]
             position += 1
             if seen.kind == plural:
                 most -= 1
-                self._take(store, seen.body, is_gone=seen.is_gone)
+                (self._remove if seen.is_gone else self._put)(plural, seen.body)
         self._read[plural] = position
 
     def deliver_all(self) -> None:
-        for plural in self._stores:
+        for plural in KINDS:
             self.deliver(plural)
 
     def repeat(self, plural: str) -> None:
-        """Let an old event of a kind come in once more."""
+        """Let old events of a kind come in once more."""
         for seen in self.api.log[: self._read[plural]][-6:]:
-            if seen.kind == plural and not seen.is_gone:
-                self._take(self._stores[plural], seen.body, is_gone=False)
+            if seen.kind == plural:
+                (self._remove if seen.is_gone else self._put)(plural, seen.body)
+
+    # What it does.
 
     def has_cause(self) -> bool:
         next_at = self.next_at()
@@ -86,57 +101,117 @@ class SimulatedOperator:
 
     def next_at(self) -> float | None:
         """When there will be cause, whatever comes."""
-        taken = self.memory.taken.values() if self.memory is not None else ()
-        times = [at + TAKEN_KEPT_S for at in taken] + ([] if self.again_at is None else [self.again_at])
+        times = [at + TAKEN_KEPT_S for at in self.taken.values()] + ([] if self.again_at is None else [self.again_at])
         return min(times, default=None)
 
-    def reconcile(self, crash_after: int | None = None) -> int:
-        """Plan once and act; end as if killed after so many actions. Return how many were carried out."""
+    def reconcile(self, crash_after: int | None = None) -> None:
+        """Plan once and act; end as if killed after so many actions."""
         self.is_due, self.again_at = False, None
-        resource = self.caches.jobs.get(NAMESPACE, self.name)
+        resource = self.cache["mpijobs"].get(self.name)
         if resource is None:
-            self.memory = None
-            return 0
-        memory = self._remember(resource)
-        observed = self.caches.observe(resource, frozenset(memory.taken), memory.refused)
-        planned = plan(read(resource), observed, self.settings, self.api.now)
-        makes_pods = any(
-            isinstance(one, Create) and one.kind in (POD, BATCH_JOB) for step in planned.steps for one in step
-        )
+            self.taken, self.refused = {}, {}
+            return
+        planned = plan(read(resource), self._observe(resource), self.settings, self.api.now)
+        actions = [one for step in planned.steps for one in step]
+        makes_pods = any(isinstance(one, Create) and one.kind in (POD, BATCH_JOB) for one in actions)
         assert not makes_pods or isinstance(planned.steps[0][0], WriteStatus)
         done = 0
         for step in planned.steps:
-            failures: list[ApiError] = []
+            failed = False
             for action in step:
                 if done == crash_after:
                     self.start()
-                    return done
-                failures += self.executor.carry_out(resource, memory, (action,), self.api.now)
+                    return
                 done += 1
-            if failures:
+                try:
+                    self._do(resource, action)
+                except ApiError:
+                    failed = True
+            if failed:
                 self.is_due = True
-                return done
+                return
         self.again_at = planned.again_at
         self.is_due |= bool(planned.steps)
-        return done
 
-    def _remember(self, resource: Body) -> Memory:
-        metadata, memory = resource["metadata"], self.memory
-        if memory is None or memory.uid != metadata["uid"]:
-            memory = self.memory = Memory(metadata["uid"])
-        if memory.generation != metadata["generation"]:
-            memory.generation, memory.refused, memory.taken = metadata["generation"], {}, {}
-        memory.taken = {key: at for key, at in memory.taken.items() if self.api.now - at < TAKEN_KEPT_S}
-        return memory
+    def _do(self, resource: Body, action: Action) -> None:
+        match action:
+            case Create(kind=kind, body=body):
+                self._create(resource, kind, body)
+            case Patch(kind=kind, name=name, body=body):
+                self._put(kind.plural, self.api.patch(kind.path(NAMESPACE, name), body))
+            case Delete(kind=kind, name=name, uid=uid):
+                self._delete(kind, name, uid)
+            case DeleteWorkers():
+                uid = resource["metadata"]["uid"]
+                self.api.delete_collection(POD.path(NAMESPACE), f"mpi-agents/job-uid={uid},mpi-agents/role=worker")
+            case WriteStatus(status=status, resource_version=version):
+                metadata = {"uid": resource["metadata"]["uid"], "resourceVersion": version}
+                path = MPI_JOB_V2BETA1.path(NAMESPACE, self.name, "status")
+                self._put("mpijobs", self.api.replace(path, {"metadata": metadata, "status": status}))
+            case Emit(type=kind_of, reason=reason, message=message):
+                self.events.append((kind_of, reason, message))
 
-    def _all_stores(self) -> list[Store]:
-        return [self.caches.jobs, *vars(self.caches)["_stores"].values()]
+    def _create(self, resource: Body, kind: Kind, body: Body) -> None:
+        name = body["metadata"]["name"]
+        try:
+            made = self.api.create(kind, NAMESPACE, body)
+        except AlreadyExistsError:
+            made = self.api.get(kind.path(NAMESPACE, name))
+            if controller(made) != resource["metadata"]["uid"]:
+                if not controller(made):
+                    self.taken[kind.name, name] = self.api.now
+                raise
+        except RefusedError as error:
+            self.refused[kind.name, name] = str(error)
+            raise
+        self.refused.pop((kind.name, name), None)
+        self._put(kind.plural, made)
 
-    def _take(self, store: Store, body: Body, *, is_gone: bool) -> None:
-        if is_gone:
-            store.remove(body)
-        elif store.kind == MPI_JOB_V2BETA1 or "mpi-agents/job-uid" in (body["metadata"].get("labels") or {}):
-            store.put(body)
+    def _delete(self, kind: Kind, name: str, uid: str) -> None:
+        try:
+            answer = self.api.delete(kind.path(NAMESPACE, name), uid, waits=kind is BATCH_JOB)
+        except NotFoundError:
+            answer = {}
+        if answer.get("metadata"):
+            self._put(kind.plural, answer)
+        else:
+            self._remove(kind.plural, {"metadata": {"name": name, "uid": uid}})
 
-    def _wake(self) -> None:
-        self.is_due = True
+    # What it knows.
+
+    def _observe(self, resource: Body) -> Observed:
+        metadata = resource["metadata"]
+        if self.generation != (metadata["uid"], metadata["generation"]):
+            self.generation, self.taken, self.refused = (metadata["uid"], metadata["generation"]), {}, {}
+        self.taken = {key: at for key, at in self.taken.items() if self.api.now - at < TAKEN_KEPT_S}
+        ours: Body = {}
+        for kind, field in FIELDS.items():
+            for body in self.cache[kind.plural].values():
+                if controller(body) == metadata["uid"]:
+                    ours[field] = body
+        label = "mpi-agents/job-uid"
+        pods = tuple(
+            pod
+            for pod in self.cache["pods"].values()
+            if controller(pod) and pod["metadata"]["labels"].get(label) == metadata["uid"]
+        )
+        return Observed(resource, pods, taken=frozenset(self.taken), refused=self.refused, **ours)
+
+    def _put(self, plural: str, body: Body) -> None:
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        before = self.cache[plural].get(name)
+        is_newer = before is None or _version(body) > _version(before)
+        if uid not in self.gone and is_newer:
+            self.cache[plural][name] = trim(KINDS[plural], body)
+            self.is_due = True
+
+    def _remove(self, plural: str, body: Body) -> None:
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        self.gone.add(uid)
+        if self.cache[plural].get(name, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
+            del self.cache[plural][name]
+            self.is_due = True
+
+
+def _version(body: Body) -> int:
+    return int(body["metadata"]["resourceVersion"])

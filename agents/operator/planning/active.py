@@ -9,14 +9,16 @@ from agents.job.conditions import Type
 from agents.job.model import Dialect
 from agents.job.status import EVICTED, FAILED, Counts, Draft, Event
 from agents.operator import objects
-from agents.operator.actions import Create, Delete, Emit, Plan
+from agents.operator.actions import Create, Delete, Emit, Patch, Plan
 from agents.operator.kinds import BATCH_JOB, POD, ROLE_BINDING
-from agents.operator.planning import ended, launcher, losses, notes, resources, workers
+from agents.operator.planning import ended, launcher, losses, notes, refusals, resources, workers
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.values import mapping
 from agents.operator.planning.writing import Steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agents.operator.actions import Action
     from agents.operator.planning.launcher import Launcher
     from agents.operator.planning.view import View
@@ -41,14 +43,24 @@ def plan(view: View, found: Launcher) -> Plan:
     elif found.stage is Stage.RUNNING and _running(view) == len(view.wanted):
         draft.running()
     draft.counts(found.counts, _worker_counts(view), f"{view.ready}/{len(view.wanted)}")
+    needed = resources.changes(view)
+    pods = [*_launcher(view, found), *change.creates]
+    notes.tell_rbac(view, draft)
     if not is_new:
         notes.tell(view, draft, change.outdated)
-    return _steps(view, draft, found, change)
+        refusals.tell(view, draft, [one for one in (*needed, *pods) if isinstance(one, Create)])
+    return _steps(view, Steps(view, draft), found, change, needed, pods)
 
 
-def _steps(view: View, draft: Draft, found: Launcher, change: workers.Changes) -> Plan:
-    steps = Steps(view, draft)
-    first: list[Action] = [*resources.changes(view), *change.deletes]
+def _steps(
+    view: View,
+    steps: Steps,
+    found: Launcher,
+    change: workers.Changes,
+    needed: Sequence[Create | Patch],
+    pods: Sequence[Create],
+) -> Plan:
+    first: list[Action] = [*needed, *change.deletes]
     if change.evicted:
         words = f"{change.evicted}/{len(view.wanted)} workers are evicted"
         first.append(Emit("Warning", EVICTED, words))
@@ -61,7 +73,7 @@ def _steps(view: View, draft: Draft, found: Launcher, change: workers.Changes) -
     bindings = [one for one in first if isinstance(one, Create) and one.kind is ROLE_BINDING]
     steps.add([one for one in first if one not in bindings])
     if not taken:
-        steps.add([*bindings, *_launcher(view, found), *change.creates])
+        steps.add([*bindings, *pods])
     steps.again(found.may_start_at)
     steps.again(launcher.deadline(view))
     steps.again(change.again_at)

@@ -1,4 +1,4 @@
-"""The conditions that kubeflow doesn't have: what holds a job up, and why its workers aren't ready."""
+"""Conditions that kubeflow doesn't have: why workers aren't ready, or old, and what an administrator must grant."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from agents.job.conditions import Stated as State
 from agents.job.conditions import Type
 from agents.job.model import Rbac
-from agents.job.status import FAILED, Event, Urgency
+from agents.job.status import Event, Urgency
 from agents.operator import objects
-from agents.operator.kinds import BATCH_JOB, POD
-from agents.operator.planning.view import is_fault
 from delivery.lack import Lack, Patience, lack_of
 from delivery.sentence import sentence
 
@@ -28,9 +26,6 @@ def tell(view: View, draft: Draft, outdated: Sequence[int]) -> None:
     """State what holds now, and take back what does not hold any more."""
     _tell_workers(view, draft)
     _tell_outdated(view, draft, outdated)
-    _tell_rbac(view, draft)
-    _tell_taken(view, draft)
-    _tell_refused(view, draft)
     draft.forget([Type.TRANSPORT_NOT_SUPPORTED])
 
 
@@ -82,55 +77,13 @@ def _tell_outdated(view: View, draft: Draft, outdated: Sequence[int]) -> None:
     draft.note(State(Type.WORKERS_OUTDATED, True, "TemplateChanged", words), Event("Normal", "WorkersOutdated", words))
 
 
-def _tell_rbac(view: View, draft: Draft) -> None:
+def tell_rbac(view: View, draft: Draft) -> None:
+    """Print the rule that someone else must grant, where no Role is to be made."""
     if view.job.rbac is Rbac.MANAGED:
         draft.forget([Type.RBAC_UNMANAGED])
         return
     words = objects.needed_rule(view.job, view.hosts)
     draft.note(State(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", words), Event("Normal", "RbacUnmanaged", words))
-
-
-def _tell_taken(view: View, draft: Draft) -> None:
-    if not view.observed.taken:
-        draft.forget([Type.RESOURCE_EXISTS])
-        return
-    found = sorted(view.observed.taken)
-    words = "; ".join(
-        f'Resource "{name}" of Kind "{kind}" already exists and is not managed by MPIJob'
-        for kind, name in found[:_NAMES_MAX]
-    )
-    draft.note(
-        State(Type.RESOURCE_EXISTS, True, "ErrResourceExists", words), Event("Warning", "ErrResourceExists", words)
-    )
-
-
-def _tell_refused(view: View, draft: Draft) -> None:
-    """A fault in a template is the job's to heal; all else (quota, a policy, a missing class) may heal by itself."""
-    refused = [(kind, name, words) for (kind, name), words in sorted(view.observed.refused.items())]
-    faults = [one for one in refused if is_fault(one[2])]
-    if faults:
-        words = f"{faults[0][0]} {faults[0][1]}: {faults[0][2]}"
-        draft.note(
-            State(Type.VALIDATION_ERROR, True, "ValidationError", words), Event("Warning", "ValidationError", words)
-        )
-    else:
-        draft.forget([Type.VALIDATION_ERROR])
-    others = [one for one in refused if not is_fault(one[2])]
-    if not others:
-        draft.forget([Type.CREATION_REFUSED])
-        return
-    kind, name, message = others[0]
-    more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
-    words = f"{_what(view, kind, name)} created failed: {message}"
-    stated = State(Type.CREATION_REFUSED, True, FAILED, f"{kind} {name}{more}: {message}")
-    draft.note(stated, Event("Warning", FAILED, words))
-
-
-def _what(view: View, kind: str, name: str) -> str:
-    """Return kubeflow's words for pods, and the kind for anything else."""
-    if name == view.job.launcher_name and kind in (POD.name, BATCH_JOB.name):
-        return "launcher pod"
-    return "worker pod" if kind == POD.name else kind
 
 
 def _names(names: Sequence[str]) -> str:
