@@ -86,7 +86,7 @@ def _asked_for(role: Role) -> dict[str, Fraction]:
         for name, text in {**resources.get("limits", {}), **resources.get("requests", {})}.items():
             try:
                 total[name] += quantity.parse(text)
-            except ValueError:  # the API server will refuse the pod
+            except ValueError:  # of a size that nothing has, `1e999`: the API server will refuse the pod
                 continue
     return total
 

@@ -50,5 +50,5 @@ def _has_its_limits(resources: Mapping[str, Mapping[str, Any]], name: str) -> bo
     request = resources.get("requests", {}).get(name, limit)
     try:
         return limit is not None and quantity.parse(limit) == quantity.parse(request) > 0
-    except ValueError:  # the API server will refuse the pod
+    except ValueError:  # of a size that nothing has, `1e999`: the API server will refuse the pod
         return False
