@@ -104,6 +104,7 @@ def test_our_image_is_delivery_if_nothing_else_is_said(namespace: Namespace) -> 
         (["rshagent-hub", "--version"], 0, "rshagent-hub"),
         (["rshagent"], 255, "rshagent: no host given. Usage: AGENT"),
         (["mpi-delivery", "--version"], 0, "mpi-delivery, version"),
+        (["mpi-operator", "--version"], 0, "mpi-operator, version"),
     ],
 )
 def test_our_image_has_each_role_on_its_path(namespace: Namespace, command: list[str], code: int, says: str) -> None:
