@@ -54,6 +54,10 @@ def test_coschedulings() -> None:
     [
         ({}, {"minMember": 3, "scheduleTimeoutSeconds": 0}),
         ({"spec/launcherCreationPolicy": "WaitForWorkersReady"}, {"minMember": 2, "scheduleTimeoutSeconds": 0}),
+        (
+            {"spec/launcherCreationPolicy": "WaitForWorkersReady", **ASKED},
+            {"minMember": 3, "minResources": {"cpu": "6", "nvidia.com/gpu": "24"}, "scheduleTimeoutSeconds": 0},
+        ),
         ({POLICY: {"minAvailable": 0}, **ASKED}, {"minMember": 0, "scheduleTimeoutSeconds": 0}),
         (
             {POLICY: {"minResources": {"cpu": "9"}}, **ASKED},

@@ -6,10 +6,10 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mpijobs import annotated, job
-from pod_objects import EXEC, LAUNCHER, SETTINGS, WORKER, Object, launcher, worker
+from pod_objects import EXEC, LAUNCHER, SETTINGS, WORKER, Object, launcher, variables, worker
 
 from agents.operator import objects
 from agents.operator.settings import PodSettings
@@ -41,6 +41,9 @@ def test_what_has_to_be_a_label_is_derived_where_the_name_is_none(name: str, ser
 
 
 @given(NAMES, st.sampled_from(["v1", "v2beta1"]))
+@example("a" * 63, "v1")
+@example("4" + "a" * 53, "v2beta1")
+@example("a" * 30 + "." + "b" * 23, "v2beta1")
 def test_derived_names_are_labels(name: str, version: str) -> None:
     made = {"metadata/name": name}
     spec = worker(version, made, index=1)["spec"]
@@ -50,6 +53,13 @@ def test_derived_names_are_labels(name: str, version: str) -> None:
     for pod in (worker(version, made, index=1), launcher(version, made)):
         assert re.fullmatch("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", pod["spec"]["hostname"])
         assert all(len(value) <= 63 for value in pod["metadata"]["labels"].values())
+
+
+@pytest.mark.parametrize(("name", "keeps"), [("pi", False), ("a.b", True)])
+def test_open_mpi_cuts_no_name_that_has_dots(name: str, keeps: bool) -> None:
+    found = variables(launcher("v1", {"metadata/name": name})["spec"]["containers"][0])
+    assert (found.get("PRTE_MCA_prte_keep_fqdn_hostnames") == "true") is keeps
+    assert (found.get("OMPI_MCA_orte_keep_fqdn_hostnames") == "true") is keeps
 
 
 def test_derived_names_tell_jobs_apart() -> None:
