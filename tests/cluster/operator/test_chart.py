@@ -100,6 +100,13 @@ def test_pod_groups_are_a_right_where_there_are_any(scheduler: str, group: str) 
     assert not [rule for rule in rendered()["ClusterRole", RELEASE]["rules"] if "podgroups" in rule["resources"]]
 
 
+def test_an_operator_that_may_make_no_roles_has_none_of_their_rights() -> None:
+    rules = rendered({"rbac": {"launcherRoles": False}})["ClusterRole", RELEASE]["rules"]
+    verbs = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
+    assert "pods/exec" not in verbs
+    assert verbs["roles"] == verbs["rolebindings"] == ["list", "watch"]
+
+
 def test_a_kept_definition_says_so_to_helm() -> None:
     key = ("CustomResourceDefinition", "mpijobs.kubeflow.org")
     assert rendered()[key]["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
