@@ -1,16 +1,19 @@
 """Fixtures of the tests of our operator.
 
 `release`  the operator, installed by its chart with default values
+`kubectl`  run a shell text in which kubectl means this cluster
 `submit`   submit a job in the test's namespace: `running = submit(MpiJob("v1"))`
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.bed.places import Places
 from tests.cluster.kube import Namespace
 from tests.cluster.operator.release import Release
 from tests.cluster.operator.submitted import Submitted
@@ -73,3 +76,17 @@ def release(installed: Release) -> Iterator[Release]:
 def submit(release: Release, namespace: Namespace) -> Callable[[MpiJob], Submitted]:
     """Submit a job in the test's namespace."""
     return lambda job: Submitted(namespace, job).start()
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Callable[[str], str]:
+    """Run a shell text in which kubectl means this cluster, and return what it prints."""
+    path = f"{Places.of().bin}:{os.environ['PATH']}"
+
+    def run(text: str) -> str:
+        command, env = ["bash", "-euo", "pipefail", "-c", text], {**os.environ, "PATH": path}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.cluster.operator.helm import HelmError
+from images import catalog
+from tests.cluster.images import REPOSITORY
+from tests.cluster.operator.helm import INSTALL_YAML, HelmError
+from tests.cluster.operator.helm import NAMESPACE as INSTALLED
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.operator.release import NAME, Release
 from tests.cluster.operator.submitted import Submitted
 from tests.cluster.operators.programs import MPI_OPERATOR_V2, TRAINING_OPERATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.cluster.kube import Namespace
     from tests.cluster.operators.programs import Program
+
+    Kubectl = Callable[[str], str]
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -91,3 +96,18 @@ def test_a_definition_that_is_not_kept_goes(bare: Release) -> None:
     bare.install({"crds": {"keep": False}})
     bare.uninstall()
     bare.until_undefined()
+
+
+def test_install_yaml_is_all_that_is_needed(bare: Release, namespace: Namespace, kubectl: Kubectl) -> None:
+    """It makes its own namespace, and takes it away again with all the rest."""
+    prefix = f"{REPOSITORY}/" if REPOSITORY else ""
+    file = f"sed 's,mpi-agents:{catalog.version()},{prefix}&,' {INSTALL_YAML}"
+    try:
+        kubectl(f"{file} | kubectl apply -f -")
+        bare.mark()
+        kubectl(f"kubectl -n {INSTALLED} rollout status deployment mpi-agents --timeout=90s")
+        running = Submitted(namespace, MpiJob("v2beta1")).start()
+        assert running.verdict() == "Succeeded", running.output
+        kubectl(f"{file} | kubectl apply -f -")  # once more, as for an upgrade
+    finally:
+        kubectl(f"{file} | kubectl delete --ignore-not-found -f -")

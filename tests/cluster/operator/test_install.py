@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.bed.places import Places
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.restricted import violations
 
@@ -23,21 +20,6 @@ if TYPE_CHECKING:
     Submit = Callable[[MpiJob], Submitted]
 
 _NO_TOKEN = "ls /var/run/secrets/kubernetes.io/serviceaccount && exit 9; exec mpirun -n 2 pi"
-
-
-@pytest.fixture
-def kubectl(namespace: Namespace) -> Callable[[str], str]:
-    """Run a shell text in which kubectl means this cluster and this namespace by default."""
-    path = f"{Places.of().bin}:{os.environ['PATH']}"
-
-    def run(text: str) -> str:
-        done = subprocess.run(
-            ["bash", "-euc", text], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
 
 
 def test_the_notes_have_a_first_job_that_runs(
