@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from kubernetes.dynamic.exceptions import NotFoundError
+from urllib3.exceptions import HTTPError
 
 from tests.cluster.kube import DEADLINE_S, WaitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.cluster import pods as of
     from tests.cluster.kube import Namespace, Object
@@ -83,22 +85,26 @@ class Submitted:
         end = time.monotonic() + deadline_s
         status: Object = {}
         while (left := end - time.monotonic()) > 0:
-            query = {
-                "watch": "true",
-                "fieldSelector": f"metadata.name={self.job.name}",
-                "timeoutSeconds": int(left) + 1,
-            }
-            for line in self.namespace.api.lines(self.path, query, left + 1):
-                event = json.loads(line)
-                if event["type"] == "ERROR":  # the definition has changed: the next watch knows it
-                    break
-                status = event["object"].get("status") or {}
-                if holds(status):
-                    return status
-                if time.monotonic() > end:
-                    break
+            with contextlib.suppress(HTTPError):
+                for status in self._statuses(left):
+                    if holds(status):
+                        return status
+                    if time.monotonic() > end:
+                        break
             time.sleep(_PAUSE_S)
         raise WaitError(f"not within {deadline_s:g} s: {self.job.name} {what}\n{json.dumps(status, indent=1)}")
+
+    def _statuses(self, timeout_s: float) -> Iterator[Object]:
+        """Its status as it is, and again after each change, until the watch ends."""
+        one = {"fieldSelector": f"metadata.name={self.job.name}"}
+        listed = self.namespace.api.call("get", self.path, query=one)
+        yield from (item.get("status") or {} for item in listed["items"])
+        since = {"resourceVersion": listed["metadata"]["resourceVersion"], "timeoutSeconds": int(timeout_s) + 1}
+        for line in self.namespace.api.lines(self.path, {**one, **since, "watch": "true"}, timeout_s + 1):
+            event = json.loads(line)
+            if event["type"] == "ERROR":  # too old a version, or the definition has changed: the next list is newer
+                return
+            yield event["object"].get("status") or {}
 
     def until_condition(self, kind: str, deadline_s: float = DEADLINE_S) -> Object:
         """Wait until a condition is True; return the status. Raises WaitError."""
