@@ -56,8 +56,8 @@ def load(kubeconfig: str, connections: int) -> Access:
     """
     configuration = Configuration()
     try:
-        if kubeconfig or os.environ.get("KUBECONFIG"):
-            load_kube_config(config_file=kubeconfig or None, client_configuration=configuration)
+        if given := kubeconfig or os.environ.get("KUBECONFIG"):
+            load_kube_config(config_file=given, client_configuration=configuration)
         elif os.environ.get("KUBERNETES_SERVICE_HOST"):
             load_incluster_config(client_configuration=configuration)
         else:

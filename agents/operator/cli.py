@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOST, USAGE, SETUP = 1, 2, 3
-_IGNORED = ("kube-api-qps", "kube-api-burst", "controller-queue-rate-limit", "controller-queue-burst", "v")
+_IGNORED = (  # kubeflow's: with a value, and without one
+    *(
+        "kube-api-qps",
+        "kube-api-burst",
+        "controller-queue-rate-limit",
+        "controller-queue-burst",
+        "v",
+        "stderrthreshold",
+    ),
+    *("kubectl-delivery-image", "scripting-image"),
+)
+_IGNORED_SWITCHES = ("logtostderr", "alsologtostderr")
 _OTHER_CONNECTIONS = 12  # kept open beside the workers' own: larger steps, events, the lease
 _LOG = logging.getLogger(__name__)
 _EPILOG = "Each option can also be given as MPI_OPERATOR_NAME. All of them and every exit code: docs/operator.md."
@@ -53,7 +64,10 @@ def _split(_context: click.Context, _parameter: click.Parameter, given: tuple[st
 def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     """Take kubeflow's flags that mean nothing here."""
     for name in _IGNORED:
-        command = click.option(f"--{name}", name.replace("-", "_"), hidden=True, help="Taken, and ignored.")(command)
+        names = [f"--{name}", "-v"] if name == "v" else [f"--{name}"]
+        command = click.option(*names, name.replace("-", "_"), hidden=True)(command)
+    for name in _IGNORED_SWITCHES:
+        command = click.option(f"--{name}/--no-{name}", default=None, hidden=True)(command)
     return command
 
 
@@ -86,6 +100,7 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     "--image-pull-secret",
     "secrets",
     multiple=True,
+    envvar="MPI_OPERATOR_IMAGE_PULL_SECRET",
     metavar="NAME[,NAME]",
     callback=_split,
     help="Secrets of the jobs' namespaces for that image.",
@@ -139,7 +154,7 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
 def command(**given: Any) -> int:
     """Look after MPIJobs (kubeflow.org v1 and v2beta1)."""
     logs.set_up(given["log_level"], as_json=given["log_format"] == "json")
-    for name in _IGNORED:
+    for name in (*_IGNORED, *_IGNORED_SWITCHES):
         if given[name.replace("-", "_")] is not None:
             _LOG.info("--%s is taken for kubeflow's sake, and means nothing here", name)
     workers: int = given["workers"]

@@ -117,7 +117,7 @@ def _head(name: str, meaning: str, kind: str) -> tuple[str, str]:
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
     inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}"
+    return f"{name}{{{inside}}} {value:.15g}" if inside else f"{name} {value:.15g}"
 
 
 def _escaped(text: str) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S = 60.0
+_LOOK_S, _FIRST_LOOK_S = 60.0, 2.0
 _LEASES = ("mpi-operator", "1ca428e5.training-operator.kubeflow.org")  # kubeflow's two
 _DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
 _DEPLOYMENTS = ("mpi-operator", "training-operator")  # also those that elect by Endpoints, or not at all
@@ -46,12 +46,12 @@ class Adopt(StrEnum):
 class Adoption:
     """Which jobs are ours to look after."""
 
-    def __init__(self, adopt: Adopt, seen: Callable[[], Iterable[str]]) -> None:
-        self._adopt, self._seen = adopt, seen
+    def __init__(self, adopt: Adopt, is_alone: Callable[[], bool]) -> None:
+        self._adopt, self._is_alone = adopt, is_alone
 
     def takes(self, resource: Body) -> bool:
         """Whether to plan this MPIJob; one that we have begun is kept, whoever comes."""
-        if self._adopt is Adopt.ALL or (self._adopt is Adopt.AUTO and not self._seen()):
+        if self._adopt is Adopt.ALL or (self._adopt is Adopt.AUTO and self._is_alone()):
             return True
         return is_given(resource) or is_begun(resource)
 
@@ -77,7 +77,7 @@ class Neighbours:
     def __init__(self, api: Api, lease_namespace: str, lease_name: str) -> None:
         self._api = api
         self._own = (lease_namespace, lease_name)
-        self._seen: frozenset[str] = frozenset()
+        self._seen: frozenset[str] | None = None
         self._blind: set[Kind] = set()  # what we may not list
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="neighbours", daemon=True)
@@ -85,7 +85,11 @@ class Neighbours:
 
     def seen(self) -> frozenset[str]:
         """The other operators, by what they were seen by: `Lease mpi-operator/mpi-operator`."""
-        return self._seen
+        return self._seen or frozenset()
+
+    def is_alone(self) -> bool:
+        """Whether there is no other operator as far as we may look; False until that is known."""
+        return self._seen is not None and not self._seen
 
     def start(self) -> None:
         """Look once, and then from time to time."""
@@ -97,24 +101,28 @@ class Neighbours:
         self._stop.set()
 
     def look(self) -> None:
-        """Look once, and say what has changed."""
-        leases = [lease for name in {*_LEASES, self._own[1]} for lease in self._list(LEASE, name)]
-        deployments = [each for name in _DEPLOYMENTS for each in self._list(_DEPLOYMENT, name)]
-        seen = found(leases, deployments, self._own, time.time())
-        for name in sorted(seen - self._seen):
+        """Look once, and say what has changed; while the API server can't tell, what was seen last holds."""
+        try:
+            leases = [lease for name in {*_LEASES, self._own[1]} for lease in self._list(LEASE, name)]
+            deployments = [each for name in _DEPLOYMENTS for each in self._list(_DEPLOYMENT, name)]
+        except ApiError as error:
+            _LOG.warning("other operators can't be looked for: %s", error)
+            return
+        seen, before = found(leases, deployments, self._own, time.time()), self.seen()
+        for name in sorted(seen - before):
             _LOG.warning(
                 "another operator for MPIJobs is here: %s. New jobs are left to it but those with the label %s=true or "
                 "runPolicy.managedBy %s (docs/moving.md)",
                 *(name, ADOPT, MANAGED_BY),
             )
-        for name in sorted(self._seen - seen):
+        for name in sorted(before - seen):
             _LOG.info("another operator for MPIJobs is gone: %s", name)
         if seen != self._seen:
             self._seen = seen
             self.on_change()
 
     def _run(self) -> None:
-        while not self._stop.wait(_LOOK_S):
+        while not self._stop.wait(_LOOK_S if self._seen is not None else _FIRST_LOOK_S):
             self.look()
 
     def _list(self, kind: Kind, name: str) -> list[Body]:
@@ -125,9 +133,7 @@ class Neighbours:
         except RefusedError:
             self._blind.add(kind)
             _LOG.info("other operators can't be seen by their %s: the operator's role may not list them", kind.plural)
-        except ApiError as error:
-            _LOG.info("other operators can't be looked for: %s", error)
-        return []
+            return []
 
 
 def found(leases: Iterable[Body], deployments: Iterable[Body], own: tuple[str, str], now: float) -> frozenset[str]:

@@ -99,7 +99,7 @@ class Process:
         controller = Controller(self._plan, caches, queue, executor, self._settings, self._metrics)
         neighbours = Neighbours(self._api, options.lease_namespace, options.lease_name)
         adopt = Adopt.ALL if options.adopt is Adopt.AUTO and (options.namespaces or options.selector) else options.adopt
-        controller.takes = Adoption(adopt, neighbours.seen).takes
+        controller.takes = Adoption(adopt, neighbours.is_alone).takes
         controller.may_act = lambda: self._leads() and not self._stop.is_set()
         caches.on_job = queue.add
         neighbours.on_change = lambda: _add_all(caches, queue)

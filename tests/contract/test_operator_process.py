@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -285,3 +286,24 @@ def test_a_job_made_anew_under_its_name_waits_for_what_is_left_of_the_former(tmp
             api.objects.delete(place)
         api.wait(all_succeeded(["job-0"]))
     assert not [each for each in api.objects.select("events", "", "") if each["reason"] == "ErrResourceExists"]
+
+
+def test_beside_kubeflow_s_operator_only_jobs_that_are_given_are_taken(tmp_path: Path, api: ObjectsApi) -> None:
+    renewed = datetime.now(UTC).isoformat()
+    spec = {"holderIdentity": "theirs", "leaseDurationSeconds": 3600, "renewTime": renewed}
+    theirs = {"metadata": {"name": "mpi-operator"}, "spec": spec}
+    given = job("given", managedBy="mpi-agents/operator")
+    labelled = job("labelled")
+    labelled["metadata"]["labels"] = {"mpi-agents/adopt": "true"}
+    with api.objects.changed:
+        api.objects.create("leases", "mpi-operator", theirs)
+        api.objects.create("mpijobs", "team", job("plain"))
+        for body in (given, labelled):
+            api.objects.create("mpijobs", "team", body)
+    with Operator(tmp_path, api.port) as operator:
+        api.wait(all_succeeded(["given", "labelled"]))
+        assert operator.terminate() == 0
+    assert "another operator for MPIJobs is here: Lease mpi-operator/mpi-operator" in operator.said()
+    assert "status" not in api.objects.get(("mpijobs", "team", "plain"))
+    with Operator(tmp_path, api.port, "--namespace", "team", name="limited"):  # who says where, has seen to the rest
+        api.wait(all_succeeded(["plain"]))

@@ -207,8 +207,9 @@ def test_a_list_at_any_time_ends_in_the_truth(deeds: list[tuple[str, str, bool]]
 # One job's objects
 
 
-def owned(body: Body, uid: str) -> Body:
-    return body | {"metadata": body["metadata"] | {"ownerReferences": [{"uid": uid, "controller": True, "name": "x"}]}}
+def owned(body: Body, uid: str, kind: str = "MPIJob", name: str = "pi") -> Body:
+    owner = {"kind": kind, "name": name, "uid": uid, "controller": True}
+    return body | {"metadata": body["metadata"] | {"ownerReferences": [owner]}}
 
 
 def job(uid: str = "j") -> Body:
@@ -231,7 +232,8 @@ def test_a_job_is_told_of_what_is_made_for_it() -> None:
 def test_a_job_s_objects_are_those_that_it_controls() -> None:
     caches = Caches(MPI_JOB_V1)
     caches.store(POD).put(owned(pod("worker", "1", 1), "j"))
-    caches.store(POD).put(owned(pod("launcher", "2", 2), "batch"))
+    caches.store(POD).put(owned(pod("launcher", "2", 2), "batch", "Job", "pi-launcher"))
+    caches.store(POD).put(owned(pod("another's", "6", 7), "other", "Job", "other-launcher"))
     caches.store(POD).put(owned(pod("stranger", "3", 3), "stranger"))
     caches.store(POD).put(pod("orphan", "4", 4))
     caches.store(BATCH_JOB).put(owned(pod("batch", "batch", 5), "j"))

@@ -1,0 +1,217 @@
+"""The lease: who leads, until when, and how it is handed over."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import pytest
+
+from agents.operator.errors import (
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
+from agents.operator.leader import Leader, Times
+
+Body = dict[str, Any]
+PATIENCE_S = 20.0
+QUICK = Times(retry_s=0.001)
+
+
+class Leases:
+    """An API server with one lease; `fails` is raised by what is asked for next."""
+
+    def __init__(self, lease: Body | None = None) -> None:
+        self.lease = lease
+        self.fails: ApiError | None = None
+        self.asked: list[str] = []
+        self.version = 1
+
+    def get(self, path: str) -> Body:
+        self._meet("get", path)
+        if self.lease is None:
+            raise NotFoundError("no such lease", 404)
+        return copy.deepcopy(self.lease)
+
+    def create(self, kind: Any, namespace: str, body: Body) -> Body:
+        self._meet("create", kind.path(namespace))
+        if self.lease is not None:
+            raise AlreadyExistsError("it is there", 409, "AlreadyExists")
+        return self._keep(body)
+
+    def replace(self, path: str, body: Body) -> Body:
+        self._meet("update", path)
+        if self.lease is None:
+            raise NotFoundError("no such lease", 404)
+        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            raise ConflictError("it has changed", 409)
+        return self._keep(body)
+
+    def _keep(self, body: Body) -> Body:
+        self.version += 1
+        self.lease = copy.deepcopy(body)
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
+        return copy.deepcopy(self.lease)
+
+    def _meet(self, verb: str, path: str) -> None:
+        self.asked.append(f"{verb} {path}")
+        if self.fails is not None:
+            raise self.fails
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lease(holder: str, renewed: str = "2026-01-01T00:00:00.000000Z", seconds: int = 15) -> Body:
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds, "leaseTransitions": 3}
+    return {"metadata": {"name": "op", "namespace": "ns", "resourceVersion": "1"}, "spec": spec}
+
+
+def leader(api: Leases, clock: Clock | None = None, name: str = "me", times: Times | None = None) -> Leader:
+    return Leader(api, "ns", "op", name, times, clock or Clock())  # type: ignore[arg-type]
+
+
+def spec(api: Leases) -> Body:
+    assert api.lease is not None
+    return dict(api.lease["spec"])
+
+
+def test_the_first_makes_the_lease_and_leads() -> None:
+    api, clock = Leases(), Clock()
+    one = leader(api, clock)
+    assert not one.leads()
+    assert one._try()
+    assert one.leads()
+    assert spec(api)["holderIdentity"] == "me"
+    assert spec(api)["leaseDurationSeconds"] == 15
+    assert spec(api)["acquireTime"] == spec(api)["renewTime"]
+    assert api.asked[0] == "get /apis/coordination.k8s.io/v1/namespaces/ns/leases/op"
+
+
+def test_renewing_takes_one_request_and_keeps_when_it_began() -> None:
+    api = Leases()
+    one = leader(api)
+    one._try()
+    began = spec(api)["acquireTime"]
+    api.asked.clear()
+    assert one._try()
+    assert api.asked == ["update /apis/coordination.k8s.io/v1/namespaces/ns/leases/op"]
+    assert spec(api)["acquireTime"] == began
+    assert spec(api)["leaseTransitions"] == 0
+
+
+def test_nobody_s_lease_is_taken_at_once() -> None:
+    api = Leases(lease("", seconds=1))
+    assert leader(api)._try()
+    assert spec(api)["leaseTransitions"] == 4
+
+
+def test_another_s_lease_is_taken_when_it_was_seen_unchanged_for_its_time() -> None:
+    """By our own clock: what its text says of the time, in another's clock, means nothing."""
+    api, clock = Leases(lease("other", "1999-01-01T00:00:00.000000Z")), Clock()
+    one = leader(api, clock)
+    assert not one._try()
+    assert one.holder == "other"
+    clock.now += 15
+    assert not one._try()
+    api.lease = lease("other", "1999-01-01T00:00:02.000000Z")
+    clock.now += 1
+    assert not one._try()
+    clock.now += 15.1
+    assert one._try()
+    assert spec(api)["holderIdentity"] == "me"
+
+
+@pytest.mark.parametrize("error", [UnavailableError("no answer"), RefusedError("forbidden", 403)])
+def test_a_leader_that_can_t_renew_stops_acting_before_another_may_begin(error: ApiError) -> None:
+    api, clock = Leases(), Clock()
+    one, other = leader(api, clock), leader(api, clock, "other")
+    one._try()
+    other._try()
+    api.fails = error
+    clock.now += 9.9
+    assert not one._try()
+    assert one.leads()
+    clock.now += 0.2
+    assert not one.leads()
+    api.fails = None
+    assert not other._try()
+    clock.now += 5
+    assert other._try()
+
+
+def test_the_time_counts_from_when_the_renewal_was_begun() -> None:
+    api, clock = Leases(), Clock()
+    one = leader(api, clock)
+
+    def slow(path: str) -> Body:
+        clock.now += 9
+        raise NotFoundError("no such lease", 404)
+
+    api.get = slow  # type: ignore[method-assign]
+    assert one._try()
+    clock.now += 1.1
+    assert not one.leads()
+
+
+def test_of_two_that_see_it_free_one_leads() -> None:
+    api = Leases(lease(""))
+    one, other = leader(api), leader(api, name="other")
+    seen = api.get("x")
+
+    def stale(path: str) -> Body:
+        return copy.deepcopy(seen)
+
+    api.get = stale  # type: ignore[method-assign]
+    assert one._try()
+    assert not other._try()
+    assert not other.leads()
+
+
+def test_a_lease_that_another_took_is_lost_at_once_and_told() -> None:
+    api, lost = Leases(), threading.Event()
+    one = leader(api, times=QUICK)
+    one.on_lost = lost.set
+    assert one.acquire(threading.Event())
+    api.lease = lease("other")
+    assert lost.wait(PATIENCE_S)
+    assert not one.leads()
+    one.release()
+    assert spec(api)["holderIdentity"] == "other"
+
+
+def test_it_is_given_up_at_the_end_and_the_next_need_not_wait() -> None:
+    api = Leases()
+    one, other = leader(api, times=QUICK), leader(api, name="other")
+    assert one.acquire(threading.Event())
+    one.release()
+    assert not one.leads()
+    assert (spec(api)["holderIdentity"], spec(api)["leaseDurationSeconds"]) == ("", 1)
+    assert other._try()
+
+
+def test_who_waits_can_be_stopped() -> None:
+    stop = threading.Event()
+    one = leader(Leases(lease("other")))
+    stop.set()
+    assert not one.acquire(stop)
+
+
+def test_why_it_can_t_be_had_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    api = Leases()
+    api.fails = RefusedError('leases "op" is forbidden', 403)
+    one = leader(api)
+    assert not one._try()
+    assert not one._try()
+    assert one.complaint == 'leases "op" is forbidden'
+    assert [each.getMessage() for each in caplog.records] == ['the lease ns/op can\'t be had: leases "op" is forbidden']

@@ -1,0 +1,236 @@
+"""Metrics, logs, health and events, as those who read them want them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from agents.operator.actions import Emit
+from agents.operator.errors import ApiError, NotFoundError, RefusedError
+from agents.operator.http_server import HttpServer
+from agents.operator.logs import Formatter
+from agents.operator.metrics import Counter, Gauge, Histogram, Metrics
+from agents.operator.recorder import Recorder
+
+Body = dict[str, Any]
+
+
+def test_a_counter() -> None:
+    one = Counter("requests_total", "Requests.", ("verb", "code"))
+    one.add("get", "200")
+    one.add("get", "200")
+    one.add("create", "201", amount=3)
+    assert list(one.lines()) == [
+        "# HELP requests_total Requests.",
+        "# TYPE requests_total counter",
+        'requests_total{verb="create",code="201"} 3',
+        'requests_total{verb="get",code="200"} 2',
+    ]
+
+
+def test_a_counter_without_labels_begins_with_nought() -> None:
+    assert list(Counter("x", "X.").lines())[-1] == "x 0"
+
+
+def test_large_counts_lose_no_digit() -> None:
+    one = Counter("x", "X.")
+    one.add(amount=12_345_678)
+    assert list(one.lines())[-1] == "x 12345678"
+
+
+def test_a_gauge_is_read_when_it_is_asked_for() -> None:
+    one = Gauge("job_info", "1.", ("launcher", "namespace"))
+    one.read = lambda: {('a"b\\c\nd', "ns"): 1.0}
+    assert list(one.lines())[-1] == 'job_info{launcher="a\\"b\\\\c\\nd",namespace="ns"} 1'
+
+
+def test_a_histogram_sums_up() -> None:
+    one = Histogram("took_seconds", "Time.")
+    for seconds in (0.001, 0.002, 0.3, 99.0):
+        one.observe(seconds)
+    lines = list(one.lines())
+    assert lines[2:5] == [
+        'took_seconds_bucket{le="0.001"} 1',
+        'took_seconds_bucket{le="0.0025"} 2',
+        'took_seconds_bucket{le="0.005"} 2',
+    ]
+    assert lines[-4:] == [
+        'took_seconds_bucket{le="10.0"} 3',
+        'took_seconds_bucket{le="+Inf"} 4',
+        "took_seconds_sum 99.303",
+        "took_seconds_count 4",
+    ]
+
+
+def test_kubeflow_s_five_are_there_by_name() -> None:
+    text = Metrics().text()
+    for name, kind in (
+        ("jobs_created_total", "counter"),
+        ("jobs_successful_total", "counter"),
+        ("jobs_failed_total", "counter"),
+        ("job_info", "gauge"),
+        ("is_leader", "gauge"),
+    ):
+        assert f"# TYPE mpi_operator_{name} {kind}\n" in text
+
+
+def record(message: str, *given: object, **extra: object) -> logging.LogRecord:
+    one = logging.LogRecord("x", logging.WARNING, "", 0, message, given, None)
+    vars(one).update(extra)
+    one.created, one.msecs = 1_767_268_800.25, 250.0
+    return one
+
+
+def test_a_line_of_the_log() -> None:
+    one = record('job %s: create Pod "x"', "team/pi", job="team/pi")
+    assert Formatter(as_json=False).format(one) == (
+        'time=2026-01-01T12:00:00.250Z level=warning msg="job team/pi: create Pod \\"x\\"" job=team/pi'
+    )
+    assert json.loads(Formatter(as_json=True).format(one)) == {
+        "time": "2026-01-01T12:00:00.250Z",
+        "level": "warning",
+        "msg": 'job team/pi: create Pod "x"',
+        "job": "team/pi",
+    }
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_traceback_is_part_of_its_line(as_json: bool) -> None:
+    try:
+        raise KeyError("a fault")
+    except KeyError:
+        one = record("job %s can't be planned", "team/pi")
+        one.exc_info = sys.exc_info()
+    line = Formatter(as_json=as_json).format(one)
+    assert "\n" not in line
+    assert "KeyError" in line
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_health_is_served() -> None:
+    server = HttpServer("127.0.0.1", 0, {"/readyz": lambda: (503, "not yet\n"), "/metrics": lambda: (200, "x 1\n")})
+    server.start()
+    try:
+        assert get(server.port, "/readyz?verbose") == (503, "not yet\n")
+        assert get(server.port, "/metrics") == (200, "x 1\n")
+        assert get(server.port, "/nothing")[0] == 404
+    finally:
+        server.stop()
+
+
+# Events
+
+JOB: Body = {
+    "apiVersion": "kubeflow.org/v2beta1",
+    "metadata": {"name": "pi", "namespace": "team", "uid": "u", "resourceVersion": "7"},
+}
+
+
+class Api:
+    def __init__(self) -> None:
+        self.made: list[Body] = []
+        self.patched: list[tuple[str, Body]] = []
+        self.fails: ApiError | None = None
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def create(self, kind: Any, namespace: str, body: Body) -> Body:
+        assert self.may_go_on.wait(20)
+        if self.fails is not None:
+            raise self.fails
+        self.made.append(body)
+        return body
+
+    def patch(self, path: str, body: Body) -> Body:
+        if path.endswith("gone"):
+            raise NotFoundError("gone", 404)
+        self.patched.append((path, body))
+        return body
+
+
+def recorded(api: Api, *events: Emit) -> Metrics:
+    metrics = Metrics()
+    one = Recorder(api, metrics, "host-1")  # type: ignore[arg-type]
+    one.start()
+    for event in events:
+        one.emit(JOB, event)
+    one.stop(20)
+    return metrics
+
+
+def test_an_event_says_what_happened_to_which_job() -> None:
+    api = Api()
+    recorded(api, Emit("Normal", "MPIJobCreated", "MPIJob team/pi is created."))
+    made = api.made[0]
+    assert made["metadata"]["name"].startswith("pi.")
+    assert made["metadata"]["namespace"] == "team"
+    assert made["involvedObject"] == {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "namespace": "team",
+        "name": "pi",
+        "uid": "u",
+        "resourceVersion": "7",
+    }
+    assert (made["type"], made["reason"], made["message"], made["count"]) == (
+        "Normal",
+        "MPIJobCreated",
+        "MPIJob team/pi is created.",
+        1,
+    )
+    assert made["source"] == {"component": "mpi-job-controller", "host": "host-1"}
+
+
+def test_the_same_again_is_counted() -> None:
+    api = Api()
+    recorded(api, *[Emit("Warning", "A", "m")] * 3, Emit("Warning", "A", "n"))
+    assert [each["message"] for each in api.made] == ["m", "n"]
+    name = api.made[0]["metadata"]["name"]
+    assert [(path, body["count"]) for path, body in api.patched] == [
+        (f"/api/v1/namespaces/team/events/{name}", 2),
+        (f"/api/v1/namespaces/team/events/{name}", 3),
+    ]
+
+
+def test_messages_are_cut_to_what_the_api_takes() -> None:
+    api = Api()
+    recorded(api, Emit("Warning", "A", "ü" * 2000))
+    assert len(api.made[0]["message"].encode()) <= 1024
+    assert api.made[0]["message"].startswith("üüü")
+    assert api.made[0]["message"].endswith("…")
+
+
+def test_an_event_that_can_t_be_had_is_lost_and_counted() -> None:
+    api = Api()
+    api.fails = RefusedError("forbidden", 403)
+    metrics = recorded(api, Emit("Normal", "A", "m"), Emit("Normal", "B", "m"))
+    assert metrics.events_lost.value() == 2
+
+
+def test_events_hold_up_nobody() -> None:
+    """Also when the API server does not answer for long: what is too much is lost."""
+    api, metrics = Api(), Metrics()
+    api.may_go_on.clear()
+    one = Recorder(api, metrics)  # type: ignore[arg-type]
+    one.start()
+    for number in range(10_010):
+        one.emit(JOB, Emit("Normal", "A", str(number)))
+    assert 8 <= metrics.events_lost.value() <= 10
+    api.may_go_on.set()
+    one.stop(20)
+    assert len(api.made) + metrics.events_lost.value() == 10_010
