@@ -66,6 +66,9 @@ class Cluster:
 
     def sidecar_lingers(self, pod: Body, code: int) -> None:
         """The launcher's program ends, and a container that is not the user's keeps the pod Running."""
+        if code and pod["spec"].get("restartPolicy") == "OnFailure":
+            self.end(pod, code)
+            return
         for one in pod["status"].get("containerStatuses", []):
             one["state"] = {"terminated": {"exitCode": code, "finishedAt": self.api.clock()}}
         extra = {"name": "istio-proxy", "ready": True, "restartCount": 0, "state": {"running": {}}}

@@ -288,6 +288,8 @@ class Operations(RuleBasedStateMachine):
         assert again.steps  # a job is never without a plan because of what a test forgot
 
     def check_ended(self, body: Body) -> None:
+        if not self.foreign:  # of which waiting is cut short
+            assert "ttlSecondsAfterFinished" not in body["spec"]["runPolicy"]  # it would have come meanwhile
         clean = body["spec"]["runPolicy"]["cleanPodPolicy"]
         workers, launchers = self.cluster.pods("worker"), self.cluster.pods("launcher")
         for pod in launchers:
@@ -308,7 +310,10 @@ class Operations(RuleBasedStateMachine):
         workers = {pod["metadata"]["name"]: pod for pod in self.cluster.pods("worker")}
         assert sorted(workers) == sorted(wanted)
         assert {pod["status"]["phase"] for pod in workers.values()} <= {"Running", "Succeeded"}
-        assert len(self.cluster.pods("launcher", "Running")) == 1
+        launchers = self.cluster.pods("launcher", "Running")
+        assert len(launchers) == 1
+        assert "running" in str(launchers[0]["status"]["containerStatuses"][0]["state"])
+        assert "activeDeadlineSeconds" not in body["spec"]["runPolicy"]  # it would have come meanwhile
         assert true_of(body) >= {"Created", "Running"}
         assert not true_of(body) & {"ErrResourceExists", "ValidationError", "CreationRefused", "Suspended"}
         config, rules = self.api.find("configmaps", f"{NAME}-config"), self.api.find("roles", f"{NAME}-launcher")

@@ -1,0 +1,444 @@
+"""Plan: what is done about a job, matter by matter."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from mpijobs import annotated
+from operator_stories import (
+    CREATED,
+    NOW,
+    OURS,
+    READY,
+    RUNNING,
+    START,
+    batch_job,
+    condition,
+    events,
+    launcher,
+    observed,
+    planned,
+    pod,
+    resource,
+    stated,
+    told,
+    workers,
+    written,
+)
+
+from agents.operator.actions import Create, Patch, Plan
+from agents.operator.settings import PodSettings
+
+DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
+LAUNCHERS = {"v1": "Pod pi-launcher", "v2beta1": "Job pi-launcher"}
+NOTHING: Any = dict.fromkeys(("config_map", "service", "service_account", "role", "role_binding"))
+ALL_ACTIVE = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
+WORKER = "spec/mpiReplicaSpecs/Worker"
+
+
+def own(version: str, **more: Any) -> dict[str, Any]:
+    """A launcher's batch Job, where it has one."""
+    return {"launcher_job": batch_job(**more)} if version == "v2beta1" else {}
+
+
+@DIALECTS
+def test_a_new_job_is_said_to_be_created_before_anything_is_made(version: str) -> None:
+    found = planned(resource(version), **NOTHING)
+    assert [sorted(step) for step in told(found)] == [
+        ["write"],
+        [
+            "create ConfigMap pi-config",
+            "create Role pi-launcher",
+            "create Service pi",
+            "create ServiceAccount pi-launcher",
+            "tell MPIJobCreated",
+        ],
+        sorted(
+            [
+                "create RoleBinding pi-launcher",
+                f"create {LAUNCHERS[version]}",
+                "create Pod pi-worker-0",
+                "create Pod pi-worker-1",
+            ]
+        ),
+    ]
+    assert written(found) == {
+        "conditions": [
+            {
+                "type": "Created",
+                "status": "True",
+                "lastUpdateTime": "2023-11-14T22:15:00Z",
+                "lastTransitionTime": "2023-11-14T22:15:00Z",
+                "reason": "MPIJobCreated",
+                "message": "MPIJob default/pi is created.",
+            }
+        ],
+        "startTime": "2023-11-14T22:15:00Z",
+        "lastReconcileTime": "2023-11-14T22:15:00Z",
+        "replicaStatuses": {"Launcher": {}, "Worker": {}},
+        "readyWorkers": "0/2",
+    }
+
+
+@DIALECTS
+def test_what_is_on_its_way_is_no_reason_to_write_before_20_s(version: str) -> None:
+    body = resource(version, None, CREATED)
+    pods = [launcher("Pending"), *workers(phase="Pending")]
+    soon = planned(body, *pods, now=NOW - 81, **own(version))  # 19 s after the last write
+    assert soon == Plan((), NOW - 80)
+    later = planned(body, *pods, now=NOW - 80, **own(version))
+    assert told(later) == [["write"]]
+    assert stated(later)["WorkersReady"][:2] == ("False", "WaitingForWorkers")
+    assert written(later)["conditions"][-1]["type"] == "Created"
+
+
+@DIALECTS
+def test_trouble_is_told_after_5_s_and_once(version: str) -> None:
+    body = resource(version, None, CREATED)
+    waiting = {"name": "mpi", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    broken = pod("pi-worker-1", "Pending")
+    broken["status"] |= {"containerStatuses": [waiting], "podIP": "10.0.0.1"}
+    pods = [launcher("Pending"), workers()[0], broken]
+    assert planned(body, *pods, now=NOW - 96, **own(version)) == Plan((), NOW - 95)
+    found = planned(body, *pods, now=NOW - 95, **own(version))
+    words = "1/2 ready · worker-1 container mpi can't get its image (ImagePullBackOff): no such image"
+    assert stated(found)["WorkersReady"] == ("False", "WorkersInTrouble", words)
+    assert events(found) == [("Warning", "WorkersInTrouble", words)]
+    assert written(found)["readyWorkers"] == "1/2"
+    again = {**body, "status": written(found)}
+    assert not planned(again, *pods, now=NOW + 60, **own(version)).steps
+
+
+@DIALECTS
+def test_a_job_runs_when_launcher_and_all_workers_do(version: str) -> None:
+    body = resource(version, None, CREATED)
+    assert not planned(
+        body, launcher(), workers()[0], pod("pi-worker-1", "Pending"), now=NOW - 99, **own(version)
+    ).steps
+    found = planned(body, launcher(), *workers(), now=NOW - 99, **own(version))
+    assert told(found) == [["write"], ["tell MPIJobRunning"]]
+    assert events(found) == [("Normal", "MPIJobRunning", "MPIJob default/pi is running")]
+    assert stated(found)["Running"] == ("True", "MPIJobRunning", "MPIJob default/pi is running.")
+    assert stated(found)["WorkersReady"] == ("True", "WorkersReady", "2/2 ready")
+    assert written(found)["replicaStatuses"] == {"Launcher": {"active": 1}, "Worker": {"active": 2}}
+    assert written(found)["readyWorkers"] == "2/2"
+    assert planned({**body, "status": written(found)}, launcher(), *workers(), **own(version)) == Plan()
+
+
+@DIALECTS
+def test_readiness_that_comes_and_goes_is_written_once_in_a_while(version: str) -> None:
+    body = resource(
+        version, None, READY, CREATED, RUNNING, replicaStatuses={"Launcher": {"active": 1}, "Worker": {"active": 2}}
+    )
+    pods = [launcher(), workers()[0], pod("pi-worker-1", ready=False)]
+    assert planned(body, *pods, now=NOW - 99, **own(version)) == Plan((), NOW - 80)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_a_launcher_that_succeeded_decides_at_once(version: str, phase: str) -> None:
+    """Even while another container keeps its pod Running, and before its batch Job says so."""
+    beside = [{"name": "istio-proxy", "ready": True, "state": {"running": {}}}]
+    ended = launcher(phase, code=0, finished="2023-11-14T22:14:30Z", beside=beside)
+    body = resource(version, None, READY, CREATED, RUNNING)
+    found = planned(body, ended, *workers(), **own(version))
+    assert told(found) == [["write"], ["tell MPIJobSucceeded"]]
+    assert events(found) == [("Normal", "MPIJobSucceeded", "MPIJob default/pi successfully completed.")]
+    assert list(stated(found).items()) == [
+        ("Created", ("True", "MPIJobCreated", "MPIJob default/pi is created.")),
+        ("Running", ("False", "MPIJobRunning", "MPIJob default/pi is running.")),
+        ("Succeeded", ("True", "MPIJobSucceeded", "MPIJob default/pi successfully completed.")),
+    ]
+    assert written(found)["completionTime"] == "2023-11-14T22:14:30Z"
+    assert written(found)["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {}}
+    assert "readyWorkers" not in written(found)
+
+
+def test_a_second_container_of_the_users_must_end_too() -> None:
+    containers = [{"name": "mpi", "image": "a"}, {"name": "upload", "image": "b"}]
+    body = resource(
+        "v1", {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": containers}, READY, CREATED, RUNNING
+    )
+    upload = {"name": "upload", "ready": True, "state": {"running": {}}}
+    assert "Succeeded" not in str(planned(body, launcher(code=0, beside=[upload]), *workers()))
+    upload = {"name": "upload", "ready": False, "state": {"terminated": {"exitCode": 0}}}
+    assert "Succeeded" in stated(planned(body, launcher(code=0, beside=[upload]), *workers()))
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods", "removed"),
+    [
+        ("None", ["Running", "Running", "Failed"], []),
+        ("Running", ["Running", "Pending"], ["delete all workers"]),
+        ("Running", ["Running", "Pending", "Failed"], ["delete Pod pi-worker-0", "delete Pod pi-worker-1"]),
+        ("Running", ["Succeeded", "Failed"], []),
+        ("Running", ["Running"], ["delete Pod pi-worker-0"]),
+        ("All", ["Succeeded", "Failed", "Running"], ["delete all workers", "delete LAUNCHER"]),
+    ],
+)
+@DIALECTS
+def test_clean_pod_policy(version: str, policy: str, pods: list[str], removed: list[str]) -> None:
+    """Behind the status that says how the job ended, and again by the next plan if a crash came between."""
+    present = [pod(f"pi-worker-{index}", phase) for index, phase in enumerate(pods)]
+    changes = {"spec/runPolicy/cleanPodPolicy": policy, f"{WORKER}/replicas": len(pods)}
+    removed = [one.replace("LAUNCHER", LAUNCHERS[version]) for one in removed]
+    found = planned(resource(version, changes, CREATED), launcher("Succeeded", code=0), *present, **own(version))
+    assert told(found)[0] == ["write"]
+    assert [one for one in told(found)[1] if not one.startswith("tell")] == removed
+    ended = resource(version, changes, CREATED, condition("Succeeded"), completionTime=START)
+    again = planned(ended, launcher("Succeeded", code=0), *present, **own(version))
+    assert told(again) == ([removed] if removed else [])
+
+
+def test_running_gives_a_launcher_a_minute_to_end() -> None:
+    body = resource(
+        "v1", {"spec/runPolicy/cleanPodPolicy": "Running"}, CREATED, condition("Succeeded"), completionTime=START
+    )
+    assert planned(body, launcher(code=0), now=NOW - 41) == Plan((), NOW - 40)
+    assert told(planned(body, launcher(code=0), now=NOW - 40)) == [["delete Pod pi-launcher"]]
+
+
+@DIALECTS
+def test_the_pod_group_goes_with_the_pods(version: str) -> None:
+    group = {"metadata": {"name": "pi", "uid": "uid-of-group", "resourceVersion": "3"}}
+    settings = PodSettings(image="i", gang_scheduler="volcano")
+    for policy, removed in (("None", []), ("Running", [["delete PodGroup pi"]])):
+        body = resource(
+            version, {"spec/runPolicy/cleanPodPolicy": policy}, CREATED, condition("Failed"), completionTime=START
+        )
+        assert told(planned(body, pod_group=group, settings=settings)) == removed
+
+
+@DIALECTS
+def test_the_job_itself_goes_when_its_time_is_over(version: str) -> None:
+    changes = {"spec/runPolicy/ttlSecondsAfterFinished": 200}
+    body = resource(version, changes, CREATED, condition("Failed"), completionTime=START)
+    assert planned(body) == Plan((), NOW + 100)
+    assert told(planned(body, now=NOW + 100)) == [["delete MPIJob pi"]]
+
+
+@DIALECTS
+def test_the_deadline_counts_from_the_start(version: str) -> None:
+    changes = {"spec/runPolicy/activeDeadlineSeconds": 150}
+    body = resource(
+        version, changes, READY, CREATED, RUNNING, replicaStatuses={"Launcher": {"active": 1}, "Worker": {"active": 2}}
+    )
+    assert planned(body, launcher(), *workers(), **own(version)) == Plan((), NOW + 50)
+    found = planned(body, launcher(), *workers(), now=NOW + 50, **own(version))
+    words = {
+        "v1": "Job pi has failed because it was active longer than specified deadline",
+        "v2beta1": "Job was active longer than specified deadline",
+    }[version]
+    assert stated(found)["Failed"] == ("True", "DeadlineExceeded", words)
+    assert written(found)["completionTime"] == "2023-11-14T22:15:50Z"
+    # training-operator stops all that runs, whatever the policy; the workers of v2beta1 are the policy's
+    gone = {"v1": ["delete all workers", "delete Pod pi-launcher"], "v2beta1": ["delete Job pi-launcher"]}[version]
+    assert told(found) == [["write"], ["tell DeadlineExceeded", *gone]]
+
+
+@DIALECTS
+def test_a_suspended_job_has_no_pods(version: str) -> None:
+    body = resource(version, {"spec/runPolicy/suspend": True}, READY, CREATED, RUNNING)
+    found = planned(body, launcher(), *workers(), **own(version))
+    assert told(found) == [["write"], ["tell MPIJobSuspended", f"delete {LAUNCHERS[version]}", "delete all workers"]]
+    words = {"v1": "MPIJob pi is suspended.", "v2beta1": "MPIJob suspended"}[version]
+    assert stated(found) == {
+        "Created": ("True", "MPIJobCreated", "MPIJob default/pi is created."),
+        "Running": ("False", "MPIJobSuspended", "MPIJob default/pi is suspended."),
+        "Suspended": ("True", "MPIJobSuspended", words),
+    }
+    assert "startTime" not in written(found)
+    # What a crash left over goes by uid: these may be a resumed job's.
+    left = planned({**body, "status": written(found)}, launcher(), *workers(), **own(version))
+    assert sorted(told(left)[-1]) == [
+        "delete " + LAUNCHERS[version],
+        "delete Pod pi-worker-0",
+        "delete Pod pi-worker-1",
+    ] or (
+        sorted(told(left)[-1])
+        == sorted([f"delete {LAUNCHERS[version]}", "delete Pod pi-worker-0", "delete Pod pi-worker-1"])
+    )
+
+
+@DIALECTS
+def test_a_job_that_is_created_suspended_makes_nothing(version: str) -> None:
+    found = planned(resource(version, {"spec/runPolicy/suspend": True}), **NOTHING)
+    assert told(found) == [["write"], ["tell MPIJobCreated", "tell MPIJobSuspended"]]
+    assert "startTime" not in written(found)
+
+
+@DIALECTS
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_resumed_job_starts_anew(version: str, waits: bool) -> None:
+    suspended = [condition("Running", "False"), CREATED, condition("Suspended", reason="MPIJobSuspended")]
+    changes = {"spec/launcherCreationPolicy": "WaitForWorkersReady"} if waits else {}
+    body = resource(version, changes, *suspended)
+    del body["status"]["startTime"]
+    found = planned(body)
+    launchers = [] if waits else [f"create {LAUNCHERS[version]}"]
+    made = [*launchers, "create Pod pi-worker-0", "create Pod pi-worker-1"]
+    assert told(found) == [["write"], ["tell MPIJobResumed", *made]]
+    words = {"v1": "MPIJob pi is resumed.", "v2beta1": "MPIJob resumed"}[version]
+    assert events(found)[0] == ("Normal", "MPIJobResumed", words)
+    assert stated(found)["Suspended"] == ("False", "MPIJobResumed", words)
+    assert written(found)["conditions"][-1]["type"] == "Created"  # what `kubectl get` shows
+    assert written(found)["startTime"] == "2023-11-14T22:15:00Z"
+
+
+@DIALECTS
+def test_a_resumed_launcher_waits_for_the_end_of_the_former_one(version: str) -> None:
+    body = resource(version, None, CREATED, RUNNING)
+    old = launcher(deleted="2023-11-14T22:15:20Z")
+    assert not any("launcher" in one for step in told(planned(body, old, *workers())) for one in step)
+
+
+@DIALECTS
+def test_a_launcher_that_succeeded_while_it_was_suspended_has_succeeded(version: str) -> None:
+    body = resource(version, {"spec/runPolicy/suspend": True}, CREATED, RUNNING)
+    assert "Succeeded" in stated(planned(body, launcher("Succeeded", code=0), *workers(), **own(version)))
+
+
+@DIALECTS
+def test_the_launcher_is_made_when_all_workers_are_ready(version: str) -> None:
+    body = resource(version, {"spec/launcherCreationPolicy": "WaitForWorkersReady"}, CREATED)
+    assert not planned(body, workers()[0], pod("pi-worker-1", ready=False), now=NOW - 99).steps
+    assert told(planned(body, *workers(), now=NOW - 99)) == [["write"], [f"create {LAUNCHERS[version]}"]]
+
+
+@pytest.mark.parametrize(
+    "resource_",
+    [
+        resource("v2beta1", {"spec/runPolicy/managedBy": "kueue.x-k8s.io/multikueue"}),
+        resource("v1", {"metadata/deletionTimestamp": START}, CREATED),
+    ],
+)
+def test_jobs_of_others_and_dying_ones_are_let_alone(resource_: dict[str, Any]) -> None:
+    assert planned(resource_, *workers(1)) == Plan()
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_job_whose_status_another_operator_wrote_is_let_alone(version: str) -> None:
+    body = resource(
+        version, {"spec/runPolicy/ttlSecondsAfterFinished": 0}, CREATED, condition("Failed"), completionTime=START
+    )
+    assert planned(body).steps
+    body["metadata"]["managedFields"] = [{"manager": "mpi-operator", "subresource": "status"}]
+    assert planned(body) == Plan()
+    body["metadata"]["managedFields"] += OURS
+    assert planned(body).steps
+
+
+def test_a_job_that_cant_be_read_is_told_so_once() -> None:
+    body = resource("v1", {"spec/slotsPerWorker": -1})
+    found = planned(body)
+    assert told(found) == [["write"], ["tell ValidationError"]]
+    ((_, reason, words),) = events(found)
+    assert (reason, words[:26]) == ("ValidationError", "Found validation errors: [")
+    assert "spec.slotsPerWorker" in words
+    body["status"] = written(found)
+    body["metadata"]["managedFields"] = OURS
+    assert planned(body) == Plan()
+    body["spec"]["slotsPerWorker"] = 1
+    healed = planned(body)
+    assert list(stated(healed)) == ["Created"]
+    assert "MPIJobCreated" in [event[1] for event in events(healed)]
+
+
+def test_an_ssh_job_waits_and_says_so() -> None:
+    body = resource("v2beta1", {"spec/transport": "ssh"})
+    found = planned(body)
+    assert told(found) == [["write"], ["tell MPIJobCreated", "tell TransportNotSupported"]]
+    assert list(stated(found)) == ["Created", "TransportNotSupported"]
+    assert "spec.transport: exec" in stated(found)["TransportNotSupported"][2]
+    body |= {"status": written(found), "metadata": {**body["metadata"], "managedFields": OURS}}
+    assert planned(body) == Plan()
+    body["spec"]["transport"] = "exec"
+    assert list(stated(planned(body, now=NOW + 1))) == ["WorkersReady", "Created"]
+
+
+@DIALECTS
+def test_a_taken_name_holds_back_the_pods(version: str) -> None:
+    body = resource(version, None, CREATED)
+    found = planned(body, config_map=None, taken=frozenset({("ConfigMap", "pi-config")}))
+    words = 'Resource "pi-config" of Kind "ConfigMap" already exists and is not managed by MPIJob'
+    assert told(found) == [["write"], ["tell ErrResourceExists"]]
+    assert events(found) == [("Warning", "ErrResourceExists", words)]
+    body["status"] = written(found)
+    assert planned(body, config_map=None, taken=frozenset({("ConfigMap", "pi-config")}), now=NOW + 1).steps == ()
+    # It is tried again, and until then nothing is taken back or told anew.
+    again = planned(body, config_map=None, now=NOW + 61)
+    assert told(again)[1] == ["create ConfigMap pi-config"]
+    assert "ErrResourceExists" in stated(again)
+    assert events(again) == []
+    assert "ErrResourceExists" not in stated(planned(body, now=NOW + 61))
+
+
+@DIALECTS
+def test_what_the_api_server_refuses_is_told_and_tried_again(version: str) -> None:
+    body = resource(version, None, CREATED)
+    quota = 'pods "pi-worker-1" is forbidden: exceeded quota: small'
+    found = planned(body, workers()[0], launcher("Pending"), refused={("Pod", "pi-worker-1"): quota}, **own(version))
+    assert told(found) == [["write"], ["tell MPIJobFailed", "create Pod pi-worker-1"]]
+    assert events(found) == [("Warning", "MPIJobFailed", f"worker pod created failed: {quota}")]
+    assert stated(found)["CreationRefused"] == ("True", "MPIJobFailed", f"Pod pi-worker-1: {quota}")
+
+
+@DIALECTS
+def test_a_faulty_template_waits_for_an_edit(version: str) -> None:
+    body = resource(version, None, CREATED)
+    kind, name = LAUNCHERS[version].split()
+    words = f'{kind} "{name}" is invalid: spec.containers[0].image: Required value'
+    found = planned(body, *workers(), refused={(kind, name): words})
+    assert told(found) == [["write"], ["tell ValidationError"]]
+    assert written(found)["conditions"][-1]["type"] == "ValidationError"
+    assert not planned({**body, "status": written(found)}, *workers(), refused={(kind, name): words}).steps
+
+
+def test_a_rule_that_someone_else_must_grant_is_printed() -> None:
+    body = resource("v1", annotated(rbac="none"))
+    found = planned(body)
+    assert not any("Role" in one for step in told(found) for one in step if one.startswith("create"))
+    status, reason, words = stated(found)["RbacUnmanaged"]
+    assert (status, reason) == ("True", "RbacUnmanaged")
+    assert '"resourceNames": ["pi-worker-0", "pi-worker-1"]' in words
+    assert list(stated(found)) == ["RbacUnmanaged", "Created"]
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"), [("v1", "SettedPodTemplateRestartPolicy"), ("v2beta1", "SetPodTemplateRestartPolicy")]
+)
+def test_what_a_template_means_is_told_once(version: str, reason: str) -> None:
+    changes = {
+        "spec/mpiReplicaSpecs/Launcher/template/spec/automountServiceAccountToken": True,
+        f"{WORKER}/template/spec/restartPolicy": "Always",
+    }
+    found = [event[:2] for event in events(planned(resource(version, changes)))]
+    assert found[1:] == [("Warning", reason), ("Warning", "ServiceAccountTokenMounted")]
+    assert not events(planned(resource(version, changes, CREATED), *workers(1)))
+
+
+def test_a_changed_scheduling_policy_reaches_the_pod_group() -> None:
+    settings = PodSettings(image="i", gang_scheduler="volcano")
+    body = resource("v2beta1", None, CREATED)
+    made = next(one for one in planned(body, settings=settings).steps[1] if isinstance(one, Create))
+    group = {"metadata": {**made.body["metadata"], "uid": "u", "resourceVersion": "4"}}
+    assert not any(
+        "PodGroup" in one for step in told(planned(body, settings=settings, pod_group=group)) for one in step
+    )
+    body["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 1}}
+    change = next(one for one in planned(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch))
+    assert change.body["spec"]["minMember"] == 1
+    assert {name: change.body["metadata"][name] for name in ("uid", "resourceVersion")} == {
+        "uid": "u",
+        "resourceVersion": "4",
+    }
+
+
+@DIALECTS
+def test_the_same_facts_give_the_same_plan_and_are_not_changed(version: str) -> None:
+    body = resource(version, None, CREATED)
+    before = copy.deepcopy(observed(body, *workers(1)))
+    assert planned(body, *workers(1)) == planned(body, *workers(1))
+    assert observed(body, *workers(1)) == before
