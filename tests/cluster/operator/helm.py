@@ -43,8 +43,7 @@ class Helm:
 
     def run(self, *words: str, values: Mapping[str, Any] | None = None) -> str:
         """Run it with values, and return what it prints. Raises HelmError, BedError."""
-        HELM.build(print)
-        program = shutil.which("helm") or str(HELM.binary)
+        program = _program()
         given = ("--values=-",) if values is not None else ()
         with tempfile.TemporaryDirectory(prefix="mpi-agents-helm-") as home:
             folders = {f"HELM_{name}_HOME": home for name in ("CACHE", "CONFIG", "DATA")}
@@ -63,6 +62,14 @@ class Helm:
     def template(self, values: Mapping[str, Any] | None = None, name: str = "mpi-agents") -> str:
         """What the chart is rendered to."""
         return self.run("template", name, str(CHART), f"--kube-version={_KUBERNETES}", values=values or {})
+
+
+def _program() -> str:
+    """The one that is built; where there is no Go, whichever is there. Raises BedError."""
+    found = None if HELM.can_be_had else shutil.which("helm")
+    if found is None:
+        HELM.build(print)
+    return found or str(HELM.binary)
 
 
 def install_yaml() -> str:
