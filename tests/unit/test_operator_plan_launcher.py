@@ -1,0 +1,243 @@
+"""Plan: what becomes of a launcher that ended, by dialect, restart policy and how it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from operator_stories import (
+    CREATED,
+    NOW,
+    READY,
+    RUNNING,
+    batch_job,
+    condition,
+    events,
+    launcher,
+    planned,
+    resource,
+    stated,
+    told,
+    workers,
+    written,
+)
+
+from agents.operator.actions import Plan
+
+POLICY = "spec/mpiReplicaSpecs/Launcher/restartPolicy"
+FAILED, RETRIED, GOES_ON = "failed", "retried", "goes on"
+EVICTED: dict[str, Any] = {"reason": "Evicted", "message": "The node was low on memory"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "more", "becomes"),
+    [
+        ("Never", 1, {}, FAILED),
+        ("Never", 137, {}, FAILED),
+        ("Never", 137, EVICTED, RETRIED),
+        ("OnFailure", 1, EVICTED, RETRIED),
+        ("OnFailure", 1, {"reason": "DeadlineExceeded"}, FAILED),
+        ("Always", 1, {}, FAILED),
+        ("ExitCode", 1, {}, FAILED),
+        ("ExitCode", 127, {}, FAILED),
+        ("ExitCode", 128, {}, RETRIED),
+        ("ExitCode", 143, {}, RETRIED),
+        ("ExitCode", 1, {"reason": "NodeShutdown"}, RETRIED),
+    ],
+)
+def test_a_v1_launcher_pod_that_failed(policy: str, code: int, more: dict[str, Any], becomes: str) -> None:
+    body = resource("v1", {POLICY: policy}, READY, CREATED, RUNNING)
+    found = planned(body, launcher("Failed", code=code, **more), *workers())
+    if becomes is RETRIED:
+        assert told(found) == [["write"], ["tell MPIJobRestarting", "delete Pod pi-launcher"]]
+        assert stated(found)["Restarting"][0] == "True"
+        assert written(found)["conditions"][-1]["type"] == "Restarting"
+    else:
+        assert told(found)[0] == ["write"]
+        assert stated(found)["Failed"][0] == "True"
+    assert written(found)["replicaStatuses"]["Launcher"] == {"failed": 1}
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
+def test_a_container_that_the_kubelet_starts_again_is_no_end(policy: str) -> None:
+    body = resource("v1", {POLICY: policy}, READY, CREATED, RUNNING)
+    assert "Failed" not in str(planned(body, launcher(code=1), *workers()).steps)
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason", "words"),
+    [
+        ({"code": 137, "why": "OOMKilled"}, "MPIJobFailed", "pi-launcher: container mpi exited with 137 (OOMKilled)"),
+        ({"code": 3, "said": "no licence\n"}, "MPIJobFailed", "pi-launcher: container mpi exited with 3: no licence"),
+        (
+            {"code": 1, "reason": "DeadlineExceeded", "message": "Pod was active too long"},
+            "DeadlineExceeded",
+            "pi-launcher failed (DeadlineExceeded): Pod was active too long",
+        ),
+    ],
+)
+def test_the_end_says_why(ended: dict[str, Any], reason: str, words: str) -> None:
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    found = planned(body, launcher("Failed", finished="2023-11-14T22:14:00Z", **ended), *workers())
+    message = f"MPIJob default/pi has failed: {words}"
+    assert events(found) == [("Warning", reason, message)]
+    assert stated(found)["Failed"] == ("True", reason, message)
+    assert stated(found)["Running"][0] == "False"
+    assert written(found)["completionTime"] == "2023-11-14T22:14:00Z"
+
+
+def test_the_end_names_the_worker_that_failed_first() -> None:
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    first = workers(2, "Failed", code=137, why="OOMKilled", finished="2023-11-14T22:14:00Z")[1]
+    second = workers(1, "Failed", code=1, finished="2023-11-14T22:14:02Z")[0]
+    message = stated(planned(body, launcher("Failed", code=1), second, first))["Failed"][2]
+    assert message.endswith("the first to fail was pi-worker-1: container mpi exited with 137 (OOMKilled)")
+
+
+def test_an_init_container_that_failed_is_named() -> None:
+    failed = launcher("Failed")
+    said = "worker-1 container mpi can't get its image (ImagePullBackOff)"
+    ended = {"exitCode": 67, "reason": "Error", "message": said}
+    failed["status"] |= {
+        "initContainerStatuses": [{"name": "kubectl-delivery", "state": {"terminated": ended}}],
+        "containerStatuses": [{"name": "mpi", "state": {"waiting": {"reason": "PodInitializing"}}}],
+    }
+    message = stated(planned(resource("v1", None, CREATED), failed, *workers()))["Failed"][2]
+    assert message.endswith(f"pi-launcher: init container kubectl-delivery exited with 67: {said}")
+
+
+def test_a_retry_is_counted_once_whatever_crashes() -> None:
+    body = resource("v1", {POLICY: "ExitCode"}, READY, CREATED, RUNNING)
+    failed = launcher("Failed", code=137)
+    first = planned(body, failed, *workers())
+    assert stated(first)["Restarting"] == (
+        "True",
+        "MPIJobRestarting",
+        "MPIJob pi is restarting because 1 Launcher replica(s) failed: "
+        "pi-launcher: container mpi exited with 137 (uid uid-of-pi-launcher)",
+    )
+    body["status"] = written(first)
+    again = planned(body, failed, *workers(), now=NOW + 1)
+    assert told(again) == [["delete Pod pi-launcher"]]
+    another = launcher("Failed", code=137)
+    another["metadata"]["uid"] = "another"
+    second = planned(body, another, *workers(), now=NOW + 60)
+    assert written(second)["replicaStatuses"]["Launcher"] == {"failed": 2}
+    assert [event[1] for event in events(second)] == ["MPIJobRestarting"]
+
+
+@pytest.mark.parametrize(("failed", "delay_s"), [(1, 10), (2, 20), (5, 160), (6, 320), (7, 360), (100, 360)])
+def test_a_new_pod_waits_longer_after_each_failure(failed: int, delay_s: int) -> None:
+    restarting = condition("Restarting", reason="MPIJobRestarting", message="…", at="2023-11-14T22:15:00Z")
+    counts = {"Launcher": {"failed": failed}, "Worker": {"active": 2}}
+    body = resource("v1", {POLICY: "ExitCode"}, READY, CREATED, restarting, replicaStatuses=counts)
+    assert planned(body, *workers(), now=NOW) == Plan((), NOW + delay_s)
+    assert told(planned(body, *workers(), now=NOW + delay_s)) == [["write"], ["create Pod pi-launcher"]]
+
+
+@pytest.mark.parametrize(
+    ("limit", "restarts", "has_failed"),
+    [(None, 99, False), (0, 0, False), (0, 1, True), (1, 1, True), (3, 2, False), (3, 3, True)],
+)
+def test_restarts_in_place_count_for_v1s_backoff_limit(limit: int | None, restarts: int, has_failed: bool) -> None:
+    changes = {POLICY: "OnFailure"} | ({} if limit is None else {"spec/runPolicy/backoffLimit": limit})
+    counts = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
+    body = resource("v1", changes, READY, CREATED, RUNNING, replicaStatuses=counts)
+    found = planned(body, launcher(restarts=restarts), *workers())
+    if not has_failed:
+        assert found == Plan()
+        return
+    words = "Job pi has failed because it has reached the specified backoff limit"
+    assert stated(found)["Failed"] == ("True", "BackoffLimitExceeded", words)
+    assert told(found)[1] == ["tell BackoffLimitExceeded", "delete all workers", "delete Pod pi-launcher"]
+
+
+def test_new_pods_count_for_v1s_backoff_limit() -> None:
+    counts = {"Launcher": {"failed": 1}, "Worker": {}}
+    changes = {POLICY: "ExitCode", "spec/runPolicy/backoffLimit": 2}
+    body = resource("v1", changes, READY, CREATED, RUNNING, replicaStatuses=counts)
+    found = planned(body, launcher("Failed", code=137), *workers())
+    assert stated(found)["Failed"][1] == "BackoffLimitExceeded"
+    assert stated(found)["Failed"][2].endswith("backoff limit: pi-launcher: container mpi exited with 137")
+    assert written(found)["replicaStatuses"]["Launcher"] == {"failed": 2}
+
+
+def test_a_launcher_that_was_deleted_is_made_anew() -> None:
+    """What its containers ended with then is none of the job's."""
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    going = planned(body, launcher("Failed", code=143, deleted="2023-11-14T22:15:20Z"), *workers())
+    assert not any("launcher" in one for step in told(going) for one in step)
+    assert "Failed" not in str(going.steps)
+    assert told(planned(body, *workers()))[-1] == ["create Pod pi-launcher"]
+
+
+COMPLETE = {"type": "Complete", "status": "True"}
+LIMIT = {
+    "type": "Failed",
+    "status": "True",
+    "reason": "BackoffLimitExceeded",
+    "message": "Job has reached the specified backoff limit",
+    "lastTransitionTime": "2023-11-14T22:14:40Z",
+}
+
+
+def test_a_v2beta1_launcher_has_failed_when_its_job_says_so() -> None:
+    body = resource("v2beta1", None, READY, CREATED, RUNNING)
+    failed = launcher("Failed", code=137, why="OOMKilled")
+    goes_on = planned(body, failed, *workers(), launcher_job=batch_job(failed=1), now=NOW)
+    assert "Failed" not in stated(goes_on)
+    assert written(goes_on)["replicaStatuses"]["Launcher"] == {"failed": 1}
+    found = planned(body, failed, *workers(), launcher_job=batch_job(LIMIT, failed=2))
+    words = "Job has reached the specified backoff limit: pi-launcher: container mpi exited with 137 (OOMKilled)"
+    assert stated(found)["Failed"] == ("True", "BackoffLimitExceeded/OOMKilled", words)
+    assert events(found) == [("Warning", "BackoffLimitExceeded/OOMKilled", words)]
+    assert written(found)["completionTime"] == "2023-11-14T22:14:40Z"
+    assert written(found)["replicaStatuses"]["Launcher"] == {"failed": 2}
+
+
+def test_a_job_that_ran_unseen_has_a_running_condition_too() -> None:
+    body = resource("v2beta1", None, CREATED)
+    found = planned(body, *workers(), launcher_job=batch_job(COMPLETE, completionTime="2023-11-14T22:14:40Z"))
+    assert stated(found)["Running"] == (
+        "False",
+        "MPIJobRunning",
+        "MPIJob default/pi is finished but Running condition was never set.",
+    )
+    assert written(found)["conditions"][-1]["type"] == "Succeeded"
+    assert written(found)["completionTime"] == "2023-11-14T22:14:40Z"
+
+
+def test_a_program_that_failed_beside_a_sidecar_is_made_to_count() -> None:
+    body = resource("v2beta1", {POLICY: "Never"}, READY, CREATED, RUNNING)
+    found = planned(body, launcher(code=1), *workers(), launcher_job=batch_job(), now=NOW - 99)
+    assert told(found) == [["delete Pod pi-launcher"]]
+
+
+@pytest.mark.parametrize(
+    ("worker", "words"),
+    [
+        ({"created": "2023-11-14T22:14:00Z"}, "worker-1 was replaced"),
+        ({"phase": "Failed"}, "worker-1 failed"),
+        ({"deleted": "2023-11-14T22:15:30Z"}, "worker-1 is being deleted"),
+        (
+            {"restarts": 1, "last": {"terminated": {"reason": "OOMKilled", "finishedAt": "2023-11-14T22:14:00Z"}}},
+            "worker-1 was restarted (OOMKilled)",
+        ),
+        ({"restarts": 1, "last": {"terminated": {"finishedAt": "2023-11-14T22:13:00Z"}}}, ""),
+        ({"phase": "Succeeded"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_success_that_lost_workers_says_so(worker: dict[str, Any], words: str) -> None:
+    """Open MPI 5.0's mpirun may exit with 0 all the same."""
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    second = workers(2, **{"phase": "Running", **worker})[1]
+    found = planned(body, launcher("Succeeded", code=0), workers()[0], second)
+    assert stated(found)["Succeeded"][0] == "True"
+    assert [event[:2] for event in events(found)][1:] == ([("Warning", "WorkersLost")] if words else [])
+    message = stated(found)["Succeeded"][2]
+    assert words in message
+    assert message.startswith("MPIJob default/pi successfully completed.")
+    elastic = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers/0/command": ["horovodrun", "--min-np", "1"]}
+    body = resource("v1", elastic, READY, CREATED, RUNNING)
+    assert len(events(planned(body, launcher("Succeeded", code=0), workers()[0], second))) == 1

@@ -1,0 +1,215 @@
+"""Plan: which workers are made, replaced and deleted, and what is said of those that can't be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from operator_stories import (
+    CREATED,
+    NOW,
+    READY,
+    RUNNING,
+    SETTINGS,
+    batch_job,
+    events,
+    launcher,
+    observed,
+    planned,
+    pod,
+    resource,
+    stated,
+    told,
+    workers,
+)
+
+from agents.job.model import Job
+from agents.job.read import read
+from agents.operator import objects
+from agents.operator.actions import Create, Delete, Patch, Plan
+
+DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
+WORKER = "spec/mpiReplicaSpecs/Worker"
+POLICY = f"{WORKER}/restartPolicy"
+COUNTS = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
+
+
+def running(version: str = "v1", changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=COUNTS)
+
+
+def acts(found: Plan) -> list[list[str]]:
+    """What is done but for the status and events."""
+    steps = [[one for one in step if not one.startswith(("tell", "write"))] for step in told(found)]
+    return [step for step in steps if step]
+
+
+@DIALECTS
+def test_a_worker_that_is_gone_is_made_again(version: str) -> None:
+    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    found = planned(running(version), launcher(), workers()[0], **job)
+    assert told(found) == [["write"], ["create Pod pi-worker-1"]]
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always", "ExitCode"])
+@pytest.mark.parametrize(
+    ("more", "is_permanent"),
+    [
+        ({"code": 1}, True),
+        ({"code": 127}, True),
+        ({"code": 128}, False),
+        ({"code": 137, "why": "OOMKilled"}, False),
+        ({"code": 1, "reason": "Evicted"}, False),
+        ({"reason": "NodeLost"}, False),
+    ],
+)
+def test_a_worker_that_failed_is_replaced(policy: str, more: dict[str, Any], is_permanent: bool) -> None:
+    body = running("v1", {POLICY: policy})
+    failed = pod("pi-worker-1", "Failed", **more)
+    found = planned(body, launcher(), workers()[0], failed)
+    if is_permanent and policy == "ExitCode":
+        failure = f"pi-worker-1: container mpi exited with {more['code']}"
+        words = f"MPIJob pi is failed because 1 Worker replica(s) failed: {failure}"
+        status, reason, message = stated(found)["Failed"]
+        assert (status, reason) == ("True", "MPIJobFailed")
+        assert message.startswith(words)
+        assert acts(found) == [["delete Pod pi-launcher"]]
+    else:
+        assert acts(found) == [["delete Pod pi-worker-1"], ["create Pod pi-worker-1"]]
+        is_evicted = more.get("reason") == "Evicted"
+        assert (("Warning", "MPIJobEvicted", "1/2 workers are evicted") in events(found)) is is_evicted
+
+
+def test_a_worker_that_ended_well_is_left_alone() -> None:
+    assert not acts(planned(running(), launcher(), workers()[0], pod("pi-worker-1", "Succeeded", code=0)))
+
+
+@pytest.mark.parametrize(
+    ("score", "lived", "delay_s"),
+    [("", 1, 0), ("1", 1, 10), ("2", 1, 20), ("5", 1, 160), ("6", 1, 300), ("99", 1, 300), ("5", 600, 0), ("x", 1, 0)],
+)
+def test_a_worker_that_fails_again_and_again_is_replaced_ever_later(score: str, lived: int, delay_s: int) -> None:
+    ended = NOW
+    annotations = {"mpi-agents/restarts": score} if score else {}
+    created = {1: "2023-11-14T22:14:59Z", 600: "2023-11-14T22:05:00Z"}[lived]
+    more = {"annotations": annotations, "created": created, "finished": "2023-11-14T22:15:00Z"}
+    failed = pod("pi-worker-1", "Failed", code=1, **more)
+    if delay_s:
+        before = planned(running(), launcher(), workers()[0], failed, now=ended + delay_s - 1)
+        assert not acts(before)
+        assert before.again_at == ended + delay_s
+    found = planned(running(), launcher(), workers()[0], failed, now=ended + delay_s)
+    made = next(one for step in found.steps for one in step if isinstance(one, Create))
+    number = int(score) if delay_s else 0
+    assert made.body["metadata"]["annotations"]["mpi-agents/restarts"] == str(number + 1)
+
+
+def test_a_worker_that_is_being_deleted_is_waited_for() -> None:
+    going = pod("pi-worker-1", deleted="2023-11-14T22:15:20Z")
+    found = planned(running(), launcher(), workers()[0], going, now=NOW - 98)
+    assert found.steps == ()
+    assert found.again_at == NOW - 95  # to say so
+
+
+@DIALECTS
+def test_a_worker_of_a_dead_node_is_named_with_what_to_do(version: str) -> None:
+    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    stuck = pod("pi-worker-1", deleted="2023-11-14T22:14:00Z")  # a minute ago
+    found = planned(running(version), launcher(), workers()[0], stuck, **job)
+    status, reason, words = stated(found)["WorkersReady"]
+    assert (status, reason) == ("False", "WorkerStuck")
+    assert "pi-worker-1 can't be replaced" in words
+    assert "its node node-7" in words
+    assert "kubectl -n default delete pod pi-worker-1 --force" in words
+    assert events(found) == [("Warning", "WorkerStuck", words)]
+    assert not acts(found)
+
+
+@DIALECTS
+def test_more_replicas_are_in_hostfile_and_role_before_they_are_made(version: str) -> None:
+    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    before = observed(running(version))
+    body = running(version, {f"{WORKER}/replicas": 4})
+    found = planned(body, launcher(), *workers(), config_map=before.config_map, role=before.role, **job)
+    assert told(found) == [
+        ["write"],
+        ["patch ConfigMap pi-config", "patch Role pi-launcher"],
+        ["create Pod pi-worker-2", "create Pod pi-worker-3"],
+    ]
+    role = next(one for step in found.steps for one in step if isinstance(one, Patch) and one.kind.name == "Role")
+    assert role.body["metadata"] == {"uid": "uid-of-role", "resourceVersion": "8"}
+    assert role.body["rules"][-1]["resourceNames"] == [f"pi-worker-{index}" for index in range(4)]
+
+
+@DIALECTS
+def test_fewer_replicas_leave_hostfile_and_role_when_they_are_gone(version: str) -> None:
+    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    before = observed(running(version, {f"{WORKER}/replicas": 4}))
+    known: Any = {"config_map": before.config_map, "role": before.role, **job}
+    found = planned(running(version), launcher(), *workers(4), **known)
+    assert acts(found) == [["delete Pod pi-worker-3", "delete Pod pi-worker-2"]]
+    assert all(one.uid for step in found.steps for one in step if isinstance(one, Delete))
+    going = [pod(f"pi-worker-{index}", deleted="2023-11-14T22:15:20Z") for index in (2, 3)]
+    assert not acts(planned(running(version), launcher(), *workers(), *going, **known))
+    gone = planned(running(version), launcher(), *workers(), **known)
+    assert acts(gone) == [["patch ConfigMap pi-config", "patch Role pi-launcher"]]
+
+
+def of_template(body: dict[str, Any], count: int, **more: Any) -> list[dict[str, Any]]:
+    job = read(body)
+    assert isinstance(job, Job)
+    return workers(count, annotations={"mpi-agents/template": objects.template_hash(job.worker)}, **more)
+
+
+NEW = {f"{WORKER}/template/spec/containers/0/image": "example/new", f"{WORKER}/replicas": 3}
+OLD = {f"{WORKER}/replicas": 3}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "launcher_runs", "is_rolled"),
+    [("", False, True), ("", True, False), ("RollingUpdate", True, True), ("OnDelete", False, False)],
+)
+def test_a_changed_template_reaches_workers_by_the_strategy(
+    strategy: str, launcher_runs: bool, is_rolled: bool
+) -> None:
+    present = of_template(resource("v1", OLD), 3)
+    body = running("v1", {**NEW, "spec/workerUpdateStrategy": strategy} if strategy else NEW)
+    found = planned(body, launcher("Running" if launcher_runs else "Pending"), *present)
+    assert acts(found) == ([["delete Pod pi-worker-2"]] if is_rolled else [])
+    assert ("WorkersOutdated" in str(found.steps)) is not is_rolled
+    if not is_rolled:
+        words = stated(found)["WorkersOutdated"][2]
+        assert words.startswith("pi-worker-0, pi-worker-1, pi-worker-2: ")
+        assert [event[1] for event in events(found)] == ["WorkersOutdated"]
+
+
+def test_workers_are_rolled_one_at_a_time_when_all_are_ready() -> None:
+    old = of_template(resource("v1", OLD), 3)
+    body = running("v1", {**NEW, "spec/workerUpdateStrategy": "RollingUpdate"})
+    new = of_template(body, 3)
+    assert acts(planned(body, launcher(), *old[:2], new[2])) == [["delete Pod pi-worker-1"]]
+    starting = of_template(body, 3, phase="Pending")[2]
+    assert not acts(planned(body, launcher(), *old[:2], starting))
+    going = of_template(body, 3, deleted="2023-11-14T22:15:20Z")[2]
+    assert not acts(planned(body, launcher(), *old[:2], going))
+    assert not acts(planned(body, launcher(), *new))
+
+
+def test_workers_of_a_template_that_never_got_ready_are_replaced_at_once() -> None:
+    old = of_template(resource("v1", OLD), 3, phase="Pending")
+    found = planned(running("v1", NEW), launcher("Pending"), *old)
+    assert acts(found) == [["delete Pod pi-worker-2", "delete Pod pi-worker-1", "delete Pod pi-worker-0"]]
+
+
+def test_another_operator_image_rolls_no_workers() -> None:
+    body = running("v1", {"spec/workerUpdateStrategy": "RollingUpdate"})
+    job = read(body)
+    assert isinstance(job, Job)
+    before = [objects.worker(job, index, SETTINGS)["metadata"]["annotations"] for index in range(2)]
+    present = [pod(f"pi-worker-{index}", annotations=each) for index, each in enumerate(before)]
+    assert planned(body, launcher(), *present) == Plan()
+
+
+def test_the_launchers_template_is_the_present_one_only_for_the_next_launcher() -> None:
+    changes = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers/0/image": "example/new"}
+    assert planned(running("v1", changes), launcher(), *workers()) == Plan()
