@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from objects_api import ObjectsApi, Request
-from operating import Operator, get, job
+from operating import PATIENCE_S, Operator, get, job
 from stored_objects import Failure, Objects, conditions
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def test_jobs_run_through(tmp_path: Path, api: ObjectsApi) -> None:
     assert writes <= 15 * len(JOBS)
 
 
+KUBELET_S = 28  # before a pod's 30 s of grace are over
 WRITES = {"create", "update", "patch", "delete", "deletecollection", "get"}
 
 
@@ -307,3 +309,30 @@ def test_beside_kubeflow_s_operator_only_jobs_that_are_given_are_taken(tmp_path:
     assert "status" not in api.objects.get(("mpijobs", "team", "plain"))
     with Operator(tmp_path, api.port, "--namespace", "team", name="limited"):  # who says where, has seen to the rest
         api.wait(all_succeeded(["plain"]))
+
+
+@pytest.mark.parametrize("how", ["gone", "hangs"])
+def test_it_ends_before_the_kubelet_kills_it_although_no_request_is_answered(
+    tmp_path: Path, api: ObjectsApi, how: str
+) -> None:
+    over, met = threading.Event(), threading.Event()
+
+    def hang(request: Request) -> bool:
+        if request.plural != "leases":
+            met.set()
+            over.wait(120)
+        return request.plural == "leases"
+
+    with Operator(tmp_path, api.port) as operator:
+        submit(api, *JOBS[:1])
+        api.wait(all_succeeded(JOBS[:1]))
+        if how == "gone":
+            api.stop()
+        else:
+            api.fault = hang
+            submit(api, *JOBS[1:])
+            assert met.wait(PATIENCE_S)
+        operator.process.send_signal(signal.SIGTERM)
+        assert operator.process.wait(KUBELET_S) == 0
+    over.set()
+    assert "Traceback" not in operator.said()
