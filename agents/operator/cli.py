@@ -61,6 +61,14 @@ def _split(_context: click.Context, _parameter: click.Parameter, given: tuple[st
     return tuple(dict.fromkeys(part for text in given for part in text.replace(",", " ").split()))
 
 
+def _user(_context: click.Context, _parameter: click.Parameter, given: str) -> int | None:
+    if given == "none":
+        return None
+    if not given.isdecimal() or int(given) == 0:
+        raise click.BadParameter(f"a user id above 0, or none: not {given!r}")
+    return int(given)
+
+
 def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     """Take kubeflow's flags that mean nothing here."""
     for name in _IGNORED:
@@ -104,6 +112,14 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     metavar="NAME[,NAME]",
     callback=_split,
     help="Secrets of the jobs' namespaces for that image.",
+)
+@click.option(
+    "--run-as-user",
+    default="65532",
+    show_default=True,
+    metavar="UID|none",
+    callback=_user,
+    help="Of our containers in launchers; none: where the platform assigns one (OpenShift).",
 )
 @click.option("--cluster-domain", default="", metavar="DOMAIN", help="What host names of v2beta1 jobs end in.")
 @click.option(
@@ -165,6 +181,7 @@ def command(**given: Any) -> int:
         cluster_domain=given["cluster_domain"],
         gang_scheduler=given["gang_scheduling"],
         wait_timeout=given["wait_timeout"],
+        run_as_user=given["run_as_user"],
     )
     options = Options(
         namespaces=given["namespaces"],

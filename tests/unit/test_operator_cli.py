@@ -169,3 +169,15 @@ def test_it_starts_without_the_models_of_the_typed_api() -> None:
     script = "import agents.operator.cli, sys; print([name for name in sys.modules if '.client.models.' in name])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("given", "user"), [((), 65532), (("--run-as-user=7",), 7), (("--run-as-user=none",), None)])
+def test_the_user_of_our_containers_is_one_of_ours_or_the_platforms(given: tuple[str, ...], user: int | None) -> None:
+    assert run(*given) == 0
+    assert Process.made[0].settings.run_as_user == user
+
+
+@pytest.mark.parametrize("given", ["0", "root", "-1", ""])
+def test_our_containers_run_as_nobody_else(given: str) -> None:
+    with pytest.raises(click.BadParameter, match="above 0, or none"):
+        run(f"--run-as-user={given}")

@@ -17,6 +17,7 @@
 - --port={{ .Values.metrics.port }}
 - --log-level={{ .Values.operator.logLevel }}
 - --log-format={{ .Values.operator.logFormat }}
+- --run-as-user={{ .Values.jobs.runAsUser | default "none" }}
 {{- with .Values.jobs.clusterDomain }}
 - --cluster-domain={{ . }}
 {{- end }}

@@ -71,6 +71,14 @@ def test_the_image_is_named_once_for_operator_and_jobs(values: Object, image: st
     assert f"--image={image}" in found["args"]
 
 
+def test_users_are_left_to_a_platform_that_assigns_them() -> None:
+    values = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}, "jobs": {"runAsUser": None}}
+    pod = rendered(values)["Deployment", RELEASE]["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert "--run-as-user=none" in container(values)["args"]
+    assert "--run-as-user=65532" in container()["args"]
+
+
 def test_pull_secrets_go_to_the_operator_and_into_jobs() -> None:
     values = {
         "global": {"imagePullSecrets": ["shared"]},
