@@ -37,8 +37,8 @@ def make(places: Places) -> None:
     authority.server("kubelet-server", addresses=("127.0.0.1",))
     for name, (user, group) in _CLIENTS.items():
         pair = authority.client(user, (group,) if group else ())
-        kubeconfig = places.kubeconfig if name == "admin" else folder / f"{name}.conf"
-        kubeconfig.write_text(_kubeconfig(authority.certificate, pair.certificate, pair.key))
+        path = places.kubeconfig if name == "admin" else folder / f"{name}.conf"
+        path.write_text(kubeconfig(authority.certificate, pair.certificate, pair.key))
         (folder / f"{name}.crt").symlink_to(pair.certificate)
         (folder / f"{name}.key").symlink_to(pair.key)
     service_account_key(folder)
@@ -52,13 +52,13 @@ def service_account_key(folder: Path) -> None:
     subprocess.run(["openssl", "rsa", "-in", key, "-pubout", "-out", public], check=True, capture_output=True)
 
 
-def _kubeconfig(ca: str, certificate: str, key: str) -> str:
+def kubeconfig(ca: str, certificate: str, key: str, server: str = API_SERVER) -> str:
     """Return a kubeconfig in JSON, which is YAML as well, and all that our own agents read."""
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "bed", "cluster": {"server": API_SERVER, "certificate-authority": ca}}],
+            "clusters": [{"name": "bed", "cluster": {"server": server, "certificate-authority": ca}}],
             "users": [{"name": "bed", "user": {"client-certificate": certificate, "client-key": key}}],
             "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}],
             "current-context": "bed",

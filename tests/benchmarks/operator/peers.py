@@ -1,0 +1,70 @@
+"""The two operators as processes beside a cluster."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.benchmarks.measure import ROOT
+from tests.cluster.bed.daemons import until
+from tests.cluster.operators.programs import MPI_OPERATOR_V2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.cluster.bed.daemons import Daemon
+
+THEIRS, OURS = "theirs", "ours"
+LEASES = ("mpi-operator", "mpi-agents-operator")  # in `default`
+_START_S = 60.0
+_RAISED = 1000  # with their defaults, 5 requests and 10 jobs a second, theirs takes a quarter of an hour
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An operator. `spec` is what its jobs have besides; it works when its log has the words `ready`."""
+
+    name: str
+    program: tuple[str, ...]
+    ready: str
+    definition_file: Path
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The definition of its kind."""
+        found: dict[str, Any] = yaml.safe_load(self.definition_file.read_text())
+        return found
+
+    def command(self, kubeconfig: str | Path) -> tuple[str, ...]:
+        """How it is started for a cluster."""
+        return ("env", f"KUBECONFIG={kubeconfig}", *self.program)
+
+    def start(self, daemon: Daemon) -> None:
+        """Start it, and wait until it works. Raises BedError."""
+        daemon.start()
+        until(f"{daemon.name}'s start", lambda: self.ready in daemon.log.read_text(errors="replace"), _START_S, daemon)
+
+
+_LIMITS = (
+    *(f"-kube-api-qps={_RAISED}", f"-kube-api-burst={_RAISED}"),
+    *(f"-controller-queue-rate-limit={_RAISED}", f"-controller-queue-burst={_RAISED}"),
+)
+
+
+def peers(image: str) -> tuple[Peer, Peer]:
+    """Return theirs and ours, with our image for the containers that are ours."""
+    ours = (str(Path(sys.executable).with_name("mpi-operator")), f"--image={image}", "--port=0")
+    definitions = (
+        MPI_OPERATOR_V2.folder / "crd.yaml",
+        Path(ROOT, "charts/mpi-agents/definitions/kubeflow.org_mpijobs.yaml"),
+    )
+    theirs = (str(MPI_OPERATOR_V2.binary), "-lock-namespace=default", *_LIMITS)
+    return (
+        Peer(THEIRS, theirs, "Started workers", definitions[0]),
+        Peer(OURS, (*ours, "--lease-namespace=default"), "working with", definitions[1], {"transport": "exec"}),
+    )
