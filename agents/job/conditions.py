@@ -27,6 +27,7 @@ class Type(StrEnum):
     FAILED = "Failed"
 
     WORKERS_READY = "WorkersReady"  # if not, its message says which are not, and why
+    LAUNCHER_WAITING = "LauncherWaiting"  # it is there and does not run; its message says why
     WORKERS_OUTDATED = "WorkersOutdated"  # their template has changed since, and they are kept while the launcher runs
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     CREATION_REFUSED = "CreationRefused"  # the API server would not take an object; it is tried again
@@ -100,8 +101,9 @@ def arranged(conditions: Sequence[Condition]) -> list[Condition]:
     """Return them in order: ours, kubeflow's as they were stated, what holds up the job; none that is False last."""
     ours = [one for one in conditions if _rank(one) == 0]
     theirs = [one for one in conditions if _rank(one) == 1]
-    if theirs and theirs[-1].get("status") != "True":
-        theirs.sort(key=lambda one: one.get("status") == "True")
+    shown = next((one for one in reversed(theirs) if one.get("status") == "True"), None)
+    if shown is not None:
+        theirs = [*(one for one in theirs if one is not shown), shown]
     return ours + theirs + [one for one in conditions if _rank(one) == 2]
 
 

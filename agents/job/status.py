@@ -101,10 +101,10 @@ class Draft:
         running = f"MPIJob {self._full_name} is suspended."
         words = f"MPIJob {self._name} is suspended." if self._is_v1 else "MPIJob suspended"
         was_running = conditions.is_true(self.status["conditions"], Type.RUNNING)
-        if was_running or not self._is_v1:
-            self._put(Stated(Type.RUNNING, False, "MPIJobSuspended", running))
         if self._put(Stated(Type.SUSPENDED, True, "MPIJobSuspended", words)):
             self.events.append(Event("Normal", "MPIJobSuspended", words))
+        if was_running or not self._is_v1:
+            self._put(Stated(Type.RUNNING, False, "MPIJobSuspended", running))
         if "startTime" in self.status:
             del self.status["startTime"]
             self.urgency = Urgency.AT_ONCE
@@ -175,7 +175,7 @@ class Draft:
     def _end(self, stated: Stated, at: float) -> None:
         self._put(stated)
         self._set("completionTime", time_text(at))
-        self.forget((Type.WORKERS_READY, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED))
+        self.forget((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED))
         if not self._is_v1 and conditions.find(self.status["conditions"], Type.RUNNING) is None:
             never = f"MPIJob {self._full_name} is finished but Running condition was never set."
             self._put(Stated(Type.RUNNING, False, "MPIJobRunning", never))

@@ -195,6 +195,45 @@ def test_a_v2beta1_launcher_has_failed_when_its_job_says_so() -> None:
     assert written(found)["replicaStatuses"]["Launcher"] == {"failed": 2}
 
 
+def test_between_two_tries_the_status_says_how_the_last_one_ended() -> None:
+    body = resource("v2beta1", None, READY, CREATED, RUNNING)
+    failed = launcher("Failed", code=137, why="OOMKilled")
+    found = planned(body, failed, *workers(), launcher_job=batch_job(failed=1))
+    words = "pi-launcher: container mpi exited with 137 (OOMKilled); its Job tries again"
+    assert stated(found)["LauncherWaiting"] == ("True", "LauncherFailed", words)
+
+
+def test_a_launcher_that_does_not_start_says_why() -> None:
+    waiting = {"name": "mpi", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    pulls = launcher("Pending")
+    pulls["status"] |= {"containerStatuses": [waiting], "podIP": "10.0.0.1"}
+    found = planned(resource("v1", None, READY, CREATED), pulls, *workers())
+    words = "pi-launcher container mpi can't get its image (ErrImagePull): no such image"
+    assert stated(found)["LauncherWaiting"] == ("True", "LauncherInTrouble", words)
+    assert events(found) == [("Warning", "LauncherInTrouble", words)]
+    before = condition("LauncherWaiting", reason="LauncherInTrouble", message=words)
+    starts = planned(resource("v1", None, before, READY, CREATED), launcher(), *workers())
+    assert "LauncherWaiting" not in stated(starts)
+
+
+def test_a_launcher_that_crashes_again_and_again_says_so() -> None:
+    crashing = launcher(restarts=3, last={"terminated": {"exitCode": 1, "reason": "Error"}})
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
+    crashing["status"]["containerStatuses"][0] |= {"state": state, "ready": False}
+    crashing["status"]["conditions"] = []
+    body = resource("v1", {POLICY: "OnFailure"}, READY, CREATED, RUNNING)
+    words = "pi-launcher container mpi crashes again and again (exit 1)"
+    assert stated(planned(body, crashing, *workers()))["LauncherWaiting"] == ("True", "LauncherInTrouble", words)
+
+
+def test_a_launcher_of_a_dead_node_is_named_with_what_to_do() -> None:
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    found = planned(body, launcher(deleted="2023-11-14T22:14:00Z"), *workers())
+    status, reason, words = stated(found)["LauncherWaiting"]
+    assert (status, reason) == ("True", "LauncherStuck")
+    assert "kubectl -n default delete pod pi-launcher --force" in words
+
+
 def test_a_job_that_ran_unseen_has_a_running_condition_too() -> None:
     body = resource("v2beta1", None, CREATED)
     found = planned(body, *workers(), launcher_job=batch_job(COMPLETE, completionTime="2023-11-14T22:14:40Z"))

@@ -47,7 +47,7 @@ def plan(view: View, found: Launcher) -> Plan:
     pods = [*_launcher(view, found), *change.creates]
     notes.tell_rbac(view, draft)
     if not is_new:
-        notes.tell(view, draft, change.outdated)
+        notes.tell(view, draft, found, change.outdated)
         refusals.tell(view, draft, [one for one in (*needed, *pods) if isinstance(one, Create)])
     return _steps(view, Steps(view, draft), found, change, needed, pods)
 

@@ -30,7 +30,7 @@ from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, EVICTED
 from agents.operator.planning.values import mapping, mappings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from agents.operator.planning.pods import End, PodView
     from agents.operator.planning.view import View
@@ -163,7 +163,7 @@ def _may_start_at(view: View, failed: int) -> float:
     return since + min(_FIRST_DELAY_S * 2.0 ** min(failed - 1, 10), _LONGEST_DELAY_S)
 
 
-def _judge_job(view: View, ended: Iterable[tuple[PodView, End]]) -> Launcher:
+def _judge_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     job = view.observed.launcher_job
     if job is None:
         stage = Stage.GOING if view.launchers else Stage.ABSENT
@@ -184,7 +184,10 @@ def _judge_job(view: View, ended: Iterable[tuple[PodView, End]]) -> Launcher:
         return _failed_job(view, failure, last, Counts(failed=counts.failed))
     if mapping(job.get("metadata")).get("deletionTimestamp"):
         return Launcher(Stage.GOING, counts, view.launchers[-1] if view.launchers else None)
-    return Launcher(Stage.RUNNING if running else Stage.STARTING, counts, running[-1] if running else None)
+    alive = [pod for pod in view.launchers if not pod.is_over]
+    why = "" if alive or not ended else ended[-1][1].words
+    stage = Stage.RUNNING if running else Stage.STARTING
+    return Launcher(stage, counts, alive[-1] if alive else None, why=why)
 
 
 def _failed_job(view: View, failure: Mapping[str, Any], last: tuple[PodView, End] | None, counts: Counts) -> Launcher:

@@ -9,6 +9,7 @@ from agents.job.conditions import Type
 from agents.job.model import Rbac
 from agents.job.status import Event, Urgency
 from agents.operator import objects
+from agents.operator.planning.launcher import Stage
 from delivery.lack import Lack, Patience, lack_of
 from delivery.sentence import sentence
 
@@ -16,15 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agents.job.status import Draft
+    from agents.operator.planning.launcher import Launcher
+    from agents.operator.planning.pods import PodView
     from agents.operator.planning.view import View
 
 _NAMES_MAX = 8
 _NOT_SEEN = Lack("absent", "not created yet")
 
 
-def tell(view: View, draft: Draft, outdated: Sequence[int]) -> None:
+def tell(view: View, draft: Draft, launcher: Launcher, outdated: Sequence[int]) -> None:
     """State what holds now, and take back what does not hold any more."""
     _tell_workers(view, draft)
+    _tell_launcher(view, draft, launcher)
     _tell_outdated(view, draft, outdated)
     draft.forget([Type.TRANSPORT_NOT_SUPPORTED])
 
@@ -33,7 +37,7 @@ def _tell_workers(view: View, draft: Draft) -> None:
     total = len(view.wanted)
     lacking = [(f"worker-{index}", lack) for index in view.wanted if (lack := _lack(view, index)) is not None]
     words = sentence(view.ready, total, [(name, lack, 0.0) for name, lack in lacking])
-    stuck = [index for index in view.workers if _is_stuck(view, index)]
+    stuck = [pod for pod in view.workers.values() if _is_stuck(view, pod)]
     if stuck:
         reason, urgency = "WorkerStuck", Urgency.TROUBLE
         words = f"{words} · {_stuck_words(view, stuck)}"
@@ -48,18 +52,39 @@ def _tell_workers(view: View, draft: Draft) -> None:
     draft.note(State(Type.WORKERS_READY, False, reason, words), event, urgency)
 
 
+def _tell_launcher(view: View, draft: Draft, launcher: Launcher) -> None:
+    """Say why the launcher doesn't run; of one that does, only what may never heal, as a program that crashes."""
+    pod = launcher.pod
+    if pod is None and launcher.why:
+        words = f"{launcher.why}; its Job tries again"
+        draft.note(State(Type.LAUNCHER_WAITING, True, "LauncherFailed", words), urgency=Urgency.TROUBLE)
+        return
+    lack = lack_of(pod.state) if pod is not None and not pod.is_over else None
+    is_trouble = lack is not None and lack.patience is not Patience.ENDLESS
+    if pod is None or lack is None or not (is_trouble or launcher.stage is Stage.STARTING):
+        draft.forget([Type.LAUNCHER_WAITING])
+        return
+    words = f"{pod.name} {lack.words}: {lack.detail}" if lack.detail else f"{pod.name} {lack.words}"
+    reason, urgency = "LauncherStarts", Urgency.LOW
+    if _is_stuck(view, pod):
+        reason, urgency, words = "LauncherStuck", Urgency.TROUBLE, _stuck_words(view, [pod])
+    elif is_trouble and not pod.is_going:
+        reason, urgency = "LauncherInTrouble", Urgency.TROUBLE
+    event = Event("Warning", reason, words) if urgency is Urgency.TROUBLE else None
+    draft.note(State(Type.LAUNCHER_WAITING, True, reason, words), event, urgency)
+
+
 def _lack(view: View, index: int) -> Lack | None:
     pod = view.workers.get(index)
     return _NOT_SEEN if pod is None else lack_of(pod.state)
 
 
-def _is_stuck(view: View, index: int) -> bool:
-    stuck_at = view.workers[index].stuck_at
-    return stuck_at is not None and stuck_at <= view.now
+def _is_stuck(view: View, pod: PodView) -> bool:
+    return pod.stuck_at is not None and pod.stuck_at <= view.now
 
 
-def _stuck_words(view: View, stuck: Sequence[int]) -> str:
-    pod = view.workers[stuck[0]]
+def _stuck_words(view: View, stuck: Sequence[PodView]) -> str:
+    pod = stuck[0]
     more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
     return (
         f"{pod.name}{more} can't be replaced: it is being deleted, and its node {pod.state.node} does not say that it"

@@ -20,7 +20,7 @@ def plan(view: View) -> Plan:
     draft.created(starts=False)
     draft.suspended()
     draft.forget((Type.WORKERS_READY, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED, Type.RESOURCE_EXISTS))
-    draft.forget((Type.VALIDATION_ERROR, Type.TRANSPORT_NOT_SUPPORTED, Type.RESTARTING))
+    draft.forget((Type.VALIDATION_ERROR, Type.TRANSPORT_NOT_SUPPORTED, Type.RESTARTING, Type.LAUNCHER_WAITING))
     launcher, worker = (
         Counts(active=sum(pod.phase == "Running" for pod in pods)) for pods in (view.launchers, view.workers.values())
     )
