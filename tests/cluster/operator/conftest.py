@@ -1,6 +1,7 @@
 """Fixtures of the tests of our operator.
 
 `release`  the operator, installed by its chart with default values
+`bare`     the same release while it is not installed, and no MPIJob is defined
 `kubectl`  run a shell text in which kubectl means this cluster
 `submit`   submit a job in the test's namespace: `running = submit(MpiJob("v1"))`
 """
@@ -70,6 +71,18 @@ def release(installed: Release) -> Iterator[Release]:
     """The operator, running with default values; what it has printed is shown with a failure."""
     yield installed
     print(installed.log())
+
+
+@pytest.fixture
+def bare(installed: Release) -> Iterator[Release]:
+    """The release uninstalled and the definition gone; all of it is there again after the test."""
+    installed.uninstall()
+    installed.remove_definition()
+    yield installed
+    if installed.helm.run("list", "--short").strip():
+        installed.uninstall()
+    installed.remove_definition()
+    installed.install()
 
 
 @pytest.fixture

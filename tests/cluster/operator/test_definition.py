@@ -17,7 +17,7 @@ from tests.cluster.operator.submitted import Submitted
 from tests.cluster.operators.programs import MPI_OPERATOR_V2, TRAINING_OPERATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.cluster.kube import Namespace
     from tests.cluster.operators.programs import Program
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     Kubectl = Callable[[str], str]
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-@pytest.fixture
-def bare(installed: Release) -> Iterator[Release]:
-    """The release uninstalled and the definition gone; all of it is there again after the test."""
-    installed.uninstall()
-    installed.remove_definition()
-    yield installed
-    if installed.helm.run("list", "--short").strip():
-        installed.uninstall()
-    installed.remove_definition()
-    installed.install()
 
 
 def define(release: Release, program: Program) -> None:

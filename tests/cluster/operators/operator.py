@@ -68,10 +68,14 @@ class Operator:
 
     def stop(self) -> None:
         """End it, and take away all that it brought, its jobs first."""
+        self.pause()
+        self.remove(*_DEFINITION)
+
+    def pause(self) -> None:
+        """End it, and leave what it brought: another operator is to take over."""
         self._daemon.stop()
         self._image = None
         self._release()
-        self.remove(*_DEFINITION)
 
     def log(self, since: int = 0) -> str:
         """What it has printed since it started with its present image, or since a `position`."""
