@@ -131,12 +131,12 @@ class Draft:
         self.events.append(Event("Warning", reason, cut(message)))
         self._end(Stated(Type.FAILED, True, reason, cut(message)), at)
 
-    def counts(self, launcher: Counts, worker: Counts, ready: str) -> None:
+    def counts(self, launcher: Counts, worker: Counts, ready: str, urgency: Urgency = Urgency.LOW) -> None:
         """State both roles' pods; `ready` as `3/4`."""
         replicas = {"Launcher": launcher.as_json(), "Worker": worker.as_json()}
         if self.status.get("replicaStatuses") != replicas:
             self.status["replicaStatuses"] = replicas
-            self._at_least(Urgency.LOW)
+            self._at_least(urgency)
         if ready:
             self.status["readyWorkers"] = (
                 ready  # no urgency: WorkersReady tells of it, and a CRD may not know the field

@@ -263,6 +263,22 @@ def test_a_suspended_job_has_no_pods(version: str) -> None:
 
 
 @DIALECTS
+def test_a_suspended_job_says_at_once_when_its_last_pod_has_ended(version: str) -> None:
+    """Kueue waits for it."""
+    suspended = [CREATED, condition("Running", "False", "MPIJobSuspended", "MPIJob default/pi is suspended.")]
+    words = {"v1": "MPIJob pi is suspended.", "v2beta1": "MPIJob suspended"}[version]
+    suspended.append(condition("Suspended", reason="MPIJobSuspended", message=words))
+    changes = {"spec/runPolicy/suspend": True}
+    body = resource(version, changes, *suspended, replicaStatuses=ALL_ACTIVE)
+    del body["status"]["startTime"]
+    going = workers(2, deleted="2023-11-14T22:13:50Z")
+    assert told(planned(body, going[0], now=NOW - 99)) == []
+    found = planned(body, now=NOW - 99)
+    assert told(found) == [["write"]]
+    assert written(found)["replicaStatuses"] == {"Launcher": {}, "Worker": {}}
+
+
+@DIALECTS
 def test_a_job_that_is_created_suspended_makes_nothing(version: str) -> None:
     found = planned(resource(version, {"spec/runPolicy/suspend": True}), **NOTHING)
     assert told(found) == [["write"], ["tell MPIJobCreated", "tell MPIJobSuspended"]]

@@ -152,6 +152,20 @@ def test_restarts_in_place_count_for_v1s_backoff_limit(limit: int | None, restar
     assert told(found)[1] == ["tell BackoffLimitExceeded", "delete all workers", "delete Pod pi-launcher"]
 
 
+def test_the_hubs_restarts_are_none_of_the_launchers() -> None:
+    counts = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
+    body = resource("v1", {POLICY: "OnFailure", "spec/runPolicy/backoffLimit": 1}, READY, CREATED, RUNNING)
+    body["status"]["replicaStatuses"] = counts
+    pod = launcher()
+    pod["spec"]["initContainers"] = [{"name": "hub", "restartPolicy": "Always"}, {"name": "fetch"}]
+    up = {"ready": True, "state": {"running": {}}}
+    pod["status"]["initContainerStatuses"] = [{"name": "hub", "restartCount": 2, **up}]
+    assert planned(body, pod, *workers()) == Plan()
+    done = {"state": {"terminated": {"exitCode": 0}}}
+    pod["status"]["initContainerStatuses"].append({"name": "fetch", "restartCount": 1, **done})
+    assert "Failed" in stated(planned(body, pod, *workers()))
+
+
 def test_new_pods_count_for_v1s_backoff_limit() -> None:
     counts = {"Launcher": {"failed": 1}, "Worker": {}}
     changes = {POLICY: "ExitCode", "spec/runPolicy/backoffLimit": 2}

@@ -106,8 +106,10 @@ class PodView:
         return max((at for at in map(_finished_at, self._statuses()) if at is not None), default=self.created_at)
 
     def restarts(self, own: Set[str]) -> int:
-        """How often the kubelet has started its own containers again."""
-        return sum(one.restarts for one in self.state.containers if one.init or one.name in own)
+        """How often the kubelet has started its own containers again, and init containers that are no sidecars."""
+        init = mappings(mapping(self.raw.get("spec")).get("initContainers"))
+        counted = {one.get("name") for one in init if one.get("restartPolicy") != "Always"} | own
+        return sum(one.restarts for one in self.state.containers if one.name in counted)
 
     def started_at(self, own: Set[str]) -> float | None:
         """When the first of its own containers was started, this time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agents.job.conditions import Type
-from agents.job.status import Counts, Draft
+from agents.job.status import Counts, Draft, Urgency
 from agents.operator.planning import ended, resources
 from agents.operator.planning.writing import Steps
 
@@ -24,7 +24,9 @@ def plan(view: View) -> Plan:
     launcher, worker = (
         Counts(active=sum(pod.phase == "Running" for pod in pods)) for pods in (view.launchers, view.workers.values())
     )
-    draft.counts(launcher, worker, f"{view.ready}/{len(view.wanted)}")
+    # Kueue gives what the job had to another one when none is active.
+    urgency = Urgency.LOW if launcher.active + worker.active else Urgency.AT_ONCE
+    draft.counts(launcher, worker, f"{view.ready}/{len(view.wanted)}", urgency)
     steps = Steps(view, draft)
     steps.add([*ended.launcher_end(view, "suspended"), *resources.pod_group_end(view), *_workers(view, steps)])
     return steps.plan()
