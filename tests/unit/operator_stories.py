@@ -19,6 +19,9 @@ Object = dict[str, Any]
 SETTINGS = PodSettings(image="mpi-agents:test")
 NOW = 1_700_000_100.0  # 2023-11-14T22:15:00Z
 START = "2023-11-14T22:13:20Z"  # 100 s before
+LAUNCHERS = {"v1": "Pod pi-launcher", "v2beta1": "Job pi-launcher"}
+ALL_ACTIVE = {"Launcher": {"active": 1}, "Worker": {"active": 2}}  # replicaStatuses
+NOTHING: Any = dict.fromkeys(("config_map", "service", "service_account", "role", "role_binding"))  # for `planned`
 OURS = [{"manager": "mpi-agents", "operation": "Update", "subresource": "status"}]
 
 
@@ -74,6 +77,11 @@ def launcher(phase: str = "Running", **more: Any) -> Object:
 def batch_job(*conditions: Object, **status: Any) -> Object:
     metadata = {"name": "pi-launcher", "uid": "uid-of-the-job", "resourceVersion": "9"}
     return {"metadata": metadata, "spec": {"suspend": False}, "status": {"conditions": list(conditions), **status}}
+
+
+def own(version: str, **more: Any) -> dict[str, Any]:
+    """A launcher's batch Job, where it has one."""
+    return {"launcher_job": batch_job(**more)} if version == "v2beta1" else {}
 
 
 def observed(body: Object, *pods: Object, **more: Any) -> Observed:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from operator_stories import (
+    ALL_ACTIVE,
     CREATED,
     NOW,
     READY,
@@ -141,8 +142,7 @@ def test_a_new_pod_waits_longer_after_each_failure(failed: int, delay_s: int) ->
 )
 def test_restarts_in_place_count_for_v1s_backoff_limit(limit: int | None, restarts: int, has_failed: bool) -> None:
     changes = {POLICY: "OnFailure"} | ({} if limit is None else {"spec/runPolicy/backoffLimit": limit})
-    counts = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
-    body = resource("v1", changes, READY, CREATED, RUNNING, replicaStatuses=counts)
+    body = resource("v1", changes, READY, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
     found = planned(body, launcher(restarts=restarts), *workers())
     if not has_failed:
         assert found == Plan()
@@ -153,9 +153,8 @@ def test_restarts_in_place_count_for_v1s_backoff_limit(limit: int | None, restar
 
 
 def test_the_hubs_restarts_are_none_of_the_launchers() -> None:
-    counts = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
     body = resource("v1", {POLICY: "OnFailure", "spec/runPolicy/backoffLimit": 1}, READY, CREATED, RUNNING)
-    body["status"]["replicaStatuses"] = counts
+    body["status"]["replicaStatuses"] = ALL_ACTIVE
     pod = launcher()
     pod["spec"]["initContainers"] = [{"name": "hub", "restartPolicy": "Always"}, {"name": "fetch"}]
     up = {"ready": True, "state": {"running": {}}}

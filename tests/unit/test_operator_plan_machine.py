@@ -13,14 +13,11 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mpijobs import mpijob
+from settled_job import check, true_of
 from simulated_api import SimulatedApi
 from simulated_cluster import PLURALS, Cluster, role
 from simulated_operator import SimulatedOperator
 
-from agents.job.read import read
-from agents.operator import objects
-from agents.operator.observed import Observed
-from agents.operator.plan import plan
 from agents.operator.settings import PodSettings
 
 Body = dict[str, Any]
@@ -30,11 +27,6 @@ JOB_UID = "mpi-agents/job-uid"
 SETTLING_STEPS = 400
 WATCHED = ("mpijobs", "pods", "jobs", "configmaps", "roles", "podgroups")
 FOREIGN = {"configmaps": "pi-config", "roles": "pi-launcher", "services": "pi", "pods": "pi-worker-1"}
-
-
-def true_of(body: Body) -> set[str]:
-    found = body.get("status", {}).get("conditions", [])
-    return {one["type"] for one in found if one["status"] == "True"}
 
 
 class Operations(RuleBasedStateMachine):
@@ -265,66 +257,8 @@ class Operations(RuleBasedStateMachine):
 
     def check_settled(self) -> None:
         body = self.job()
-        ours = [one for plural in PLURALS for one in self.api.all(plural) if one["metadata"].get("ownerReferences")]
-        if body is None:
-            assert ours == []
-            return
-        job = read(body)
-        if isinstance(job, tuple):
-            assert "ValidationError" in true_of(body) or body["metadata"]["uid"] in self.ends
-            return
-        if self.ends.get(body["metadata"]["uid"]):
-            self.check_ended(body)
-        elif job.policy.is_suspended:
-            assert "Suspended" in true_of(body)
-            assert "Running" not in true_of(body)
-            assert self.cluster.pods("launcher") == self.cluster.pods("worker") == self.api.all("jobs") == []
-            assert self.api.all("podgroups") == []
-        elif self.foreign:
-            assert true_of(body) >= {"Created"}
-        else:
-            self.check_running(body)
-        again = plan(job, Observed({**body, "status": {}}), self.leader.settings, self.api.now)
-        assert again.steps  # a job is never without a plan because of what a test forgot
-
-    def check_ended(self, body: Body) -> None:
-        if not self.foreign:  # of which waiting is cut short
-            assert "ttlSecondsAfterFinished" not in body["spec"]["runPolicy"]  # it would have come meanwhile
-        clean = body["spec"]["runPolicy"]["cleanPodPolicy"]
-        workers, launchers = self.cluster.pods("worker"), self.cluster.pods("launcher")
-        for pod in launchers:
-            own = [one for one in pod["status"].get("containerStatuses", []) if one["name"] == "mpi"]
-            assert pod["status"]["phase"] in ("Succeeded", "Failed") or all("terminated" in one["state"] for one in own)
-        if clean == "Running":
-            assert all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in workers + launchers)
-        if clean == "All":
-            assert workers == launchers == self.api.all("jobs") == []
-        if clean != "None":
-            assert self.api.all("podgroups") == []
-        assert "startTime" in body["status"] or "Suspended" in str(body["status"])
-
-    def check_running(self, body: Body) -> None:
-        job = read(body)
-        assert not isinstance(job, tuple)
-        wanted = [f"{NAME}-worker-{index}" for index in range(job.worker.replicas)]
-        workers = {pod["metadata"]["name"]: pod for pod in self.cluster.pods("worker")}
-        assert sorted(workers) == sorted(wanted)
-        assert {pod["status"]["phase"] for pod in workers.values()} <= {"Running", "Succeeded"}
-        launchers = self.cluster.pods("launcher", "Running")
-        assert len(launchers) == 1
-        assert "running" in str(launchers[0]["status"]["containerStatuses"][0]["state"])
-        assert "activeDeadlineSeconds" not in body["spec"]["runPolicy"]  # it would have come meanwhile
-        assert true_of(body) >= {"Created", "Running"}
-        assert not true_of(body) & {"ErrResourceExists", "ValidationError", "CreationRefused", "Suspended"}
-        config, rules = self.api.find("configmaps", f"{NAME}-config"), self.api.find("roles", f"{NAME}-launcher")
-        assert config is not None
-        assert rules is not None
-        assert config["data"] == objects.config_map(job, self.leader.settings, range(job.worker.replicas))["data"]
-        assert rules["rules"][-1]["resourceNames"] == wanted
-        if job.worker_update == "RollingUpdate":
-            current = objects.template_hash(job.worker)
-            assert {pod["metadata"]["annotations"]["mpi-agents/template"] for pod in workers.values()} == {current}
-        assert body["status"]["readyWorkers"] == f"{job.worker.replicas}/{job.worker.replicas}"
+        has_ended = body is not None and body["metadata"]["uid"] in self.ends
+        check(self.leader, has_ended=has_ended, has_foreign=bool(self.foreign))
 
     # Shared by the rules.
 

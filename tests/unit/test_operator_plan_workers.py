@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 from operator_stories import (
+    ALL_ACTIVE,
     CREATED,
     NOW,
     READY,
     RUNNING,
     SETTINGS,
-    batch_job,
     events,
     launcher,
     observed,
+    own,
     planned,
     pod,
     resource,
@@ -31,11 +32,10 @@ from agents.operator.actions import Create, Delete, Patch, Plan
 DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 WORKER = "spec/mpiReplicaSpecs/Worker"
 POLICY = f"{WORKER}/restartPolicy"
-COUNTS = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
 
 
 def running(version: str = "v1", changes: dict[str, Any] | None = None) -> dict[str, Any]:
-    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=COUNTS)
+    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
 
 
 def acts(found: Plan) -> list[list[str]]:
@@ -46,7 +46,7 @@ def acts(found: Plan) -> list[list[str]]:
 
 @DIALECTS
 def test_a_worker_that_is_gone_is_made_again(version: str) -> None:
-    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    job = own(version)
     found = planned(running(version), launcher(), workers()[0], **job)
     assert told(found) == [["write"], ["create Pod pi-worker-1"]]
 
@@ -113,7 +113,7 @@ def test_a_worker_that_is_being_deleted_is_waited_for() -> None:
 
 @DIALECTS
 def test_a_worker_of_a_dead_node_is_named_with_what_to_do(version: str) -> None:
-    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    job = own(version)
     stuck = pod("pi-worker-1", deleted="2023-11-14T22:14:00Z")  # a minute ago
     found = planned(running(version), launcher(), workers()[0], stuck, **job)
     status, reason, words = stated(found)["WorkersReady"]
@@ -127,7 +127,7 @@ def test_a_worker_of_a_dead_node_is_named_with_what_to_do(version: str) -> None:
 
 @DIALECTS
 def test_more_replicas_are_in_hostfile_and_role_before_they_are_made(version: str) -> None:
-    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    job = own(version)
     before = observed(running(version))
     body = running(version, {f"{WORKER}/replicas": 4})
     found = planned(body, launcher(), *workers(), config_map=before.config_map, role=before.role, **job)
@@ -143,7 +143,7 @@ def test_more_replicas_are_in_hostfile_and_role_before_they_are_made(version: st
 
 @DIALECTS
 def test_fewer_replicas_leave_hostfile_and_role_when_they_are_gone(version: str) -> None:
-    job: Any = {"launcher_job": batch_job()} if version == "v2beta1" else {}
+    job = own(version)
     before = observed(running(version, {f"{WORKER}/replicas": 4}))
     known: Any = {"config_map": before.config_map, "role": before.role, **job}
     found = planned(running(version), launcher(), *workers(4), **known)
