@@ -101,6 +101,7 @@ def ssh_job(name: str) -> MpiJob:
     return job
 
 
+@pytest.mark.slow
 @pytest.mark.pod_security("baseline")
 def test_each_has_its_own_jobs(release: Release, theirs: Theirs, submit: Submit) -> None:
     given = MpiJob("v2beta1", name="given")
