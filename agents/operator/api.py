@@ -6,6 +6,7 @@ used, since they make models or deep copies of every object, which costs more th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -169,7 +170,8 @@ class Watch:
         with self._lock:
             if not self._stopped:
                 self._stopped = True
-                self._answer.shutdown()
+                with contextlib.suppress(RuntimeError, ValueError, OSError):  # it has ended by itself just now
+                    self._answer.shutdown()
 
 
 def _delete_options(fields: Body) -> Body:

@@ -11,10 +11,10 @@ from agents.job.read import read
 from agents.operator.executor import Memory, named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from agents.job.model import Job, Problem
-    from agents.operator.actions import Plan
+    from agents.operator.actions import Action, Plan
     from agents.operator.caches import Caches, Key
     from agents.operator.errors import ApiError
     from agents.operator.executor import Executor
@@ -29,6 +29,7 @@ Body = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
 _ROUNDS_MAX = 50  # plans in a row that have something to do; more are a fault, and wait as one
+_BATCH = 16  # actions of a step between two looks at whether we may go on
 _TAKEN_KEPT_S = 60.0  # how long until a name that someone else has taken is tried again
 
 
@@ -99,12 +100,13 @@ class Controller:
         memory, now = self._memory(key, resource), self._clock()
         observed = self._caches.observe(resource, self._taken(memory, key, now), memory.refused)
         planned = self._plan(read(resource, served=self._served), observed, self._settings, now)
-        for step in planned.steps:
+        for actions in _batches(planned):
             if not self.may_act():
+                self._queue.retry(key)  # the lease may yet be renewed
                 return
-            for action in step:
+            for action in actions:
                 _LOG.info("job %s/%s: %s (%s)", *key, named(action), action.reason, extra=_about(key))
-            failures = self._executor.carry_out(resource, memory, step, now)
+            failures = self._executor.carry_out(resource, memory, actions, now)
             if failures:
                 self._failed(key, failures)
                 return
@@ -148,6 +150,13 @@ class Controller:
         _LOG.warning("job %s/%s does not settle: %d plans in a row", *key, memory.rounds, extra=_about(key))
         self._metrics.reconcile_errors.add("unsettled")
         self._queue.retry(key)
+
+
+def _batches(planned: Plan) -> Iterator[Sequence[Action]]:
+    """The plan's steps; a large one in parts, so that it leaves room for other jobs', and ends soon if it has to."""
+    for step in planned.steps:
+        for begin in range(0, len(step), _BATCH):
+            yield step[begin : begin + _BATCH]
 
 
 def _about(key: Key) -> dict[str, str]:

@@ -296,6 +296,22 @@ def test_a_standby_and_one_that_stops_do_nothing_more() -> None:
     loop.controller.may_act = lambda: may_act.pop(0)
     loop.run()
     assert loop.api.asked == [("create", "a")]
+    loop.controller.may_act = lambda: True
+    assert loop.next_after() == pytest.approx(0.05, abs=0.06)  # it is not forgotten, if the lease is renewed after all
+
+
+def test_a_large_step_ends_soon_where_the_lease_or_a_quota_does() -> None:
+    many = steps(tuple(create(f"w-{number:03}") for number in range(100)))
+    loop = Loop(many, many)
+    may_act = [True, True, False]
+    loop.controller.may_act = lambda: may_act.pop(0)
+    loop.run()
+    assert len(loop.api.asked) == 32
+    loop.controller.may_act = lambda: True
+    loop.api.asked.clear()
+    loop.api.answers["create", "w-020"] = RefusedError("exceeded quota", 403)
+    loop.run()
+    assert len(loop.api.asked) == 32
 
 
 def test_jobs_that_are_not_ours_are_not_planned() -> None:
