@@ -268,7 +268,7 @@ def test_a_program_that_failed_beside_a_sidecar_is_made_to_count() -> None:
 @pytest.mark.parametrize(
     ("worker", "words"),
     [
-        ({"created": "2023-11-14T22:14:00Z"}, "worker-1 was replaced"),
+        ({"created": "2023-11-14T22:14:00Z"}, "worker-1 was replaced, or added"),
         ({"phase": "Failed"}, "worker-1 failed"),
         ({"deleted": "2023-11-14T22:15:30Z"}, "worker-1 is being deleted"),
         (

@@ -55,6 +55,6 @@ def _loss(view: View, index: int, started_at: float) -> str:
     if pod.phase == "Failed":
         return f"{name} failed"
     if pod.created_at > started_at:
-        return f"{name} was replaced"
+        return f"{name} was replaced, or added"
     restart = pod.last_restart(view.worker_containers)
     return f"{name} was restarted ({restart[1]})" if restart is not None and restart[0] >= started_at else ""
