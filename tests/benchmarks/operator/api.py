@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import urllib3
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 60.0
 _SILENCE_S = 600.0  # of a watch
+_VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 
 
 class Api:
@@ -57,14 +59,20 @@ class Api:
             return False
 
     def watch(self, path: str, accept: str = "application/json") -> Iterator[bytes]:
-        """The events of a list from now on, each as it comes."""
-        version = self.call("GET", f"{path}?limit=1")["metadata"]["resourceVersion"]
-        query = f"?watch=true&resourceVersion={version}"
+        """The events of a list from now on, each as it comes; a watch that the server ends is taken up again."""
+        return self._events(path, accept, self.call("GET", f"{path}?limit=1")["metadata"]["resourceVersion"])
+
+    def _events(self, path: str, accept: str, version: str) -> Iterator[bytes]:
         timeout = urllib3.Timeout(connect=_TIMEOUT_S, read=_SILENCE_S)
-        answer = self._pool.request(
-            "GET", f"{self._server}{path}{query}", headers={"Accept": accept}, preload_content=False, timeout=timeout
-        )
-        return _lines(answer)
+        while True:
+            url = f"{self._server}{path}?watch=true&resourceVersion={version}"
+            answer = self._pool.request("GET", url, headers={"Accept": accept}, preload_content=False, timeout=timeout)
+            for line in _lines(answer):
+                found = _VERSION.search(line)  # the object's own comes first
+                if found is None or line.startswith(b'{"type":"ERROR"'):
+                    raise BenchmarkError(f"a watch of {path} ended: {line[:300].decode(errors='replace')}")
+                version = found[1].decode()
+                yield line
 
 
 def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ from typing import Any
 
 NODES = 10
 LAUNCHER_S = 5  # how long a launcher "runs"
+_SIDE_BY_SIDE = 32  # patches of pods; with its default, 4, kwok would be what is measured
 
 Object = dict[str, Any]
 
@@ -20,8 +21,16 @@ def node_name(number: int) -> str:
     return f"kwok-{number % NODES}"
 
 
-def stages() -> list[Object]:
+def configuration() -> list[Object]:
     """Pods run and are Ready as soon as they are there, launchers succeed after LAUNCHER_S, deleted pods are gone."""
+    options = {"podPlayStageParallelism": _SIDE_BY_SIDE}
+    return [
+        {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": options},
+        *_stages(),
+    ]
+
+
+def _stages() -> list[Object]:
     young = [_absent(".metadata.deletionTimestamp"), _absent(".status.podIP")]
     running = [
         _absent(".metadata.deletionTimestamp"),

@@ -21,7 +21,7 @@ from tests.cluster.operators.operator import free_port
 from tests.cluster.operators.programs import KWOK
 
 from .api import Api
-from .kwok import NODES, node, stages
+from .kwok import NODES, configuration, node
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -90,7 +90,7 @@ class Plane:
         for user, pair in pairs.items():
             text = pki.kubeconfig(authority.certificate, pair.certificate, pair.key, server)
             self.kubeconfig(user).write_text(text)
-        (self._folder / "kwok.json").write_text("\n---\n".join(json.dumps(one) for one in stages()))
+        (self._folder / "kwok.json").write_text("\n---\n".join(json.dumps(one) for one in configuration()))
         self.api = Api(server, authority.certificate, pairs[_ADMIN])
         self._daemons["etcd"].start()
         until("etcd's start", self._is_etcd_well, _START_S, self._daemons["etcd"])
