@@ -2,14 +2,15 @@
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster cluster-up cluster-down lint format bench bench-cluster venv clean
+.PHONY: help demo test test-cluster cluster-up cluster-down lint format bench bench-cluster bench-operator install-yaml \
+	venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.playground compiler  ## watch a real mpirun start ranks in stand-in pods
 	@$(BIN)/python -m agents.playground demo $(ARGS)
@@ -41,6 +42,12 @@ bench: $(VENV)/.bench compiler  ## what it costs beside kubectl
 
 bench-cluster: $(VENV)/.cluster compiler  ## what it costs there, beside kubectl and kubexec.sh
 	@$(BIN)/python -m tests.cluster bench $(ARGS)
+
+bench-operator: $(VENV)/.cluster compiler  ## what the operator costs beside kubeflow's (root, Debian, Go)
+	@$(BIN)/python -m tests.benchmarks.operator $(ARGS)
+
+install-yaml: $(VENV)/.cluster  ## render install.yaml from the chart (Go, for Helm)
+	@$(BIN)/python -m tests.cluster.operator.helm
 
 venv: $(VENV)/.dev  ## the virtual environment with all tools, in .venv
 
