@@ -6,14 +6,16 @@ The exit code tells whether it could be measured (0), not what came out; 1: it c
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import signal
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import report
 from tests.benchmarks.measure import BenchmarkError, machine, noise
+from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.build import build
 from tests.cluster.bed.places import BedError, Places
 from tests.cluster.kube import Api
@@ -22,7 +24,7 @@ from tests.cluster.operators.programs import KWOK, MPI_OPERATOR_V2
 from . import figures, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ALL = ("bursts", "one-job")
 
@@ -75,11 +77,23 @@ def _measure(names: Sequence[str], plan: figures.Plan, say: Callable[[str], None
         KWOK.build(say)
         measured += figures.bursts(plan, say)
     if "one-job" in names:
-        kubeconfig = os.environ.get("KUBECONFIG", "")
-        if not Places.of().is_cluster_of(kubeconfig):
-            raise BenchmarkError("one-job is measured on the tests' own cluster: run it by `make bench-operator`")
-        measured += figures.one_job(Api(kubeconfig), kubeconfig, plan, say)
+        with _cluster(say) as kubeconfig:
+            measured += figures.one_job(Api(kubeconfig), kubeconfig, plan, say)
     return measured
+
+
+@contextlib.contextmanager
+def _cluster(say: Callable[[str], None]) -> Iterator[str]:
+    """The tests' own cluster, up with its images for this time unless it was before: the kubeconfig's path."""
+    bed = Bed(Places.of(), say)
+    was_up = bed.is_up
+    try:
+        if subprocess.run([sys.executable, "-m", "tests.cluster", "up"], stdout=sys.stderr, check=False).returncode:
+            raise BenchmarkError("the tests' own cluster does not come up")
+        yield str(bed.places.kubeconfig)
+    finally:
+        if not was_up:
+            bed.down()
 
 
 def _progress(began: float) -> Callable[[str], None]:
