@@ -278,6 +278,20 @@ def test_a_changed_scheduling_policy_reaches_the_pod_group() -> None:
     }
 
 
+def test_what_a_pod_group_no_longer_asks_for_is_taken_away() -> None:
+    settings = PodSettings(image="i", gang_scheduler="gang")
+    body = resource("v2beta1", None, CREATED)
+    body["spec"]["runPolicy"] = {"schedulingPolicy": {"minResources": {"cpu": "100k"}}}
+    made = next(one for one in planned(body, settings=settings).steps[1] if isinstance(one, Create))
+    group = {**made.body, "metadata": {**made.body["metadata"], "uid": "u", "resourceVersion": "4"}}
+    del body["spec"]["runPolicy"]["schedulingPolicy"]["minResources"]
+    change = next(one for one in planned(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch))
+    assert change.body["spec"]["minResources"] is None  # a merge patch keeps what it doesn't name
+    body["spec"]["runPolicy"] = {"schedulingPolicy": {"minResources": {"memory": "1Gi"}}}
+    change = next(one for one in planned(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch))
+    assert change.body["spec"]["minResources"] == {"cpu": None, "memory": "1Gi"}
+
+
 @DIALECTS
 def test_the_same_facts_give_the_same_plan_and_are_not_changed(version: str) -> None:
     body = resource(version, None, CREATED)

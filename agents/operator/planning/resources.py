@@ -86,8 +86,17 @@ def _pod_group(view: View) -> Create | Patch | None:
         return Create(kind, {**body, "metadata": metadata}, "wanted and not there")
     if mapping(mapping(seen.get("metadata")).get("annotations")).get(SPEC_HASH) == digest:
         return None
-    change = {"metadata": {**_version(seen), "annotations": {SPEC_HASH: digest}}, "spec": body["spec"]}
+    spec = _replacing(mapping(seen.get("spec")), body["spec"])
+    change = {"metadata": {**_version(seen), "annotations": {SPEC_HASH: digest}}, "spec": spec}
     return Patch(kind, body["metadata"]["name"], change, "the job's scheduling has changed")
+
+
+def _replacing(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that leaves nothing of what was there before: what is absent from one stays."""
+    change: dict[str, Any] = {name: None for name in seen if name not in wanted}
+    for name, value in wanted.items():
+        change[name] = _replacing(mapping(seen.get(name)), value) if isinstance(value, dict) else value
+    return change
 
 
 def _version(seen: Object) -> Mapping[str, Any]:
