@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 EVERYTHING = ("*",)
+_ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Rule:
     verb: str
     resource: str
     names: frozenset[str] = frozenset()
+    group: str = "*"
 
     @classmethod
     def parse(cls, text: str) -> Rule:
@@ -29,9 +31,9 @@ class Rule:
             raise ValueError(f'not a rule: {text!r}; write "VERB RESOURCE [NAME,NAME…]"')
         return cls(words[0], words[1], frozenset(words[2].split(",")) if len(words) == 3 else frozenset())
 
-    def allows(self, verb: str, resource: str, name: str) -> bool:
+    def allows(self, verb: str, resource: str, name: str, group: str = "") -> bool:
         """RBAC's rule: a rule with names never allows a request without one."""
-        if self.verb not in {"*", verb} or self.resource not in {"*", resource}:
+        if self.verb not in {"*", verb} or self.resource not in {"*", resource} or self.group not in {"*", group}:
             return False
         return not self.names or name in self.names
 
@@ -43,17 +45,23 @@ class User:
     name: str
     rules: tuple[Rule, ...]
     namespace: str | None = None  # the Role's namespace; None: every one
+    bound: Callable[[str], Iterable[Rule]] = field(default=lambda _namespace: (), compare=False)
+    """What RoleBindings give this user in a namespace, as they are now."""
 
-    def may(self, verb: str, resource: str, name: str, namespace: str) -> bool:
+    def may(self, verb: str, resource: str, name: str, namespace: str, group: str = "") -> bool:
         """Whether a rule allows it."""
-        if self.namespace is not None and namespace != self.namespace:
-            return False
-        return any(rule.allows(verb, resource, name) for rule in self.rules)
+        own = self.rules if self.namespace in {None, namespace} else ()
+        return any(rule.allows(verb, resource, name, group) for rule in (*own, *self.bound(namespace)))
 
 
 def user(name: str, rules: Iterable[str], namespace: str | None = None) -> User:
     """A user with these rules."""
     return User(name, tuple(Rule.parse(rule) for rule in rules), namespace)
+
+
+def account_name(namespace: str, account: str) -> str:
+    """The user's name of a ServiceAccount."""
+    return f"{_ACCOUNT}{namespace}:{account}"
 
 
 class Access:

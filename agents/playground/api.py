@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
-from . import discovery, exec_request, frames, http1, pods, selector, statuses
+from . import discovery, exec_request, frames, http1, pods, rest, selector, statuses
 from .exec_session import ExecSession, Options
+from .garbage import Collector
+from .resources import PODS, target
 from .watch import Lister, Watch
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from .faults import Fault, Faults
     from .kubelet import Kubelet
     from .loop import Loop
+    from .resources import Target
     from .store import Store
 
-_PODS = re.compile(r"^/api/v1/(?:namespaces/([^/]+)/)?pods(?:/([^/]+))?(?:/([^/]+))?/?$")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -48,6 +49,9 @@ class Api:
         self.minor = int(settings["minor"])  # of Kubernetes 1.x
         self.runtime = str(settings["runtime"])
         self.lister = Lister(store)
+        self.objects = rest.Objects(store, self.lister, kubelet)
+        self.collector = Collector(loop, store, self.objects.remove)
+        self.conversations: set[Conversation] = set()
         self.watches: set[Watch] = set()
         self.sessions: dict[ExecSession, str] = {}  # → the pod's uid
 
@@ -61,11 +65,17 @@ class Conversation:
         self._reader = http1.RequestReader()
         self._busy = False  # a watch or an exec has taken the connection over
         api.counters.connections += 1
+        api.conversations.add(self)
         connection.receive = self._receive
         connection.ended = self._ended
 
     def _ended(self) -> None:
         self._api.counters.connections -= 1
+        self._api.conversations.discard(self)
+
+    def cut(self) -> None:
+        """Lose the connection."""
+        self._connection.close(reset=True)
 
     def _receive(self, data: memoryview) -> None:
         self._reader.feed(data)
@@ -91,20 +101,22 @@ class Conversation:
             self._answer(401, statuses.failure(401, "Unauthorized"))
             return
         try:
-            found = _PODS.match(request.path)
-            if found:
-                self._pods(request, user, *found.groups())
-            elif request.path == _REVIEWS and request.method == "POST":
+            named = target(request.path)
+            if request.path == _REVIEWS and request.method == "POST":
                 self._review(request, user)
-            else:
+            elif named is None:
                 self._discover(request)
+            elif named.subresource == "exec":
+                self._exec(request, user, named.namespace, named.name)
+            else:
+                self._object(request, user, named)
         except (selector.SelectorError, ValueError) as error:
             self._answer(400, statuses.failure(400, str(error)))
 
-    def _meets_fault(self, on: str, pod: str = "") -> Fault | None:
+    def _meets_fault(self, on: str, name: str = "", resource: str = "pods") -> Fault | None:
         """The fault that the request meets, if it is not one that has been dealt with here."""
-        self._api.counters.count(on)
-        fault = self._api.faults.meet(on, pod)
+        self._api.counters.count(on, resource)
+        fault = self._api.faults.meet(on, name, resource)
         if fault is None:
             return None
         if fault.kind == "http":
@@ -122,40 +134,33 @@ class Conversation:
     def _done_with(self, fault: Fault | None) -> bool:
         return fault is not None and fault.kind in {"http", "no-answer", "drop-before-upgrade"}
 
-    # Pods ------------------------------------------------------------------------------------------------------------
+    # Objects ---------------------------------------------------------------------------------------------------------
 
-    def _pods(
-        self, request: http1.Request, user: User, namespace: str | None, name: str | None, subresource: str | None
-    ) -> None:
-        if name and subresource == "exec" and namespace:
-            self._exec(request, user, namespace, name)
+    def _object(self, request: http1.Request, user: User, named: Target) -> None:
+        verb = rest.verb(request, named)
+        if not verb:
+            self._answer(405, statuses.failure(405, "the server does not allow this method on the requested resource"))
             return
-        if request.method != "GET" or subresource:
-            self._answer(405, statuses.failure(405, "the stand-in only reads pods"))
+        resource, asked = named.resource, named.name or selector.name_in(request.first("fieldSelector")) or ""
+        path = "/".join(filter(None, (resource.plural, named.subresource)))
+        if not user.may(verb, path, asked, named.namespace, resource.group):
+            refusal = statuses.forbidden(user.name, verb, path, asked, named.namespace, resource.group)
+            self._answer(403, refusal)
             return
-        watching = request.flag("watch")
-        verb = "get" if name else "watch" if watching else "list"
-        asked = name or selector.name_in(request.first("fieldSelector")) or ""
-        if not user.may(verb, "pods", asked, namespace or ""):
-            self._answer(403, statuses.forbidden(user.name, verb, "pods", asked, namespace or ""))
-            return
-        fault = self._meets_fault(verb, asked)
+        fault = self._meets_fault(verb, asked, resource.key)
         if self._done_with(fault):
             return
-        if name:
-            thing = self._api.store.get(namespace or "", name)
-            if thing is None:
-                self._answer(404, statuses.not_found("pods", name))
-            else:
-                self._connection.write(http1.response(200, self._api.store.encoded(thing) + b"\n"))
-        elif watching:
-            self._watch(request, namespace, fault)
-        else:
-            code, body = self._api.lister.answer(namespace, request)
-            self._connection.write(http1.response(code, body))
+        if verb == "watch":
+            self._watch(request, named, fault)
+            return
+        code, body = self._api.objects.answer(verb, request, named)
+        if fault is not None and fault.kind == "lost-answer":
+            self._connection.close(reset=True)
+            return
+        self._connection.write(http1.response(code, body))
 
-    def _watch(self, request: http1.Request, namespace: str | None, fault: Fault | None) -> None:
-        watch = Watch(self._api.loop, self._api.store, self._connection, namespace)
+    def _watch(self, request: http1.Request, named: Target, fault: Fault | None) -> None:
+        watch = Watch(self._api.loop, self._api.store, self._connection, named)
 
         def over() -> None:
             self._api.watches.discard(watch)
@@ -180,7 +185,7 @@ class Conversation:
         fault = self._meets_fault("exec", name)
         if self._done_with(fault):
             return
-        thing = self._api.store.get(namespace, name)
+        thing = self._api.store.get(PODS.key, namespace, name)
         refusal = exec_request.refusal(request, name, thing)
         if refusal is not None or thing is None:
             assert refusal is not None
@@ -232,7 +237,9 @@ class Conversation:
         review = json.loads(request.body)
         asked = review.get("spec", {}).get("resourceAttributes", {})
         resource = "/".join(part for part in (asked.get("resource", ""), asked.get("subresource", "")) if part)
-        allowed = user.may(asked.get("verb", ""), resource, asked.get("name", ""), asked.get("namespace", ""))
+        allowed = user.may(
+            asked.get("verb", ""), resource, asked.get("name", ""), asked.get("namespace", ""), asked.get("group", "")
+        )
         review["status"] = {"allowed": allowed} | ({} if allowed else {"reason": "no rule of the stand-in allows it"})
         self._answer(201, review)
 

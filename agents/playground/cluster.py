@@ -284,6 +284,10 @@ class Cluster:
         """Refuse new connections (off), as when the API server restarts, or take them again on the same port (on)."""
         self._ask("listen", on=on)
 
+    def cut(self) -> int:
+        """Reset every connection, whatever is going on on it; with `listen(on=False)`, an outage. Returns how many."""
+        return int(self._ask("cut"))
+
     def _signal(self, number: int) -> None:
         if self._server is not None:
             self._server.signal(number)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import access, pods, statuses
 from .faults import Fault
 from .processes import command_line
+from .resources import PODS
 from .statuses import runtime_error
 from .store import ExistsError
 
@@ -76,7 +77,13 @@ class Control:
     def do_pod(self, name: str, namespace: str) -> Reply:
         """The API object and what is behind it."""
         live = self._live(name, namespace)
-        return {"ok": {"object": self._api.store.get(namespace, name), "folder": live.folder, "address": live.address}}
+        return {
+            "ok": {
+                "object": self._api.store.get(PODS.key, namespace, name),
+                "folder": live.folder,
+                "address": live.address,
+            }
+        }
 
     def do_enter(self, name: str, namespace: str) -> Reply | None:
         """Start the pod's shim; the answer tells whether its mounts are there."""
@@ -163,6 +170,13 @@ class Control:
         """Take new connections, or refuse them."""
         self.listen(on=on)
         return {"ok": None}
+
+    def do_cut(self) -> Reply:
+        """Reset every connection. Answers how many."""
+        chosen = tuple(self._api.conversations)
+        for conversation in chosen:
+            conversation.cut()
+        return {"ok": len(chosen)}
 
     # Counters --------------------------------------------------------------------------------------------------------
 

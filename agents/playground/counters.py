@@ -10,6 +10,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.requests: dict[str, int] = {}
+        self.by_kind: dict[str, int] = {}  # "create pods" →
         self.sessions = 0  # exec streams that are open
         self.peak_sessions = 0
         self.unacknowledged = 0  # execs from the request until the command's first byte on stderr, or its end
@@ -19,9 +20,12 @@ class Counters:
         self.errors = 0  # of the stand-in itself
         self.commands: list[dict[str, Any]] = []
 
-    def count(self, kind: str) -> None:
+    def count(self, kind: str, resource: str = "") -> None:
         """One more request."""
         self.requests[kind] = self.requests.get(kind, 0) + 1
+        if resource:
+            words = f"{kind} {resource}"
+            self.by_kind[words] = self.by_kind.get(words, 0) + 1
 
     def opened(self) -> None:
         """An exec stream was asked for."""
@@ -37,6 +41,7 @@ class Counters:
     def reset(self) -> None:
         """Begin anew; what is going on now still counts."""
         self.requests = {}
+        self.by_kind = {}
         self.commands = []
         self.peak_sessions = self.sessions
         self.peak_unacknowledged = self.unacknowledged

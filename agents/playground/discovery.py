@@ -1,10 +1,18 @@
-"""What kubectl reads before it speaks of pods. Pure."""
+"""What kubectl reads before it speaks of objects. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .resources import RESOURCES, subresources
+
+if TYPE_CHECKING:
+    from .resources import Resource
 
 Object = dict[str, Any]
+
+_REVIEWS = ("authorization.k8s.io", "v1")
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
 def answer(path: str, minor: int) -> Object | None:
@@ -13,22 +21,80 @@ def answer(path: str, minor: int) -> Object | None:
         return {"major": "1", "minor": str(minor), "gitVersion": f"v1.{minor}.0", "platform": "linux/amd64"}
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
+    groups = {group["name"]: group for group in _groups()}
     if path == "/apis":
-        group = {"groupVersion": "authorization.k8s.io/v1", "version": "v1"}
-        groups = [{"name": "authorization.k8s.io", "versions": [group], "preferredVersion": group}]
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-    if path == "/api/v1":
-        pods = _resource("pods", "Pod", ["get", "list", "watch"], singularName="pod", shortNames=["po"])
-        return _resources("v1", [pods, _resource("pods/exec", "PodExecOptions", ["create", "get"])])
-    if path == "/apis/authorization.k8s.io/v1":
-        review = _resource("selfsubjectaccessreviews", "SelfSubjectAccessReview", ["create"], namespaced=False)
-        return _resources("authorization.k8s.io/v1", [review])
-    return None
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
+    words = path.strip("/").split("/")
+    if words == ["api", "v1"]:
+        return _resources("", "v1")
+    if len(words) == 2 and words[0] == "apis" and words[1] in groups:
+        return {"kind": "APIGroup", "apiVersion": "v1", **groups[words[1]]}
+    if len(words) == 3 and words[0] == "apis" and words[1] in groups:
+        return _resources(words[1], words[2])
+    if path == "/openapi/v3":
+        return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}"} for place in _places()}}
+    place = path.removeprefix("/openapi/v3/")
+    return _open_api(place) if place in _places() else None
 
 
-def _resource(name: str, kind: str, verbs: list[str], **more: Any) -> Object:
-    return {"name": name, "singularName": "", "namespaced": True, "kind": kind, "verbs": verbs, **more}
+def _groups() -> list[Object]:
+    found: dict[str, list[str]] = {_REVIEWS[0]: [_REVIEWS[1]]}
+    for resource in RESOURCES:
+        if resource.group:
+            known = found.setdefault(resource.group, [])
+            known += [version for version in resource.versions if version not in known]
+    groups = []
+    for name, versions in found.items():
+        told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+        groups.append({"name": name, "versions": told, "preferredVersion": told[0]})
+    return groups
 
 
-def _resources(version: str, resources: list[Object]) -> Object:
-    return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
+def _resources(group: str, version: str) -> Object | None:
+    told = [one for one in RESOURCES if one.group == group and version in one.versions]
+    resources = [line for resource in told for line in _lines(resource)]
+    if (group, version) == _REVIEWS:
+        resources = [
+            _resource("selfsubjectaccessreviews", "SelfSubjectAccessReview", ["create"], namespaced=False),
+        ]
+    if not resources:
+        return None
+    named = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "groupVersion": named, "resources": resources}
+
+
+def _lines(resource: Resource) -> list[Object]:
+    names = {"singularName": resource.kind.lower(), "shortNames": list(resource.short_names)}
+    lines = [_resource(resource.plural, resource.kind, _VERBS, namespaced=resource.namespaced, **names)]
+    for one in sorted(subresources(resource)):
+        kind, verbs = {
+            "exec": ("PodExecOptions", ["create", "get"]),
+            "log": ("Pod", ["get"]),
+        }.get(one, (resource.kind, ["get", "patch", "update"]))
+        lines.append(_resource(f"{resource.plural}/{one}", kind, verbs, namespaced=resource.namespaced))
+    return lines
+
+
+def _resource(name: str, kind: str, verbs: list[str], *, namespaced: bool = True, **more: Any) -> Object:
+    return {"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": verbs, **more}
+
+
+def _places() -> dict[str, tuple[str, str]]:
+    """OpenAPI documents' names: group and version."""
+    pairs = {(one.group, version) for one in RESOURCES for version in one.versions}
+    return {(f"apis/{group}/{version}" if group else f"api/{version}"): (group, version) for group, version in pairs}
+
+
+def _open_api(place: str) -> Object:
+    """Just enough for `kubectl apply`: that the server looks at fields itself (it does not: it has no schemas)."""
+    group, version = _places()[place]
+    paths = {}
+    for one in RESOURCES:
+        if one.group == group and version in one.versions:
+            kind = {"group": group, "version": version, "kind": one.kind}
+            parameters = [
+                {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")
+            ]
+            operation = {"parameters": parameters, "x-kubernetes-group-version-kind": kind, "responses": {}}
+            paths[f"/{place}/namespaces/{{namespace}}/{one.plural}/{{name}}"] = {"patch": operation}
+    return {"openapi": "3.0.0", "info": {"title": "stand-in", "version": version}, "paths": paths}

@@ -17,7 +17,10 @@ For execs (`on="exec"`):
   silent               after `after_bytes` of output nothing is sent any more, not even pongs; reading goes on
   no-pong              pings are not answered; all else works
   v4-only              only v4.channel.k8s.io is known, as before Kubernetes 1.29
-For `on` = "list", "get", "watch" or "review": http, no-answer, drop-before-upgrade; "watch" also gone (ERROR 410).
+For `on` = another verb ("list", "get", "watch", "create", "update", "patch", "delete", "deletecollection") or "review":
+  http, no-answer, drop-before-upgrade
+  gone                 (watch) an ERROR event with 410
+  lost-answer          (create and the verbs after it) the request is carried out; a reset instead of its answer
 """
 
 from __future__ import annotations
@@ -45,16 +48,22 @@ EXEC_KINDS = frozenset(
     }
 )
 OTHER_KINDS = frozenset({"http", "no-answer", "drop-before-upgrade", "gone"})
-REQUESTS = frozenset({"exec", "list", "get", "watch", "review"})
+WRITE_KINDS = frozenset({"http", "no-answer", "drop-before-upgrade", "lost-answer"})
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+REQUESTS = frozenset({"exec", "list", "get", "watch", "review"}) | WRITES
 
 
 @dataclass
 class Fault:
-    """One fault. It meets the requests `on`, of `pod` (None: of every pod), `times` times (None: until cleared)."""
+    """One fault. It meets the requests `on`, of `pod` (None: of every pod), `times` times (None: until cleared).
+
+    `pod` may be the name of another object; `resource` narrows it to a kind (pods, mpijobs.kubeflow.org).
+    """
 
     kind: str
     on: str = "exec"
     pod: str | None = None
+    resource: str | None = None
     times: int | None = 1
     skip: int = 0  # so many requests pass first
     status: int = 500
@@ -68,7 +77,7 @@ class Fault:
         """Raises ValueError if there is no such fault."""
         if self.on not in REQUESTS:
             raise ValueError(f"a fault is on one of {', '.join(sorted(REQUESTS))}, not {self.on!r}")
-        known = EXEC_KINDS if self.on == "exec" else OTHER_KINDS
+        known = EXEC_KINDS if self.on == "exec" else WRITE_KINDS if self.on in WRITES else OTHER_KINDS
         if self.kind not in known:
             raise ValueError(f"no fault {self.kind!r} on {self.on}; there are: {', '.join(sorted(known))}")
 
@@ -88,10 +97,10 @@ class Faults:
         """No more faults."""
         self._set.clear()
 
-    def meet(self, on: str, pod: str = "") -> Fault | None:
+    def meet(self, on: str, pod: str = "", resource: str = "pods") -> Fault | None:
         """The fault that this request meets."""
         for fault in self._set:
-            if fault.on != on or fault.pod not in {None, pod}:
+            if fault.on != on or fault.pod not in {None, pod} or fault.resource not in {None, resource}:
                 continue
             if fault.skip > 0:
                 fault.skip -= 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import pods
 from .processes import MARK, Nursery, PodProcesses, marked
+from .resources import PODS
 from .statuses import runtime_error
 
 if TYPE_CHECKING:
@@ -89,18 +90,28 @@ class Kubelet:
 
     def create(self, pod: pods.Pod) -> Object:
         """Create a pod and start on its steps. Raises store.ExistsError."""
-        thing = pods.new_object(pod)
+        live = self._admit(pod, pods.new_object(pod))
+        self._next_step(live, list(pod.steps))
+        return self._object(live)
+
+    def accept(self, thing: Object) -> Object:
+        """Take a pod that came by the API: ready at once, without processes. Raises store.ExistsError."""
+        pod = pods.of_object(thing)
+        live = self._admit(pod, thing)
+        self._next_step(live, list(pod.steps))
+        return self._object(live)
+
+    def _admit(self, pod: pods.Pod, thing: Object) -> LivePod:
         address = pod.address or pods.new_address()
         thing["status"] = pods.status_of(thing, "pending", address=address)
-        self._store.create(thing)
+        self._store.create(PODS.key, thing)
         uid = thing["metadata"]["uid"]
         live = LivePod(pod, uid, address, os.path.join(self._folder, "pods", f"{pod.name}.{uid[:8]}"))
         self._live[pod.namespace, pod.name] = live
         for name in ("home", "tmp", "stage"):
             os.makedirs(os.path.join(live.folder, name))
         self._hosts_change()
-        self._next_step(live, list(pod.steps))
-        return self._object(live)
+        return live
 
     def delete(self, live: LivePod, then: Callable[[], None], *, grace_s: float = 0.0) -> None:
         """Delete a pod: TERM to its main processes; KILL to all when those have ended, or after the grace; DELETED."""
@@ -119,11 +130,11 @@ class Kubelet:
         def gone() -> None:
             if self._live.get((live.pod.namespace, live.pod.name)) is live:
                 del self._live[live.pod.namespace, live.pod.name]
-                self._store.delete(live.pod.namespace, live.pod.name)
+                self._store.delete(PODS.key, live.pod.namespace, live.pod.name)
                 self._hosts_change()
             then()
 
-        self._store.update(live.pod.namespace, live.pod.name, mark)
+        self._store.update(PODS.key, live.pod.namespace, live.pod.name, mark)
         live.steps_over = live.ended = True
         if grace_s > 0 and live.processes is not None and live.processes.main_pids:
             for pid in live.processes.main_pids:
@@ -150,7 +161,7 @@ class Kubelet:
             thing["status"] = pods.status_of(thing, state, address=live.address, message=message, exit_code=exit_code)
 
         pods.status_of(self._object(live), state, address=live.address)
-        self._store.update(live.pod.namespace, live.pod.name, change)
+        self._store.update(PODS.key, live.pod.namespace, live.pod.name, change)
         if state in {"running", "ready", "initializing"}:
             self._start_main(live, init=state == "initializing")
         elif state in {"succeeded", "failed", "oom-killed", "evicted"} and live.processes is not None:
@@ -220,7 +231,7 @@ class Kubelet:
             processes.end(one_less)
 
     def _object(self, live: LivePod) -> Object:
-        thing = self._store.get(live.pod.namespace, live.pod.name)
+        thing = self._store.get(PODS.key, live.pod.namespace, live.pod.name)
         assert thing is not None
         return thing
 

@@ -117,6 +117,50 @@ def new_object(pod: Pod) -> Object:
     }
 
 
+def of_object(thing: Object) -> Pod:
+    """What the kubelet needs to know of an API object."""
+    meta, spec = thing["metadata"], thing["spec"]
+    spec.setdefault("restartPolicy", "Always")
+    containers = [Container(one["name"], image=one["image"]) for one in spec["containers"]]
+    containers += [
+        Container(one["name"], image=one["image"], init=True, sidecar=one.get("restartPolicy") == "Always")
+        for one in spec.get("initContainers") or ()
+    ]
+    return Pod(
+        meta["name"],
+        meta["namespace"],
+        meta.get("labels") or {},
+        meta.get("annotations") or {},
+        containers,
+        subdomain=spec.get("subdomain", ""),
+    )
+
+
+def fault(body: Object) -> str:
+    """What is wrong with a pod that is to be created, in the API server's words; "" if nothing that is looked at."""
+    spec = body.get("spec") or {}
+    volumes = {one.get("name") for one in spec.get("volumes") or ()}
+    if not spec.get("containers"):
+        return "spec.containers: Required value"
+    if spec.get("restartPolicy", "Always") not in {"Always", "OnFailure", "Never"}:
+        supported = 'supported values: "Always", "OnFailure", "Never"'
+        return f'spec.restartPolicy: Unsupported value: "{spec["restartPolicy"]}": {supported}'
+    seen: set[str] = set()
+    for part in ("containers", "initContainers"):
+        for number, one in enumerate(spec.get(part) or ()):
+            place = f"spec.{part}[{number}]"
+            for needed in ("name", "image"):
+                if not one.get(needed):
+                    return f"{place}.{needed}: Required value"
+            if one["name"] in seen:
+                return f'{place}.name: Duplicate value: "{one["name"]}"'
+            seen.add(one["name"])
+            for at, mount in enumerate(one.get("volumeMounts") or ()):
+                if mount.get("name") not in volumes:
+                    return f'{place}.volumeMounts[{at}].name: Not found: "{mount.get("name")}"'
+    return ""
+
+
 def _container(container: Container) -> Object:
     spec: Object = {"name": container.name, "image": container.image}
     if container.command is not None:

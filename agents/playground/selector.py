@@ -49,28 +49,40 @@ def _requirement(part: str) -> Matcher:
     return lambda have: part in have
 
 
-_FIELDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "metadata.name": lambda pod: str(pod["metadata"]["name"]),
-    "metadata.namespace": lambda pod: str(pod["metadata"]["namespace"]),
-    "spec.nodeName": lambda pod: str(pod["spec"].get("nodeName", "")),
-    "status.phase": lambda pod: str(pod["status"].get("phase", "")),
-    "status.podIP": lambda pod: str(pod["status"].get("podIP", "")),
+_METADATA = ("metadata.name", "metadata.namespace")
+_ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_FIELDS = {  # by kind, as the API server has them
+    "Pod": frozenset({*_METADATA, "spec.nodeName", "spec.restartPolicy", "status.phase", "status.podIP"}),
+    "Event": frozenset({*_METADATA, "reason", "type", "source", *(f"involvedObject.{one}" for one in _ABOUT)}),
+    "Secret": frozenset({*_METADATA, "type"}),
+    "Job": frozenset({*_METADATA, "status.successful"}),
 }
 
 
-def fields(selector: str) -> Matcher:
-    """Whether a pod's fields match: `metadata.name=x`, `status.phase!=Running` and so on, by commas."""
+def _reader(path: str) -> Callable[[Mapping[str, Any]], str]:
+    def read(thing: Mapping[str, Any]) -> str:
+        value: Any = thing
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return "" if value is None else str(value)
+
+    return read
+
+
+def fields(selector: str, kind: str = "Pod") -> Matcher:
+    """Whether an object's fields match: `metadata.name=x`, `status.phase!=Running` and so on, by commas."""
+    known = _FIELDS.get(kind, frozenset(_METADATA))
     wanted: list[Matcher] = []
     for part in _parts(selector):
         found = _EQUAL.match(part)
-        if not found or found.group(1) not in _FIELDS:
+        if not found or found.group(1) not in known:
             raise SelectorError(f"field label not supported: {part}")
-        wanted.append(_field(_FIELDS[found.group(1)], found.group(3), equal=found.group(2) != "!="))
-    return lambda pod: all(match(pod) for match in wanted)
+        wanted.append(_field(_reader(found.group(1)), found.group(3), equal=found.group(2) != "!="))
+    return lambda thing: all(match(thing) for match in wanted)
 
 
 def _field(read: Callable[[Mapping[str, Any]], str], value: str, *, equal: bool) -> Matcher:
-    return lambda pod: (read(pod) == value) is equal
+    return lambda thing: (read(thing) == value) is equal
 
 
 def name_in(selector: str) -> str | None:

@@ -40,14 +40,13 @@ def failure(code: int, message: str, **more: Any) -> Status:
     return {**status, **more, "code": code}
 
 
-def forbidden(user: str, verb: str, resource: str, name: str, namespace: str) -> Status:
+def forbidden(user: str, verb: str, resource: str, name: str, namespace: str, group: str = "") -> Status:
     """RBAC's refusal."""
     kind, _, _subresource = resource.partition("/")
-    named = f'{kind} "{name}"' if name else kind
-    message = (
-        f'{named} is forbidden: User "{user}" cannot {verb} resource "{resource}" in API group "" '
-        f'in the namespace "{namespace}"'
-    )
+    named = f"{kind}.{group}" if group else kind
+    named = f'{named} "{name}"' if name else named
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    message = f'{named} is forbidden: User "{user}" cannot {verb} resource "{resource}" in API group "{group}" {where}'
     details = {"name": name, "kind": kind} if name else {"kind": kind}
     return failure(403, message, details=details)
 
@@ -55,6 +54,23 @@ def forbidden(user: str, verb: str, resource: str, name: str, namespace: str) ->
 def not_found(kind: str, name: str) -> Status:
     """No such object."""
     return failure(404, f'{kind} "{name}" not found', details={"name": name, "kind": kind})
+
+
+def exists(key: str, name: str) -> Status:
+    """There is an object of that name."""
+    return failure(409, f'{key} "{name}" already exists', details={"name": name, "kind": key})
+
+
+def conflict(key: str, name: str, words: str) -> Status:
+    """The write was meant for another state of the object."""
+    message = f'Operation cannot be fulfilled on {key} "{name}": {words}'
+    return failure(409, message, reason="Conflict", details={"name": name, "kind": key})
+
+
+def invalid(kind: str, group: str, name: str, words: str) -> Status:
+    """The object is none that can be."""
+    message = f'{f"{kind}.{group}" if group else kind} "{name}" is invalid: {words}'
+    return failure(422, message, reason="Invalid", details={"name": name, "kind": kind})
 
 
 def expired(message: str = "too old resource version") -> Status:

@@ -1,10 +1,13 @@
-"""Pods as the tables that kubectl asks for. Pure but for the clock."""
+"""Objects as the tables that kubectl asks for. Pure but for the clock."""
 
 from __future__ import annotations
 
 import calendar
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .resources import Resource
 
 Object = dict[str, Any]
 
@@ -15,6 +18,10 @@ _COLUMNS = (
     ("Restarts", "integer", ""),
     ("Age", "string", ""),
 )
+_OTHER_COLUMNS = {  # the operator's CRD has these of an MPIJob
+    "MPIJob": ("Name", "State", "Ready workers", "Age"),
+    "Event": ("Last Seen", "Type", "Reason", "Object", "Message"),
+}
 
 
 def wanted(accept: str) -> bool:
@@ -22,28 +29,44 @@ def wanted(accept: str) -> bool:
     return "as=Table" in accept.split(",", maxsplit=1)[0].replace(" ", "")
 
 
-def table(pods: list[Object], metadata: Object, *, head: bool = True) -> Object:
+def table(resource: Resource, things: list[Object], metadata: Object, *, head: bool = True) -> Object:
     """A meta.k8s.io/v1 Table; in a watch only the first one has its head."""
+    if resource.kind == "Pod":
+        names: tuple[tuple[str, str, str], ...] = _COLUMNS
+    else:
+        words = _OTHER_COLUMNS.get(resource.kind, ("Name", "Age"))
+        names = tuple((word, "string", "name" if word == "Name" else "") for word in words)
     columns = [
-        {"name": name, "type": kind, "format": form, "description": "", "priority": 0} for name, kind, form in _COLUMNS
+        {"name": name, "type": kind, "format": form, "description": "", "priority": 0} for name, kind, form in names
     ]
     rows = [
         {
-            "cells": _cells(pod),
-            "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": pod["metadata"]},
+            "cells": _cells(resource.kind, thing),
+            "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": thing["metadata"]},
         }
-        for pod in pods
+        for thing in things
     ]
     kind = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
     return {**kind, "columnDefinitions": columns if head else None, "rows": rows}
 
 
-def _cells(pod: Object) -> list[Any]:
-    statuses = pod["status"].get("containerStatuses", [])
-    ready = sum(1 for status in statuses if status["ready"])
-    restarts = sum(status["restartCount"] for status in statuses)
-    count = f"{ready}/{len(pod['spec']['containers'])}"
-    return [pod["metadata"]["name"], count, _word(pod, statuses), restarts, _age(pod["metadata"]["creationTimestamp"])]
+def _cells(kind: str, thing: Object) -> list[Any]:
+    name, age = thing["metadata"]["name"], _age(thing["metadata"]["creationTimestamp"])
+    if kind == "Pod":
+        statuses = thing["status"].get("containerStatuses", [])
+        ready = sum(1 for status in statuses if status["ready"])
+        restarts = sum(status["restartCount"] for status in statuses)
+        return [name, f"{ready}/{len(thing['spec']['containers'])}", _word(thing, statuses), restarts, age]
+    if kind == "MPIJob":
+        status = thing.get("status") or {}
+        now = [one["type"] for one in status.get("conditions") or () if one.get("status") == "True"]
+        worker = (status.get("replicaStatuses") or {}).get("Worker") or {}
+        return [name, now[-1] if now else "", str(worker.get("active", 0)), age]
+    if kind == "Event":
+        about = thing.get("involvedObject") or {}
+        what = f"{about.get('kind', '').lower()}/{about.get('name', '')}"
+        return [age, thing.get("type", ""), thing.get("reason", ""), what, thing.get("message", "")]
+    return [name, age]
 
 
 def _word(pod: Object, statuses: list[Object]) -> str:

@@ -1,4 +1,4 @@
-"""Lists and watches of pods."""
+"""Lists and watches."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from .connection import Connection
     from .loop import Loop
+    from .resources import Target
     from .store import Change, Object, Store
 
 _BOOKMARK_S = 60.0
@@ -27,7 +28,7 @@ class Lister:
         self._store = store
         self._pages: dict[str, tuple[int, list[Object]]] = {}
 
-    def answer(self, namespace: str | None, request: http1.Request) -> tuple[int, bytes]:
+    def answer(self, target: Target, request: http1.Request) -> tuple[int, bytes]:
         """HTTP code and body. Raises selector.SelectorError."""
         token = request.first("continue")
         if token:
@@ -37,24 +38,27 @@ class Lister:
                     "The provided continue parameter is too old to display a consistent list result."
                 )
                 return 410, json.dumps(gone).encode()
-            version, pods = page
+            version, things = page
         else:
-            match = selector_of(request)
+            match = selector_of(request, target.resource.kind)
             version = self._store.version
-            pods = [pod for pod in self._store.all(namespace) if match(pod)]
+            things = [thing for thing in self._store.all(target.resource.key, target.namespace or None) if match(thing)]
         meta: dict[str, Any] = {"resourceVersion": str(version)}
         limit = int(request.first("limit", "0") or 0)
-        if 0 < limit < len(pods):
+        if 0 < limit < len(things):
             meta["continue"] = secrets.token_urlsafe(12)
-            meta["remainingItemCount"] = len(pods) - limit
-            self._pages[meta["continue"]] = (version, pods[limit:])
+            meta["remainingItemCount"] = len(things) - limit
+            self._pages[meta["continue"]] = (version, things[limit:])
             if len(self._pages) > _PAGES_KEPT:
                 del self._pages[next(iter(self._pages))]
-            pods = pods[:limit]
+            things = things[:limit]
         if table.wanted(request.headers.get("accept", "")):
-            return 200, json.dumps(table.table(pods, meta)).encode()
-        head = json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": meta}, separators=(",", ":")).encode()
-        items = b",".join(self._store.encoded(pod) for pod in pods)
+            return 200, json.dumps(table.table(target.resource, things, meta)).encode()
+        head = json.dumps(
+            {"kind": f"{target.resource.kind}List", "apiVersion": target.api_version, "metadata": meta},
+            separators=(",", ":"),
+        ).encode()
+        items = b",".join(self._store.encoded(thing, target.api_version) for thing in things)
         return 200, head[:-1] + b',"items":[' + items + b"]}\n"
 
     def forget_pages(self) -> None:
@@ -62,22 +66,23 @@ class Lister:
         self._pages.clear()
 
 
-def selector_of(request: http1.Request) -> Callable[[Object], bool]:
+def selector_of(request: http1.Request, kind: str) -> Callable[[Object], bool]:
     """The request's label and field selectors together. Raises selector.SelectorError."""
     by_label = selector.labels(request.first("labelSelector"))
-    by_field = selector.fields(request.first("fieldSelector"))
-    return lambda pod: by_label(pod) and by_field(pod)
+    by_field = selector.fields(request.first("fieldSelector"), kind)
+    return lambda thing: by_label(thing) and by_field(thing)
 
 
 class Watch:
     """One watch on one connection, until its time is over, the client leaves or a fault ends it."""
 
-    def __init__(self, loop: Loop, store: Store, connection: Connection, namespace: str | None) -> None:
+    def __init__(self, loop: Loop, store: Store, connection: Connection, target: Target) -> None:
         self._loop = loop
         self._store = store
         self._connection = connection
-        self._namespace = namespace
-        self._match: Callable[[Object], bool] = lambda _pod: True
+        self._target = target
+        self._key = target.resource.key
+        self._match: Callable[[Object], bool] = lambda _thing: True
         self._bookmarks = False
         self._as_table = False
         self._first = True
@@ -85,10 +90,11 @@ class Watch:
         self.stalled = False
         self.over = False
         self.on_over: Callable[[], None] = lambda: None
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self, request: http1.Request) -> None:
         """Answer the request. Raises selector.SelectorError before anything is sent."""
-        self._match = selector_of(request)
+        self._match = selector_of(request, self._target.resource.kind)
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._as_table = table.wanted(request.headers.get("accept", ""))
         timeout_s = float(request.first("timeoutSeconds", "0") or 0)
@@ -105,15 +111,15 @@ class Watch:
             return
         self._connection.write(http1.chunked_head())
         if initial:
-            for pod in self._store.all(self._namespace):
-                if self._match(pod):
-                    self._send("ADDED", pod)
+            for thing in self._store.all(self._key, self._target.namespace or None):
+                if self._match(thing):
+                    self._send("ADDED", thing)
             if request.flag("sendInitialEvents"):
                 self._bookmark(initial_end=True)
         else:
-            for change in self._store.since(int(version)):
+            for change in self._store.since(self._key, int(version)):
                 self._tell(change)
-        self._store.watchers.append(self._tell)
+        self._unsubscribe = self._store.subscribe(self._key, self._tell)
         if self._bookmarks:
             self._timers.append(self._loop.call_later(_BOOKMARK_S, self._regular_bookmark))
 
@@ -138,7 +144,7 @@ class Watch:
         self._connection.write(http1.chunk(data))
 
     def _tell(self, change: Change) -> None:
-        if self._namespace not in {None, change.after["metadata"]["namespace"]} or self.stalled:
+        if self.stalled or self._target.namespace not in {"", change.after["metadata"].get("namespace", "")}:
             return
         was = change.before is not None and self._match(change.before)
         now = change.kind != "DELETED" and self._match(change.after)
@@ -149,13 +155,13 @@ class Watch:
         elif was:
             self._send("DELETED", change.after)
 
-    def _send(self, kind: str, pod: Object) -> None:
-        thing = self._store.encoded(pod)
+    def _send(self, kind: str, thing: Object) -> None:
+        data = self._store.encoded(thing, self._target.api_version)
         if self._as_table:
-            meta = {"resourceVersion": pod["metadata"]["resourceVersion"]}
-            thing = json.dumps(table.table([pod], meta, head=self._first)).encode()
+            meta = {"resourceVersion": thing["metadata"]["resourceVersion"]}
+            data = json.dumps(table.table(self._target.resource, [thing], meta, head=self._first)).encode()
             self._first = False
-        self._event(b'{"type":"%b","object":%b}' % (kind.encode(), thing))
+        self._event(b'{"type":"%b","object":%b}' % (kind.encode(), data))
 
     def _event(self, data: bytes) -> None:
         self._connection.write(http1.chunk(data + b"\n"))
@@ -169,7 +175,9 @@ class Watch:
         meta: dict[str, Any] = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-        thing = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": None}, "status": {}}
+        thing = {"kind": self._target.resource.kind, "apiVersion": self._target.api_version, "metadata": meta}
+        if thing["kind"] == "Pod":
+            thing |= {"spec": {"containers": None}, "status": {}}
         self._event(json.dumps({"type": "BOOKMARK", "object": thing}, separators=(",", ":")).encode())
 
     def _left(self) -> None:
@@ -178,6 +186,5 @@ class Watch:
         self.over = True
         for timer in self._timers:
             timer.cancel()
-        if self._tell in self._store.watchers:
-            self._store.watchers.remove(self._tell)
+        self._unsubscribe()
         self.on_over()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.playground import Container, Pod, pods, table
+from agents.playground import Container, Pod, pods, resources, table
 
 SPEC = Pod("w-0", containers=(Container("setup", init=True), Container("agent", init=True, sidecar=True), Container()))
 
@@ -95,7 +95,7 @@ def test_each_pod_has_an_address_of_its_own() -> None:
 
 def test_the_table_for_people() -> None:
     cells = {
-        state: table.table([shown(state)], {})["rows"][0]["cells"][1:3]
+        state: table.table(resources.PODS, [shown(state)], {})["rows"][0]["cells"][1:3]
         for state in ("ready", "running", "image-pull-backoff", "oom-killed", "evicted", "pending")
     }
     assert cells == {

@@ -1,0 +1,117 @@
+"""The kinds that the stand-in serves, and the paths it serves them at. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PATH = re.compile(
+    r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
+    r"(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<subresource>[^/]+))?/?$"
+)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind. `versions` are those it is served by; the first is the one it is stored as."""
+
+    plural: str
+    kind: str
+    group: str = ""
+    versions: tuple[str, ...] = ("v1",)
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+    has_status: bool = False  # a subresource: then an ordinary write leaves the status alone
+    counts_generations: bool = False  # metadata.generation tells changes of the spec
+
+    @property
+    def key(self) -> str:
+        """The kind's name in the store and in messages: pods, mpijobs.kubeflow.org."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def api_version(self, version: str) -> str:
+        """What objects say that they are."""
+        return f"{self.group}/{version}" if self.group else version
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a request's path names. `namespace` and `name` are empty where it names none."""
+
+    resource: Resource
+    version: str
+    namespace: str
+    name: str
+    subresource: str
+
+    @property
+    def api_version(self) -> str:
+        """The version that the client speaks."""
+        return self.resource.api_version(self.version)
+
+
+PODS = Resource("pods", "Pod", short_names=("po",), has_status=True)
+CONFIG_MAPS = Resource("configmaps", "ConfigMap", short_names=("cm",))
+SECRETS = Resource("secrets", "Secret")
+SERVICES = Resource("services", "Service", short_names=("svc",), has_status=True)
+SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount", short_names=("sa",))
+EVENTS = Resource("events", "Event", short_names=("ev",))
+NAMESPACES = Resource("namespaces", "Namespace", short_names=("ns",), namespaced=False)
+ROLES = Resource("roles", "Role", "rbac.authorization.k8s.io")
+ROLE_BINDINGS = Resource("rolebindings", "RoleBinding", "rbac.authorization.k8s.io")
+LEASES = Resource("leases", "Lease", "coordination.k8s.io")
+BATCH_JOBS = Resource("jobs", "Job", "batch", has_status=True, counts_generations=True)
+MPI_JOBS = Resource(
+    "mpijobs",
+    "MPIJob",
+    "kubeflow.org",
+    ("v2beta1", "v1"),
+    ("mj", "mpij"),
+    has_status=True,
+    counts_generations=True,
+)
+RESOURCES = (
+    PODS,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICES,
+    SERVICE_ACCOUNTS,
+    EVENTS,
+    NAMESPACES,
+    ROLES,
+    ROLE_BINDINGS,
+    LEASES,
+    BATCH_JOBS,
+    MPI_JOBS,
+)
+_SUBRESOURCES = {PODS.plural: frozenset({"exec", "log", "status"})}
+
+
+def target(path: str) -> Target | None:
+    """What a path names; None if nothing that is served."""
+    found = _PATH.match(path)
+    if found is None:
+        return None
+    group, version = found["group"] or "", found["core"] or found["version"]
+    for resource in RESOURCES:
+        if (resource.plural, resource.group) == (found["plural"], group) and version in resource.versions:
+            subresource = found["subresource"] or ""
+            if subresource not in {"", *subresources(resource)} or (subresource and not found["name"]):
+                return None
+            namespace = found["namespace"] or ""
+            return Target(resource, version, namespace, found["name"] or "", subresource)
+    return None
+
+
+def of_kind(api_version: str, kind: str) -> Resource | None:
+    """The resource of an object's apiVersion and kind."""
+    for resource in RESOURCES:
+        if resource.kind == kind and api_version in map(resource.api_version, resource.versions):
+            return resource
+    return None
+
+
+def subresources(resource: Resource) -> frozenset[str]:
+    """What is served below an object."""
+    own = frozenset({"status"}) if resource.has_status else frozenset()
+    return own | _SUBRESOURCES.get(resource.plural, frozenset())
