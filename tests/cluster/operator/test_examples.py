@@ -75,3 +75,10 @@ def test_the_elastic_example_trains(submit: Submit) -> None:
     running.namespace.until(  # cleanPodPolicy: Running
         lambda pods: not [pod for pod in pods.values() if of.phase(pod) == "Running"], "no worker runs any more"
     )
+
+
+@pytest.mark.parametrize("file", ["pi.yaml", "pi-v2beta1.yaml"])
+def test_an_example_of_ours_runs_as_it_is(submit: Submit, file: str) -> None:
+    running = submit(MpiJob.of_kubeflow(f"../../../../examples/kubeflow/{file}"))
+    assert running.verdict() == "Succeeded", running.output
+    assert running.ranks() == dict(enumerate(running.job.workers))
