@@ -7,7 +7,7 @@ How a job is looked at, in this order; the first that holds decides:
 | is being deleted, `managedBy` another controller, or its status is another operator's | nothing | here |
 | has ended, as its status says | its pods are cleaned up, and its ttl kept | `planning.ended` |
 | can't be read | event and condition ValidationError, until it is edited | here |
-| wants ssh | condition TransportNotSupported, until it is edited | here |
+| wants ssh, and has not begun by exec | condition TransportNotSupported, until it is edited | here |
 | its launcher has ended | the status says so; then as above | `planning.active` |
 | is suspended | launcher, workers and PodGroup go | `planning.suspended` |
 | is to run | what it needs is made and kept | `planning.active` |
@@ -56,7 +56,7 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
     view = View(job, observed, settings, now)
     if is_finished(resource):
         return ended.plan(view)
-    if job.transport is Transport.SSH:
+    if job.transport is Transport.SSH and view.time("startTime") is None:
         return _unsupported(view)
     found = launcher.judge(view)
     if job.policy.is_suspended and found.stage is not Stage.SUCCEEDED:

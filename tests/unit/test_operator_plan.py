@@ -201,6 +201,14 @@ def test_an_ssh_job_waits_and_says_so() -> None:
 
 
 @DIALECTS
+def test_a_job_that_has_begun_by_exec_is_looked_after_whatever_it_says_now(version: str) -> None:
+    body = resource(version, None, CREATED)
+    body["metadata"]["annotations"] = {"mpi-agents/transport": "ssh"}
+    found = planned(body, *workers(1))
+    assert told(found)[1:] == [[f"create {LAUNCHERS[version]}", "create Pod pi-worker-1"]]
+
+
+@DIALECTS
 def test_a_taken_name_holds_back_the_pods(version: str) -> None:
     body = resource(version, None, CREATED)
     found = planned(body, config_map=None, taken=frozenset({("ConfigMap", "pi-config")}))
