@@ -1,7 +1,8 @@
-"""Who may do what: bearer tokens and client certificates are users, and a user has rules. Pure."""
+"""Who may do what: bearer tokens and client certificates are users, and a user has rules."""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,12 @@ class Access:
     def revoke_token(self, token: str) -> None:
         """From now on 401."""
         self._tokens.pop(token, None)
+
+    def add_account(self, namespace: str, account: str, bound: Callable[[str], Iterable[Rule]]) -> str:
+        """A new token of a ServiceAccount, which may do what RoleBindings give it."""
+        token = secrets.token_urlsafe(24)
+        self._tokens[token] = User(account_name(namespace, account), (), bound=bound)
+        return token
 
     def add_certificate(self, user: User) -> None:
         """Accept client certificates with the user's name as common name."""

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from . import discovery, exec_request, frames, http1, pods, rest, selector, statuses
+from . import discovery, exec_request, frames, http1, pods, rest, roles, selector, statuses
 from .exec_session import ExecSession, Options
 from .garbage import Collector
 from .resources import PODS, target
@@ -51,6 +51,9 @@ class Api:
         self.lister = Lister(store)
         self.objects = rest.Objects(store, self.lister, kubelet)
         self.collector = Collector(loop, store, self.objects.remove)
+        kubelet.issue_token = lambda namespace, account: access.add_account(
+            namespace, account, roles.bound(store, namespace, account)
+        )
         self.conversations: set[Conversation] = set()
         self.watches: set[Watch] = set()
         self.sessions: dict[ExecSession, str] = {}  # → the pod's uid

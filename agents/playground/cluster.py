@@ -32,7 +32,9 @@ class Cluster:
 
     `minor` is the Kubernetes version 1.x it behaves as: below 29 it knows v4.channel.k8s.io only, from 35 on exec needs
     `create` too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
-    `environ` is what every container's environment begins with (default: PATH, LANG, LC_ALL and TZ of this process).
+    Pods that come by the API are carried out as processes; without `runs_pods` they have none, are ready at once, and
+    end when `set_state` says so. `environ` is what every container's environment begins with (default: PATH, LANG,
+    LC_ALL and TZ of this process).
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Cluster:
         address: str = "127.0.0.1",
         port: int = 0,
         environ: Mapping[str, str] | None = None,
+        runs_pods: bool = True,
     ) -> None:
         self.folder = os.path.abspath(folder)
         self.hostnames = False
@@ -58,7 +61,7 @@ class Cluster:
         """The server's process; its CPU time is its own, commands' not among it."""
         if runtime not in RUNTIMES:
             raise ValueError(f"no runtime {runtime!r}; there are: {', '.join(RUNTIMES)}")
-        self._behaviour = {"minor": minor, "runtime": runtime, "address": address}
+        self._behaviour = {"minor": minor, "runtime": runtime, "address": address, "runs_pods": runs_pods}
         self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
         self._server: ServerProcess | None = None
         self._authority: Authority | None = None

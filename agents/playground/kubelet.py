@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 from . import pods
+from .lifecycle import Life
+from .manifest import ManifestError
 from .processes import MARK, Nursery, PodProcesses, marked
 from .resources import PODS
 from .statuses import runtime_error
+from .volumes import Volumes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +37,7 @@ class LivePod:
         self.main_listeners: dict[str, MainProcess] = {}
         self.steps_over = False  # what comes next is not decided by the pod's steps any more
         self.ended = False  # its processes are being killed
+        self.life: Life | None = None  # of a pod that came by the API
         self.mains_over: Callable[[], None] | None = None  # called when the last main process has ended
 
 
@@ -69,9 +74,25 @@ class MainProcess:
 class Kubelet:
     """Carries out what is asked of the pods."""
 
-    def __init__(self, loop: Loop, store: Store, nursery: Nursery, folder: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        store: Store,
+        nursery: Nursery,
+        folder: str,
+        environ: Mapping[str, str],
+        *,
+        ca: str = "",
+        runs_pods: bool = True,
+    ) -> None:
         self._loop = loop
-        self._store = store
+        self.store = store
+        self.issue_token: Callable[[str, str], str] = lambda _namespace, _account: ""
+        """Returns a token of a ServiceAccount, by namespace and name."""
+        self.services: Mapping[str, str] = {}
+        """What every container that came by the API is told of the API server."""
+        self._ca = ca
+        self._runs_pods = runs_pods
         self._nursery = nursery
         self._folder = folder
         self._environ = dict(environ)
@@ -92,19 +113,40 @@ class Kubelet:
         """Create a pod and start on its steps. Raises store.ExistsError."""
         live = self._admit(pod, pods.new_object(pod))
         self._next_step(live, list(pod.steps))
-        return self._object(live)
+        return self.object(live)
 
     def accept(self, thing: Object) -> Object:
-        """Take a pod that came by the API: ready at once, without processes. Raises store.ExistsError."""
+        """Take a pod that came by the API, and run it, or have it ready at once. Raises store.ExistsError.
+
+        The answer is the pod as it was created: what becomes of it comes later, as in a cluster.
+        """
         pod = pods.of_object(thing)
         live = self._admit(pod, thing)
-        self._next_step(live, list(pod.steps))
-        return self._object(live)
+        made = self.object(live)
+        self._loop.call_later(0.0, lambda: self._begin(live, thing))
+        return made
+
+    def _begin(self, live: LivePod, thing: Object) -> None:
+        if live.steps_over:
+            return
+        self.set_state(live, "scheduled")
+        if not self._runs_pods:
+            self._next_step(live, list(live.pod.steps))
+            return
+        folder = os.path.join(live.folder, "volumes")
+        try:
+            volumes = Volumes(self.store, thing, folder, hidden=self._folder, ca=self._ca)
+            live.pod = dataclasses.replace(live.pod, mounts=volumes.shown())
+        except ManifestError as error:
+            self.set_state(live, "config-error", message=str(error))
+            return
+        live.life = Life(self._loop, self, live, thing, volumes)
+        live.life.start()
 
     def _admit(self, pod: pods.Pod, thing: Object) -> LivePod:
         address = pod.address or pods.new_address()
         thing["status"] = pods.status_of(thing, "pending", address=address)
-        self._store.create(PODS.key, thing)
+        self.store.create(PODS.key, thing)
         uid = thing["metadata"]["uid"]
         live = LivePod(pod, uid, address, os.path.join(self._folder, "pods", f"{pod.name}.{uid[:8]}"))
         self._live[pod.namespace, pod.name] = live
@@ -130,12 +172,15 @@ class Kubelet:
         def gone() -> None:
             if self._live.get((live.pod.namespace, live.pod.name)) is live:
                 del self._live[live.pod.namespace, live.pod.name]
-                self._store.delete(PODS.key, live.pod.namespace, live.pod.name)
+                self.store.delete(PODS.key, live.pod.namespace, live.pod.name)
                 self._hosts_change()
             then()
 
-        self._store.update(PODS.key, live.pod.namespace, live.pod.name, mark)
+        self.store.update(PODS.key, live.pod.namespace, live.pod.name, mark)
         live.steps_over = live.ended = True
+        if live.life is not None:
+            live.life.terminate(grace_s, gone)
+            return
         if grace_s > 0 and live.processes is not None and live.processes.main_pids:
             for pid in live.processes.main_pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -160,8 +205,10 @@ class Kubelet:
                 thing["spec"]["nodeName"] = live.pod.node
             thing["status"] = pods.status_of(thing, state, address=live.address, message=message, exit_code=exit_code)
 
-        pods.status_of(self._object(live), state, address=live.address)
-        self._store.update(PODS.key, live.pod.namespace, live.pod.name, change)
+        pods.status_of(self.object(live), state, address=live.address)
+        if live.life is not None:
+            live.life.release()
+        self.store.update(PODS.key, live.pod.namespace, live.pod.name, change)
         if state in {"running", "ready", "initializing"}:
             self._start_main(live, init=state == "initializing")
         elif state in {"succeeded", "failed", "oom-killed", "evicted"} and live.processes is not None:
@@ -181,7 +228,7 @@ class Kubelet:
     def processes(self, live: LivePod) -> PodProcesses:
         """The pod's processes; the shim is started with the first."""
         if live.processes is None:
-            settings: dict[str, Any] = {"name": live.pod.name, "mounts": dict(live.pod.mounts)}
+            settings: dict[str, Any] = {"name": live.pod.hostname or live.pod.name, "mounts": dict(live.pod.mounts)}
             settings["missing"] = list(live.pod.missing)
             settings |= {"hosts": self._hosts, "stage": os.path.join(live.folder, "stage")}
             live.processes = PodProcesses(self._loop, self._nursery, settings)
@@ -189,17 +236,22 @@ class Kubelet:
 
     def environ(self, live: LivePod, container: str) -> dict[bytes, bytes]:
         """A container's environment."""
+        if live.life is not None and (environ := live.life.environ(container)) is not None:
+            return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
         own = next((one.environ for one in live.pod.containers if one.name == container), {})
-        environ = {
+        environ = {**self.base_environ(live), **live.pod.environ, **own, MARK: live.uid}
+        return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+
+    def base_environ(self, live: LivePod) -> dict[str, str]:
+        """What each container of a pod begins with."""
+        return {
             **self._environ,
+            **(self.services if live.life is not None else {}),
             "HOME": self.home(live),
             "TMPDIR": os.path.join(live.folder, "tmp"),
-            "HOSTNAME": live.pod.name,
-            **live.pod.environ,
-            **own,
+            "HOSTNAME": live.pod.hostname or live.pod.name,
             MARK: live.uid,
         }
-        return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
     def home(self, live: LivePod) -> str:
         """A pod's home, which is its working directory too."""
@@ -230,9 +282,22 @@ class Kubelet:
         for processes in waiting:
             processes.end(one_less)
 
-    def _object(self, live: LivePod) -> Object:
-        thing = self._store.get(PODS.key, live.pod.namespace, live.pod.name)
-        assert thing is not None
+    def write_status(self, live: LivePod, status: Object) -> None:
+        """Tell how a pod is."""
+
+        def change(thing: Object) -> None:
+            thing["status"] = status
+
+        self.store.update(PODS.key, live.pod.namespace, live.pod.name, change)
+
+    def object(self, live: LivePod) -> Object:
+        """A pod's API object.
+
+        Raises KeyError if it is gone.
+        """
+        thing = self.store.get(PODS.key, live.pod.namespace, live.pod.name)
+        if thing is None:
+            raise KeyError(live.pod.name)
         return thing
 
     def _next_step(self, live: LivePod, steps: list[tuple[float, str]]) -> None:
@@ -278,7 +343,7 @@ class Kubelet:
         for live in self._live.values():
             names = [live.pod.name]
             if live.pod.subdomain:
-                full = f"{live.pod.name}.{live.pod.subdomain}"
+                full = f"{live.pod.hostname or live.pod.name}.{live.pod.subdomain}"
                 names = [
                     f"{full}.{live.pod.namespace}.svc.cluster.local",
                     f"{full}.{live.pod.namespace}.svc",

@@ -72,6 +72,7 @@ class Pod:
     node: str = "node-1"
     address: str | None = None  # its podIP; None: one of its own out of 127.0.0.0/8
     subdomain: str = ""
+    hostname: str = ""  # "": its name
 
 
 _addresses = itertools.count(0)
@@ -95,7 +96,7 @@ def new_object(pod: Pod) -> Object:
         "nodeName": "",
         "restartPolicy": "Never",
         "subdomain": pod.subdomain,
-        "hostname": pod.name,
+        "hostname": pod.hostname or pod.name,
     }
     init = [_container(one) for one in pod.containers if one.init]
     if init:
@@ -133,6 +134,7 @@ def of_object(thing: Object) -> Pod:
         meta.get("annotations") or {},
         containers,
         subdomain=spec.get("subdomain", ""),
+        hostname=spec.get("hostname", ""),
     )
 
 

@@ -61,6 +61,9 @@ ROLES = Resource("roles", "Role", "rbac.authorization.k8s.io")
 ROLE_BINDINGS = Resource("rolebindings", "RoleBinding", "rbac.authorization.k8s.io")
 LEASES = Resource("leases", "Lease", "coordination.k8s.io")
 BATCH_JOBS = Resource("jobs", "Job", "batch", has_status=True, counts_generations=True)
+DEPLOYMENTS = Resource(
+    "deployments", "Deployment", "apps", short_names=("deploy",), has_status=True
+)  # none is acted on
 MPI_JOBS = Resource(
     "mpijobs",
     "MPIJob",
@@ -82,6 +85,7 @@ RESOURCES = (
     ROLE_BINDINGS,
     LEASES,
     BATCH_JOBS,
+    DEPLOYMENTS,
     MPI_JOBS,
 )
 _SUBRESOURCES = {PODS.plural: frozenset({"exec", "log", "status"})}

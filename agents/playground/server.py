@@ -86,7 +86,15 @@ class Server:
         self._nursery = Nursery()  # before the limit is raised: pods keep the usual one
         _raise_open_files()
         store = Store()
-        kubelet = Kubelet(self._loop, store, self._nursery, settings["folder"], settings["environ"])
+        kubelet = Kubelet(
+            self._loop,
+            store,
+            self._nursery,
+            settings["folder"],
+            settings["environ"],
+            ca=_text(settings["ca"]),
+            runs_pods=settings["runs_pods"],
+        )
         self._kubelet = kubelet
         counters = Counters()
         self._counters = counters
@@ -96,6 +104,12 @@ class Server:
         self._context = _context(settings)
         self._listener = Listener(self._loop, settings["address"], settings["port"], self._converse)
         self._control.listen = self._listener.listen
+        port = str(self._listener.port)
+        kubelet.services = {
+            "KUBERNETES_SERVICE_HOST": settings["address"],
+            "KUBERNETES_SERVICE_PORT": port,
+            "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        }
         self._loop.add(channel.fd, READ, self._read_control)
         signal.signal(signal.SIGTERM, lambda _number, _frame: self._end())
         channel.send({"ok": {"port": self._listener.port, "level": self._nursery.level}})
@@ -138,6 +152,11 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     context.num_tickets = 1  # as Go's server
     return context
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
 
 
 def _raise_open_files() -> None:

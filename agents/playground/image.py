@@ -1,0 +1,53 @@
+"""What the image `mpi-agents` has, as a folder: the agents' commands, run from this checkout, and the client.
+
+There are no other images here: a container's commands are the machine's. What the examples' images add, the program
+`pi`, is here too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from rshagent import client_build
+
+from .launchers import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_COMMANDS = {"rshagent-hub": "rshagent.hub", "mpi-delivery": "delivery"}
+
+
+class ImageError(Exception):
+    """The image can't be made: one line for people."""
+
+
+def build(folder: str) -> None:
+    """Make the image in a folder. Raises ImageError."""
+    binaries, tools = os.path.join(folder, "bin"), os.path.join(folder, "tools")
+    for one in (binaries, tools):
+        os.makedirs(one, exist_ok=True)
+    # Of the image, not of the user's environment: a container's own MPI_AGENT_TOOLS still wins.
+    settings = f'export PYTHONPATH="{_ROOT}" MPI_AGENT_TOOLS="${{MPI_AGENT_TOOLS-{tools}}}"'
+    for name, module in _COMMANDS.items():
+        _script(binaries, name, f'{settings}\nexec "{sys.executable}" -m {module} "$@"')
+    _script(binaries, "pi", f'exec python "{PROGRAMS}/pi.py" "$@"')
+    try:
+        client_build.build(os.path.join(tools, "rshagent"))
+    except client_build.BuildError as error:
+        raise ImageError(str(error)) from None
+
+
+def environ(folder: str, base: Mapping[str, str]) -> dict[str, str]:
+    """An environment with the image's commands in its PATH."""
+    path = base.get("PATH", os.defpath)
+    return {**base, "PATH": f"{os.path.join(folder, 'bin')}:{path}"}
+
+
+def _script(folder: str, name: str, text: str) -> None:
+    path = os.path.join(folder, name)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755), "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\n{text}\n")

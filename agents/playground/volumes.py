@@ -1,0 +1,160 @@
+"""A pod's volumes: folders of this machine, filled as the kubelet fills them."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import manifest
+from .manifest import ManifestError
+from .resources import CONFIG_MAPS, SECRETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .store import Store
+
+Object = dict[str, Any]
+
+_MODE = 0o644
+_KEYS = {"ConfigMap": CONFIG_MAPS.key, "Secret": SECRETS.key}
+
+
+class MissingError(Exception):
+    """An object that a volume shows is not there yet: the kubelet waits for it."""
+
+
+class Volumes:
+    """One pod's. `hidden` is a folder that no mount may cover: the cluster's own."""
+
+    def __init__(self, store: Store, pod: Object, folder: str, *, hidden: str, ca: str) -> None:
+        self._store = store
+        self._pod = pod
+        self._folder = folder
+        self._ca = ca
+        self._paths = manifest.paths(pod)
+        self._hidden = hidden
+        self._rewritten: dict[str, str] = {}
+
+    def shown(self) -> dict[str, str]:
+        """The paths that a mount can show, each with what is behind it, which is made now."""
+        for volume in self._volumes():
+            os.makedirs(self.folder(volume["name"]), exist_ok=True)
+        shown = {path: self._source(path) for path in self._paths if _can_be_shown(path, self._hidden)}
+        for path, source in shown.items():
+            if path != source and not os.path.exists(source):  # a subPath's folder, as the kubelet makes it
+                os.makedirs(source)
+        return shown
+
+    def rewritten(self, *, mounted: bool) -> Mapping[str, str]:
+        """The other paths; all of them where nothing is mounted."""
+        self._rewritten = {
+            path: self._source(path)
+            for path in self._paths
+            if (not mounted or not _can_be_shown(path, self._hidden)) and not _is_above(path, self._hidden)
+        }
+        return self._rewritten
+
+    def fill(self, token: Callable[[], str]) -> None:
+        """Make all folders and files, or write them anew. Raises MissingError, ManifestError."""
+        for volume in self._pod["spec"].get("volumes") or ():
+            self._fill(volume, token)
+
+    def folder(self, name: str) -> str:
+        """A volume's folder."""
+        return os.path.join(self._folder, name)
+
+    def value(self, kind: str, name: str, key: str) -> str | None:
+        """A value of a config map or of a secret."""
+        thing = self._store.get(_KEYS[kind], self._pod["metadata"]["namespace"], name)
+        data = _contents(thing) if thing is not None else {}
+        return data[key].decode(errors="replace") if key in data else None
+
+    def _source(self, path: str) -> str:
+        volume, _, below = self._paths[path].partition("/")
+        host = next(
+            (one["hostPath"]["path"] for one in self._volumes() if one["name"] == volume and "hostPath" in one), ""
+        )
+        return os.path.join(host or self.folder(volume), below) if below else host or self.folder(volume)
+
+    def _volumes(self) -> list[Object]:
+        return list(self._pod["spec"].get("volumes") or ())
+
+    def _fill(self, volume: Object, token: Callable[[], str]) -> None:
+        folder = self.folder(volume["name"])
+        if "hostPath" in volume or "emptyDir" in volume:
+            return
+        if "projected" in volume:
+            mode = volume["projected"].get("defaultMode", _MODE)
+            for source in volume["projected"].get("sources") or ():
+                self._project(folder, source, mode, token)
+        elif "configMap" in volume or "secret" in volume or "downwardAPI" in volume:
+            mode = next(iter(value for key, value in volume.items() if key != "name")).get("defaultMode", _MODE)
+            self._project(folder, volume, mode, token)
+        else:
+            kinds = ", ".join(key for key in volume if key != "name")
+            raise ManifestError(f"the stand-in has no volumes of kind {kinds}")
+
+    def _project(self, folder: str, source: Object, mode: int, token: Callable[[], str]) -> None:
+        if "serviceAccountToken" in source:
+            _write(folder, source["serviceAccountToken"]["path"], token().encode(), 0o600)
+        elif "downwardAPI" in source:
+            for item in source["downwardAPI"].get("items") or ():
+                _write(folder, item["path"], manifest.field(self._pod, item["fieldRef"]["fieldPath"]).encode(), mode)
+        elif "configMap" in source or "secret" in source:
+            kind = "ConfigMap" if "configMap" in source else "Secret"
+            wanted = source.get("configMap") or source["secret"]
+            self._show(folder, kind, wanted, mode)
+        else:
+            raise ManifestError(f"the stand-in can't project {', '.join(source)}")
+
+    def _show(self, folder: str, kind: str, wanted: Object, mode: int) -> None:
+        name = wanted.get("name") or wanted["secretName"]
+        thing = self._store.get(_KEYS[kind], self._pod["metadata"]["namespace"], name)
+        if kind == "ConfigMap" and name == "kube-root-ca.crt" and thing is None:  # every namespace of a cluster has it
+            thing = {"data": {"ca.crt": self._ca}}
+        if thing is None:
+            if wanted.get("optional"):
+                return
+            raise MissingError(f'{kind.lower()} "{name}" not found')
+        data = _contents(thing)
+        items = wanted.get("items") or [{"key": key, "path": key} for key in data]
+        for item in items:
+            if item["key"] not in data:
+                raise MissingError(f'{kind.lower()} "{name}" has no key {item["key"]}')
+            text = data[item["key"]]
+            if self._rewritten:
+                text = manifest.moved(text.decode(errors="surrogateescape"), self._rewritten).encode(
+                    errors="surrogateescape"
+                )
+            _write(folder, item["path"], text, item.get("mode", mode))
+
+
+def _contents(thing: Object) -> dict[str, bytes]:
+    plain = {key: str(value).encode() for key, value in (thing.get("stringData") or {}).items()}
+    if thing.get("kind") == "Secret":
+        return {key: base64.b64decode(value) for key, value in (thing.get("data") or {}).items()} | plain
+    binary = {key: base64.b64decode(value) for key, value in (thing.get("binaryData") or {}).items()}
+    return {key: str(value).encode() for key, value in (thing.get("data") or {}).items()} | binary
+
+
+def _write(folder: str, path: str, data: bytes, mode: int) -> None:
+    """Write a file by a rename: no process sees half of one."""
+    place = os.path.join(folder, path)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    new = f"{place}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+    os.chmod(new, mode)
+    os.replace(new, place)
+
+
+def _can_be_shown(path: str, hidden: str) -> bool:
+    """Whether there is something below / to show it in, and nothing of ours is covered."""
+    parent = os.path.dirname(path)
+    return not _is_above(path, hidden) and (os.path.lexists(path) or (parent != "/" and os.path.isdir(parent)))
+
+
+def _is_above(path: str, hidden: str) -> bool:
+    return f"{hidden}/".startswith(f"{path}/")
