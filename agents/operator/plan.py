@@ -56,7 +56,8 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
     view = View(job, observed, settings, now)
     if is_finished(resource):
         return ended.plan(view)
-    if job.transport is Transport.SSH and view.time("startTime") is None:
+    has_begun = view.time("startTime") is not None or observed.pods or observed.launcher_job  # suspended: no startTime
+    if job.transport is Transport.SSH and not has_begun:
         return _unsupported(view)
     found = launcher.judge(view)
     if job.policy.is_suspended and found.stage is not Stage.SUCCEEDED:

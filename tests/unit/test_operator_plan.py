@@ -209,6 +209,19 @@ def test_a_job_that_has_begun_by_exec_is_looked_after_whatever_it_says_now(versi
 
 
 @DIALECTS
+def test_a_suspension_takes_the_pods_that_began_by_exec_whatever_the_job_says_now(version: str) -> None:
+    """The status, which has no startTime then, is written before: the operator may have ended in between."""
+    body = resource(version, {"spec/runPolicy/suspend": True}, condition("Suspended"), CREATED)
+    del body["status"]["startTime"]
+    body["metadata"]["annotations"] = {"mpi-agents/transport": "ssh"}
+    for found, gone in (
+        (planned(body, *workers(1)), "delete Pod pi-worker-0"),
+        (planned(body, launcher(), **own(version)), f"delete {LAUNCHERS[version]}"),
+    ):
+        assert gone in [words for step in told(found) for words in step]
+
+
+@DIALECTS
 def test_a_taken_name_holds_back_the_pods(version: str) -> None:
     body = resource(version, None, CREATED)
     found = planned(body, config_map=None, taken=frozenset({("ConfigMap", "pi-config")}))
