@@ -65,8 +65,9 @@ class Store:
     def remove(self, namespace: str, name: str, uid: str) -> None:
         """Take in that the API server has deleted an object for us."""
         with self._lock:
-            self._deleted.add(uid)
             before = self._drop((namespace, name), uid)
+            if before is not None:  # else the watch was quicker, and says no more of it
+                self._deleted.add(uid)
         if before is not None:
             self.on_change(before, None)
 

@@ -74,6 +74,16 @@ def test_a_deletion_of_ours_outlives_events_of_before() -> None:
     assert seen(one) == []
 
 
+def test_nothing_is_kept_of_a_deletion_that_the_watch_has_told_before_its_answer_came() -> None:
+    """An operator deletes objects for years."""
+    one, told = store()
+    one.put(pod(version=1))
+    one.event("DELETED", pod(version=5))
+    one.remove("ns", "p", "u")
+    assert told == [(None, "Pending"), ("Pending", None)]
+    assert one._deleted == set()
+
+
 def test_what_leaves_the_selection_can_come_back() -> None:
     """A label that is taken away looks like a deletion."""
     one, _ = store()
