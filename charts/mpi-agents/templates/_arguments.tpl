@@ -17,7 +17,8 @@
 - --port={{ .Values.metrics.port }}
 - --log-level={{ .Values.operator.logLevel }}
 - --log-format={{ .Values.operator.logFormat }}
-- --run-as-user={{ .Values.jobs.runAsUser | default "none" }}
+{{- /* Helm's numbers are floats, and a million is 1e+06 as text. */}}
+- --run-as-user={{ .Values.jobs.runAsUser | default 0 | int64 | default "none" }}
 {{- with .Values.jobs.clusterDomain }}
 - --cluster-domain={{ . }}
 {{- end }}

@@ -77,6 +77,7 @@ def test_users_are_left_to_a_platform_that_assigns_them() -> None:
     assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     assert "--run-as-user=none" in container(values)["args"]
     assert "--run-as-user=65532" in container()["args"]
+    assert "--run-as-user=1000650000" in container({"jobs": {"runAsUser": 1000650000}})["args"]  # OpenShift's are large
 
 
 def test_pull_secrets_go_to_the_operator_and_into_jobs() -> None:
