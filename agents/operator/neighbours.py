@@ -147,7 +147,8 @@ def found(leases: Iterable[Body], deployments: Iterable[Body], own: tuple[str, s
         if (namespace, name) != own and is_held(lease, now) and not is_later:
             seen.add(f"Lease {namespace}/{name}")
     for each in deployments:
-        if (each.get("spec") or {}).get("replicas", 1) and (each.get("status") or {}).get("readyReplicas"):
+        is_up = (each.get("spec") or {}).get("replicas", 1) and (each.get("status") or {}).get("readyReplicas")
+        if is_up and not _runs_ours(each):
             seen.add("Deployment {}/{}".format(*_place(each)))
     return frozenset(seen)
 
@@ -162,6 +163,13 @@ def is_held(lease: Body, now: float) -> bool:
     except ValueError:
         return False
     return now - renewed < float(spec.get("leaseDurationSeconds") or 15) + _CLOCKS_S
+
+
+def _runs_ours(deployment: Body) -> bool:
+    """Whether it is one of our chart's, whatever its release calls it: those are seen by their leases."""
+    template: Body = (deployment.get("spec") or {}).get("template") or {}
+    containers = (template.get("spec") or {}).get("containers") or ()
+    return any(str(word).startswith("--lease-name=") for one in containers for word in one.get("args") or ())
 
 
 def _place(body: Body) -> tuple[str, str]:

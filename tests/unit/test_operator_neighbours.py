@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agents.operator.errors import ApiError, RefusedError, UnavailableError
 from agents.operator.neighbours import Adopt, Adoption, Neighbours, found, is_held
@@ -13,6 +15,7 @@ from agents.operator.neighbours import Adopt, Adoption, Neighbours, found, is_he
 Body = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC).timestamp()
 OWN = ("ours", "mpi-agents-operator")
+INSTALL_YAML = Path(__file__).parents[2] / "install.yaml"
 
 
 def lease(namespace: str, name: str, renewed: str | None = "2026-01-01T11:59:55.000000Z", **more: Any) -> Body:
@@ -68,6 +71,13 @@ def born(body: Body, when: str) -> Body:
 )
 def test_who_is_seen(leases: list[Body], deployments: list[Body], seen: set[str]) -> None:
     assert found(leases, deployments, OWN, NOW) == seen
+
+
+def test_a_deployment_of_ours_by_kubeflows_name_is_no_other_operator() -> None:
+    """fullnameOverride=mpi-operator, for those who look for it by that name."""
+    (ours,) = [one for one in yaml.safe_load_all(INSTALL_YAML.read_text()) if one and one["kind"] == "Deployment"]
+    called = {"metadata": {"namespace": "ours", "name": "mpi-operator"}, "status": {"readyReplicas": 1}}
+    assert found([lease(*OWN)], [ours | called], OWN, NOW) == set()
 
 
 def job(labels: Body | None = None, managed_by: str | None = None, manager: str = "") -> Body:
