@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
-from . import discovery, exec_request, frames, http1, pods, rest, roles, selector, statuses
+from . import discovery, exec_request, frames, http1, logs, pods, rest, roles, selector, statuses
 from .exec_session import ExecSession, Options
 from .garbage import Collector
 from .resources import PODS, target
@@ -156,6 +157,9 @@ class Conversation:
         if verb == "watch":
             self._watch(request, named, fault)
             return
+        if named.subresource == "log":
+            self._log(request, named)
+            return
         code, body = self._api.objects.answer(verb, request, named)
         if fault is not None and fault.kind == "lost-answer":
             self._connection.close(reset=True)
@@ -177,6 +181,36 @@ class Conversation:
             watch.fail(statuses.expired())
             return
         watch.start(request)
+
+    def _log(self, request: http1.Request, named: Target) -> None:
+        thing = self._api.store.get(PODS.key, named.namespace, named.name)
+        if thing is None:
+            self._answer(404, statuses.not_found("pods", named.name))
+            return
+        container = request.first("container")
+        wrong = exec_request.wrong_container(container, named.name, thing)
+        container = container or thing["spec"]["containers"][0]["name"]
+        if wrong is None and pods.waits(thing, container):
+            wrong = f'container "{container}" in pod "{named.name}" is waiting to start: {pods.waits(thing, container)}'
+        if wrong is None and request.flag("previous"):
+            wrong = "the stand-in keeps no output of earlier containers apart: it is all in one log"
+        if wrong is not None:
+            self._answer(400, statuses.failure(400, wrong))
+            return
+        live = self._api.kubelet.find(named.namespace, named.name)
+        path = os.path.join(live.folder, f"{container}.log")
+        lines = int(request.first("tailLines", "-1"))
+        if request.flag("follow"):
+            self._busy = True
+            follower = logs.Follower(self._api.loop, self._connection, path, lambda: not self._runs(named, container))
+            follower.start(lines if lines >= 0 else None)
+            return
+        data = logs.read(path)
+        self._connection.write(http1.response(200, data if lines < 0 else logs.tail(data, lines), "text/plain"))
+
+    def _runs(self, named: Target, container: str) -> bool:
+        thing = self._api.store.get(PODS.key, named.namespace, named.name)
+        return thing is not None and pods.runs(thing, container)
 
     # Exec ------------------------------------------------------------------------------------------------------------
 

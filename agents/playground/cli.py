@@ -11,10 +11,13 @@ import tempfile
 
 import click
 
+from . import apply as apply_
 from . import demo as demo_
 from . import run as run_
 from . import serve as serve_
+from .client import ClientError
 from .cluster import ClusterError
+from .image import ImageError
 from .job import JobError
 from .launchers import LAUNCHERS
 from .stage import Terminated
@@ -35,7 +38,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except (InstallError, ClusterError, JobError) as error:
+    except (InstallError, ImageError, ClusterError, ClientError, JobError) as error:
         sys.stderr.write(f"mpi-playground: {error}\n")
         sys.exit(1)
 
@@ -46,11 +49,11 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--launcher", type=_NAMES, default="openmpi5", show_default=True)
+@click.option("--launcher", type=_NAMES, default="openmpi4", show_default=True)
 @click.option("--workers", type=_COUNT, default=4, show_default=True, help="Worker pods.")
 @click.option("--ranks-per-worker", type=_COUNT, default=1, show_default=True)
 def demo(launcher: str, workers: int, ranks_per_worker: int) -> int:
-    """Watch a small job: delivery waits, the hub serves, mpirun starts ranks that compute pi."""
+    """Watch a kubeflow MPIJob: the operator makes its pods, mpirun starts ranks that compute pi, it succeeds."""
     return demo_.demo(LAUNCHERS[launcher], workers=workers, ranks_per_worker=ranks_per_worker)
 
 
@@ -81,6 +84,29 @@ def run(
         folder=folder,
         verbose=verbose,
     )
+
+
+@command.command()
+@click.option("--launcher", type=_NAMES, default="openmpi4", show_default=True, help="What MPI the pods have.")
+@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files (logs) there.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the operator's log at the end.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+def apply(
+    launcher: str,
+    folder: str | None,
+    verbose: bool,  # noqa: FBT001
+    files: tuple[str, ...],
+) -> int:
+    """Run the MPIJobs of YAML files under the operator, whatever images they name: apply examples/kubeflow/pi.yaml."""
+    return apply_.apply(LAUNCHERS[launcher], files, folder=folder, verbose=verbose)
+
+
+@command.command()
+@click.option("--launcher", type=_NAMES, default="openmpi4", show_default=True, help="What MPI the pods have.")
+@click.option("--folder", type=click.Path(file_okay=False), help="Where its files go. Default: a temporary folder.")
+def up(launcher: str, folder: str | None) -> int:
+    """Start a stand-in cluster with the operator, for kubectl and one's own MPIJobs, until Ctrl-C."""
+    return apply_.up(LAUNCHERS[launcher], folder)
 
 
 @command.command()

@@ -1,22 +1,29 @@
-"""`demo`: a small job from start to end, and then what happened and how long each step took."""
+"""`demo`: a kubeflow MPIJob from its YAML to Succeeded, and then what happened and how long each step took."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .job import describe
+import yaml
+
+from .follow import Follower
+from .job import JobError, describe
 from .launchers import PROGRAMS
-from .stage import Stage
+from .operated import Operated
 
 if TYPE_CHECKING:
-    from .job import Steps
     from .launchers import Launcher
 
+EXAMPLE = os.path.join("examples", "kubeflow", "pi.yaml")
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _SESSION = re.compile(r"session=\S+ host=(\S+) seconds=(\S+) start=(\S+) exit=(\S+) result=(\S+)")
+_IMPLEMENTATIONS = {"mpich": "MPICH", "impi": "Intel"}  # of launchers that are no Open MPI
+_GONE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -33,37 +40,62 @@ class Session:
 def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
     """Show it. Returns 0, or the launcher's exit code."""
     began = time.monotonic()
-    ranks = workers * ranks_per_worker
-    _say(f"mpi-agents: a real {launcher.title} {launcher.version} starts real ranks, without ssh and without kubectl.")
-    with Stage(launcher, workers=workers, slots=ranks_per_worker, tell=_say) as stage:
-        cluster = stage.set_up()
+    text = manifest(launcher, workers, ranks_per_worker)
+    _say("mpi-agents: a kubeflow MPIJob, without ssh and without kubectl.")
+    with Operated(launcher, _say) as operated:
+        operated.set_up()
         _say("This is the playground: its API server is a stand-in, and its pods are")
-        _say(f"{describe(cluster)}.")
-        _say("Real are delivery, hub, client and launcher.")
+        _say(f"{describe(operated.cluster)}.")
+        _say(f"Real are operator, delivery, hub, client, and {launcher.title} {launcher.version}.")
+        steps = [("API server, operator started", time.monotonic() - began)]
+        follower = Follower(operated.client, _say, lambda line: _say(f"          | {line.rstrip()}"))
         _say("")
-        stage.start([_way(number) for number in range(workers)])
-        program = ["python", f"{PROGRAMS}/{'pi' if launcher.mpi else 'rank'}.py"]
-        command = launcher.command(ranks, workers, stage.job.folders.hostfile, program)
-        _say("")
-        _say(f"$ {' '.join(command)}".replace(f"{PROGRAMS}/", ""))
-        code = stage.launch(ranks, program)
-        stage.stop()
-        left = stage.job.leftovers()
-        sessions = _sessions(stage.job.hub_lines())
+        _say(f"$ kubectl apply -f {EXAMPLE}      ({workers} workers, {ranks_per_worker} ranks on each)")
+        follower.apply(text)
+        follower.until(follower.ended, operated.check)
+        code = follower.exit_code()
+        follower.until(lambda: not follower.workers_left(), operated.check)
+        steps += [(f"job {name}", seconds) for name, seconds in follower.marks.items()]
+        sessions = _sessions(operated, follower)
+        _say("$ kubectl delete mpijob pi")
+        left = _delete(operated)
     _say("")
-    _table(stage, time.monotonic() - began)
+    _table([*steps, ("in all", time.monotonic() - began)])
     _say("")
     _agents(sessions)
-    if left:
-        _say(f"processes that were left in workers: {left}")
-    else:
-        _say("No process was left in any worker.")
+    _say(f"Left behind by the job: {', '.join(left)}" if left else "Nothing of the job is left.")
     return code
 
 
-def _way(number: int) -> Steps:
-    """How a worker becomes ready: not all at once, so that delivery has something to wait for."""
-    return ((0.0, "scheduled"), (0.2, "pulling"), (0.5 + 0.3 * number, "ready"))
+def manifest(launcher: Launcher, workers: int, ranks_per_worker: int) -> str:
+    """The example, for another launcher and as many workers. Raises JobError."""
+    try:
+        with open(os.path.join(_ROOT, EXAMPLE), encoding="utf-8") as file:
+            job: dict[str, Any] = yaml.safe_load(file)
+    except OSError as error:
+        raise JobError(f"the demo's job can't be read: {error}") from error
+    spec, ranks = job["spec"], workers * ranks_per_worker
+    spec["slotsPerWorker"] = ranks_per_worker
+    spec["mpiReplicaSpecs"]["Worker"]["replicas"] = workers
+    if launcher.name in _IMPLEMENTATIONS:
+        job["metadata"]["annotations"] = {"mpi-agents/mpi-implementation": _IMPLEMENTATIONS[launcher.name]}
+    program = ["pi"] if launcher.mpi else ["python", f"{PROGRAMS}/rank.py"]
+    container = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    container["command"] = launcher.command(ranks, workers, "/etc/mpi/hostfile", program)
+    return str(yaml.safe_dump(job, sort_keys=False))
+
+
+def _delete(operated: Operated) -> list[str]:
+    """Delete the job, and return what is left of it when the garbage collector has had its time."""
+    operated.client.delete("/apis/kubeflow.org/v1/namespaces/default/mpijobs/pi")
+    deadline = time.monotonic() + _GONE_S
+    kinds = ("pods", "configmaps", "services", "serviceaccounts")
+    while True:
+        lists = {kind: operated.client.list(f"/api/v1/namespaces/default/{kind}")["items"] for kind in kinds}
+        left = [f"{kind}/{one['metadata']['name']}" for kind, items in lists.items() for one in items]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.02)
 
 
 def _say(text: str) -> None:
@@ -71,15 +103,19 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _table(stage: Stage, total_s: float) -> None:
-    rows = [*stage.steps, ("in all", total_s)]
+def _table(rows: list[tuple[str, float]]) -> None:
     width = max(len(name) for name, _seconds in rows)
-    _say(f"{'step':<{width}}  seconds")
+    _say(f"{'step':<{width}}  seconds (of the job: since it was applied)")
     for name, seconds in rows:
         _say(f"{name:<{width}}  {seconds:7.2f}")
 
 
-def _sessions(lines: list[str]) -> list[Session]:
+def _sessions(operated: Operated, follower: Follower) -> list[Session]:
+    """The agents' calls, as the hub's log has them."""
+    pod = follower.launcher()
+    if pod is None:
+        return []
+    lines = operated.client.follow(pod["metadata"]["namespace"], pod["metadata"]["name"], "hub")
     return [Session(*match.groups()) for line in lines if (match := _SESSION.search(line))]
 
 

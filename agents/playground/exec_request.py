@@ -27,7 +27,7 @@ def refusal(request: Request, name: str, thing: pods.Object | None) -> statuses.
     """What the API server refuses (registry/core/pod `ExecLocation`); None if nothing."""
     if thing is None:
         return statuses.not_found("pods", name)
-    wrong = _wrong_options(request) or _wrong_container(request.first("container"), name, thing)
+    wrong = _wrong_options(request) or wrong_container(request.first("container"), name, thing)
     if wrong is None and not thing["spec"].get("nodeName"):
         wrong = f"pod {name} does not have a host assigned"
     if wrong is None and (request.method != "GET" or request.headers.get("upgrade", "").lower() != "websocket"):
@@ -45,7 +45,8 @@ def _wrong_options(request: Request) -> str | None:
     return None
 
 
-def _wrong_container(container: str, name: str, thing: pods.Object) -> str | None:
+def wrong_container(container: str, name: str, thing: pods.Object) -> str | None:
+    """What is wrong with a request's container, "" for the only one; None if nothing."""
     if container:
         known = container in pods.container_names(thing)
         return None if known else f"container {container} is not valid for pod {name}"

@@ -137,9 +137,9 @@ def json_response(code: int, thing: Any, **headers: str) -> bytes:
     return response(code, json.dumps(thing, separators=(",", ":")).encode() + b"\n", **headers)
 
 
-def chunked_head() -> bytes:
-    """The head of a watch."""
-    return f"{_status_line(200)}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+def chunked_head(kind: str = "application/json") -> bytes:
+    """The head of a watch, or of a log that is followed."""
+    return f"{_status_line(200)}\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
 
 
 def chunk(data: bytes) -> bytes:

@@ -270,6 +270,13 @@ def runs(thing: Object, container: str) -> bool:
     return any(status["name"] == container and "running" in status.get("state", {}) for status in statuses)
 
 
+def waits(thing: Object, container: str) -> str:
+    """Why a container has not started, "" if it has."""
+    statuses = thing["status"].get("containerStatuses", []) + thing["status"].get("initContainerStatuses", [])
+    state: Object = next((status["state"] for status in statuses if status["name"] == container), {"waiting": {}})
+    return str(state["waiting"].get("reason", "ContainerCreating")) if "waiting" in state else ""
+
+
 def container_names(thing: Object) -> list[str]:
     """All containers, init containers last."""
     spec = thing["spec"]

@@ -33,6 +33,12 @@ class Resource:
         """What objects say that they are."""
         return f"{self.group}/{version}" if self.group else version
 
+    def path(self, version: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL's path of all, of a namespace's, of one, or of a part of one."""
+        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+        where = f"namespaces/{namespace}" if namespace else ""
+        return "/".join(part for part in (root, where, self.plural, name, subresource) if part)
+
 
 @dataclass(frozen=True)
 class Target:

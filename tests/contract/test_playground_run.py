@@ -72,19 +72,71 @@ def playground(tmp_path: Path) -> Iterator[Playground]:
             playground.process.wait()
 
 
-def test_the_demo_shows_ranks_and_what_it_took(playground: Playground) -> None:
+PI = "examples/kubeflow/pi.yaml"
+
+
+def test_the_demo_shows_a_job_of_kubeflow_s_to_its_end(playground: Playground) -> None:
     process = playground.start("demo", "--launcher", "mpich", "--workers", "2", "--ranks-per-worker", "2")
     assert process.wait(90) == 0, playground.errors
     assert "its API server is a stand-in" in playground.output
-    assert "2/2 ready" in playground.errors
+    assert f"$ kubectl apply -f {PI}" in playground.output
+    for condition in ("Created", "Running", "Succeeded"):
+        assert f"condition pi: {condition}: " in playground.output
+        assert f"event     pi: MPIJob{condition}: " in playground.output
     for rank in range(4):
-        assert f"rank {rank} of 4 on " in playground.output
+        assert f"| rank {rank} of 4 on " in playground.output
     assert ": right" in playground.output
-    assert "mpiexec: 4 ranks on 2 workers" in playground.output
     assert playground.output.count("agent to pi-worker-") == 2
-    assert "No process was left in any worker." in playground.output
+    assert "Nothing of the job is left." in playground.output
     assert not playground.processes()
     assert not os.listdir(playground.temporary)
+
+
+def test_apply_gives_the_launchers_output_and_its_exit_code(playground: Playground, tmp_path: Path) -> None:
+    failing = tmp_path / "fails.yaml"
+    with open(PI, encoding="utf-8") as file:
+        text = file.read()
+    command = next(line for line in text.splitlines() if "mpirun" in line)
+    failing.write_text(text.replace(command.strip(), 'command: [sh, -c, "echo $MPI_AGENT_SERVICE_ACCOUNT.; exit 5"]'))
+    process = playground.start("apply", str(failing))
+    assert process.wait(60) == 5, playground.errors
+    assert playground.output == ".\n"  # no token for the user's container
+    assert "condition pi: Failed: " in playground.errors
+    assert not playground.processes()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: [", "this is no YAML"),
+        ("- 1", "a manifest is a mapping"),
+        ("{apiVersion: v1, kind: Node}", "the stand-in has no Node of v1"),
+    ],
+)
+def test_apply_says_what_can_not_be_applied(playground: Playground, tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    assert playground.start("apply", str(tmp_path / "job.yaml")).wait(60) == 1
+    assert words in playground.errors
+    assert "Traceback" not in playground.errors
+    assert not playground.processes()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_signal_ends_operator_and_job(playground: Playground, tmp_path: Path, number: int, code: int) -> None:
+    waiting = tmp_path / "waits.yaml"
+    with open(PI, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    command = next(line for line in lines if "mpirun" in line)
+    waiting.write_text(
+        "\n".join(lines).replace(command.strip(), f"command: [mpirun, {', '.join(map(repr, FOR_EVER))}]")
+    )
+    process = playground.start("apply", str(waiting))
+    until(lambda: playground.output.count("begun") == 2, "the ranks run")
+    process.send_signal(number)
+    assert process.wait(60) == code, playground.errors
+    until(lambda: not playground.processes(), "all processes are gone", 20)
+    if number != signal.SIGKILL:
+        assert not os.listdir(playground.temporary)
 
 
 def test_run_returns_the_launchers_exit_code_and_keeps_to_stderr(playground: Playground) -> None:

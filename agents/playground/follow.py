@@ -1,0 +1,145 @@
+"""Applies manifests and follows their MPIJobs to the end: conditions, events, pods, and what the launchers write."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from . import resources
+from .client import ClientError
+from .story import Story, exit_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .client import Client
+
+Object = dict[str, Any]
+
+_WATCHED = (resources.MPI_JOBS, resources.EVENTS, resources.PODS)
+_LAUNCHER = "mpi-agents/role=launcher"
+_LOOK_S = 1.0  # how often it is asked whether the operator is still there
+
+
+class Follower:
+    """Follows the jobs that it applies. `tell` gets progress, `output` the launchers' lines."""
+
+    def __init__(self, client: Client, tell: Callable[[str], None], output: Callable[[str], None]) -> None:
+        self._client = client
+        self._tell = tell
+        self._output = output
+        self._queue: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._story = Story()
+        self._jobs: list[Object] = []
+        self._logs: dict[str, bool] = {}  # launcher pods' uids → all of their output is here
+        self._pods: dict[str, Object] = {}  # those there are, by namespace/name
+        self._launchers: dict[str, Object] = {}  # by job's uid, as they were last seen
+        self.began = time.monotonic()
+        self.marks: dict[str, float] = {}  # when a condition was first seen
+        for kind in _WATCHED:
+            path = kind.path(kind.versions[0])
+            version = client.list(path)["metadata"]["resourceVersion"]
+            threading.Thread(target=self._watch, args=(kind.kind, path, version), daemon=True).start()
+
+    def apply(self, text: str) -> None:
+        """Create the objects of a YAML. Raises ClientError."""
+        self.began = time.monotonic()
+        try:
+            bodies = [body for body in yaml.safe_load_all(text) if body]
+        except yaml.YAMLError as error:
+            raise ClientError(f"this is no YAML: {' '.join(str(error).split())}") from error
+        for body in bodies:
+            if not isinstance(body, dict):
+                raise ClientError("a manifest is a mapping with apiVersion, kind and metadata")
+            made = self._client.create(body)
+            if made["kind"] == resources.MPI_JOBS.kind:
+                self._jobs.append(made)
+
+    def until(self, done: Callable[[], bool], check: Callable[[], None]) -> None:
+        """Take what comes until a condition holds; `check` is called from time to time, and may raise."""
+        while not done():
+            try:
+                self._queue.get(timeout=_LOOK_S)()
+            except queue.Empty:
+                check()
+
+    def ended(self) -> bool:
+        """Whether all jobs have ended, and their launchers' output is here."""
+        verdicts = all(job["metadata"]["name"] in self._story.verdicts for job in self._jobs)
+        return verdicts and all(self._logs.values())
+
+    def workers_left(self) -> list[str]:
+        """Pods of the jobs that still run."""
+        return [name for name, pod in self._pods.items() if self._is_ours(pod) and pod["status"]["phase"] == "Running"]
+
+    def exit_code(self) -> int:
+        """0 if all jobs succeeded, else a launcher's exit code."""
+        for job in self._jobs:
+            if self._story.verdicts.get(job["metadata"]["name"]) != "Succeeded":
+                pod = self._launchers.get(job["metadata"]["uid"])
+                return exit_code(pod, container_of(pod)) or 1 if pod is not None else 1
+        return 0
+
+    def launcher(self) -> Object | None:
+        """The first job's launcher pod, as it was last seen."""
+        return self._launchers.get(self._jobs[0]["metadata"]["uid"]) if self._jobs else None
+
+    def _watch(self, kind: str, path: str, version: str) -> None:
+        for event in self._client.watch(path, version):
+            if event["type"] not in {"BOOKMARK", "ERROR"}:
+                self._queue.put(lambda event=event: self._take(kind, event))  # type: ignore[misc]
+
+    def _take(self, kind: str, event: Object) -> None:
+        thing = event["object"]
+        if kind == "Pod":
+            self._take_pod(event["type"], thing)
+            if not self._is_ours(thing):
+                return
+        for line in filter(None, self._story.line(kind, event).split("\n")):
+            self._say(line)
+            if line.startswith("condition "):
+                self.marks.setdefault(line.split(": ")[1], time.monotonic() - self.began)
+
+    def _take_pod(self, what: str, pod: Object) -> None:
+        name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        if what == "DELETED":
+            self._pods.pop(name, None)
+        else:
+            self._pods[name] = pod
+        key, _, value = _LAUNCHER.partition("=")
+        labels = pod["metadata"].get("labels") or {}
+        if labels.get(key) != value:
+            return
+        self._launchers[labels.get("mpi-agents/job-uid", "")] = pod
+        uid = pod["metadata"]["uid"]
+        container = container_of(pod)
+        states = {one["name"]: one["state"] for one in pod["status"].get("containerStatuses", ())}
+        if uid not in self._logs and set(states.get(container, {})) & {"running", "terminated"}:
+            self._logs[uid] = False
+            threading.Thread(target=self._read, args=(pod, container), daemon=True).start()
+
+    def _read(self, pod: Object, container: str) -> None:
+        meta = pod["metadata"]
+        try:
+            for line in self._client.follow(meta["namespace"], meta["name"], container):
+                self._queue.put(lambda line=line: self._output(line))  # type: ignore[misc]
+        except ClientError:
+            pass  # the pod is gone already
+        self._queue.put(lambda: self._logs.__setitem__(meta["uid"], True))
+
+    def _is_ours(self, pod: Object) -> bool:
+        uids = {job["metadata"]["uid"] for job in self._jobs}
+        return (pod["metadata"].get("labels") or {}).get("mpi-agents/job-uid") in uids
+
+    def _say(self, line: str) -> None:
+        self._tell(f"{time.monotonic() - self.began:6.2f} s  {line}")
+
+
+def container_of(pod: Object) -> str:
+    """The user's container of a launcher pod: the default one."""
+    annotations = pod["metadata"].get("annotations") or {}
+    return str(annotations.get("kubectl.kubernetes.io/default-container") or pod["spec"]["containers"][0]["name"])
