@@ -103,6 +103,7 @@ _KEEP: dict[str, Callable[[Body], Body]] = {
     "Job": _batch_job,
     "ConfigMap": lambda body: {"data": _dict(body.get("data"))},
     "Role": lambda body: {"rules": body.get("rules") or []},
+    "RoleBinding": lambda body: {"subjects": body.get("subjects") or []},
     "PodGroup": lambda body: {"spec": _dict(body.get("spec"))},
 }
 

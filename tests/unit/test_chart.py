@@ -102,7 +102,7 @@ def test_the_rights_are_these_and_no_others() -> None:
         ("", "events"): {"create", "patch"},
         ("batch", "jobs"): made | {"delete"},
         ("rbac.authorization.k8s.io", "roles"): made | {"patch"},
-        ("rbac.authorization.k8s.io", "rolebindings"): made,
+        ("rbac.authorization.k8s.io", "rolebindings"): made | {"patch"},
         ("coordination.k8s.io", "leases", "mpi-agents-operator", *others): {"list"},
         ("apps", "deployments", "mpi-operator", "training-operator"): {"list"},
     }

@@ -222,6 +222,21 @@ def test_a_suspension_takes_the_pods_that_began_by_exec_whatever_the_job_says_no
 
 
 @DIALECTS
+def test_a_resumed_jobs_role_is_bound_to_the_serviceaccount_that_its_template_names_now(version: str) -> None:
+    body = resource(version, None, condition("Suspended"), CREATED)
+    before = observed(body).role_binding
+    body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["serviceAccountName"] = "mine"
+    found = planned(body, role_binding=before)
+    assert "patch RoleBinding pi-launcher" in told(found)[1]
+    (patch,) = [one for step in found.steps for one in step if isinstance(one, Patch)]
+    assert patch.body == {
+        "metadata": {"uid": "uid-of-role_binding", "resourceVersion": "8"},
+        "subjects": [{"kind": "ServiceAccount", "name": "mine", "namespace": "default"}],
+    }
+    assert f"create {LAUNCHERS[version]}" in told(found)[2]
+
+
+@DIALECTS
 def test_a_taken_name_holds_back_the_pods(version: str) -> None:
     body = resource(version, None, CREATED)
     found = planned(body, config_map=None, taken=frozenset({("ConfigMap", "pi-config")}))

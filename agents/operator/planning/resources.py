@@ -28,18 +28,22 @@ if TYPE_CHECKING:
     from agents.operator.planning.view import View
     from agents.operator.settings import PodSettings
 
+_NUMBER = "the workers' number"
 SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache doesn't keep
 
 
 def changes(view: View) -> tuple[Create | Patch, ...]:
-    """Return what makes them be there and up to date. ConfigMap and Role follow the workers' number."""
+    """Return what makes them be there and up to date. ConfigMap and Role follow the workers' number.
+
+    The RoleBinding follows the template's ServiceAccount, which may be another one when a job is resumed.
+    """
     job, settings, seen = view.job, view.settings, view.observed
     found = [
-        _kept(CONFIG_MAP, objects.config_map(job, settings, view.hosts), seen.config_map, "data"),
+        _kept(CONFIG_MAP, objects.config_map(job, settings, view.hosts), seen.config_map, "data", _NUMBER),
         _made(SERVICE, objects.service(job, settings), seen.service),
         _made(SERVICE_ACCOUNT, objects.service_account(job), seen.service_account),
-        _kept(ROLE, objects.role(job, view.hosts), seen.role, "rules"),
-        _made(ROLE_BINDING, objects.role_binding(job), seen.role_binding),
+        _kept(ROLE, objects.role(job, view.hosts), seen.role, "rules", _NUMBER),
+        _kept(ROLE_BINDING, objects.role_binding(job), seen.role_binding, "subjects", "the launcher's ServiceAccount"),
         _pod_group(view),
     ]
     return tuple(one for one in found if one is not None)
@@ -64,13 +68,13 @@ def _made(kind: Kind, body: dict[str, Any] | None, seen: Object | None) -> Creat
     return Create(kind, body, "wanted and not there") if body is not None and seen is None else None
 
 
-def _kept(kind: Kind, body: dict[str, Any] | None, seen: Object | None, part: str) -> Create | Patch | None:
+def _kept(kind: Kind, body: dict[str, Any] | None, seen: Object | None, part: str, why: str) -> Create | Patch | None:
     """Return what makes `part` of an object what it should be."""
     if seen is None or body is None:
         return _made(kind, body, seen)
     if seen.get(part) == body[part]:
         return None
-    return Patch(kind, body["metadata"]["name"], {"metadata": _version(seen), part: body[part]}, "the workers' number")
+    return Patch(kind, body["metadata"]["name"], {"metadata": _version(seen), part: body[part]}, why)
 
 
 def _pod_group(view: View) -> Create | Patch | None:

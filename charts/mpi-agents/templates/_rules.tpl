@@ -31,11 +31,8 @@ into pods. What is made is deleted with its job by Kubernetes itself.
   verbs: [get, list, watch, create]
 {{- if .Values.rbac.launcherRoles }}
 - apiGroups: [rbac.authorization.k8s.io]
-  resources: [roles]
+  resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch]
-- apiGroups: [rbac.authorization.k8s.io]
-  resources: [rolebindings]
-  verbs: [get, list, watch, create]
 {{- else }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
