@@ -7,7 +7,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import discovery, exec_request, frames, http1, logs, pods, rest, roles, selector, statuses
+from . import batch, discovery, exec_request, frames, http1, logs, pods, rest, roles, selector, statuses
 from .exec_session import ExecSession, Options
 from .garbage import Collector
 from .resources import PODS, target
@@ -52,6 +52,7 @@ class Api:
         self.lister = Lister(store)
         self.objects = rest.Objects(store, self.lister, kubelet)
         self.collector = Collector(loop, store, self.objects.remove)
+        self.jobs = batch.Controller(loop, store, self.objects.make_pod, self.objects.remove)
         kubelet.issue_token = lambda namespace, account: access.add_account(
             namespace, account, roles.bound(store, namespace, account)
         )

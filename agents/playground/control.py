@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .api import Api
-    from .kubelet import LivePod
+    from .live import LivePod
     from .processes import Nursery
 
 Reply = dict[str, Any]

@@ -10,11 +10,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import pods
+from .hosts import HostsFile
 from .lifecycle import Life
+from .live import LivePod, MainProcess
 from .manifest import ManifestError
 from .processes import MARK, Nursery, PodProcesses, marked
 from .resources import PODS
-from .statuses import runtime_error
 from .volumes import Volumes
 
 if TYPE_CHECKING:
@@ -22,53 +23,6 @@ if TYPE_CHECKING:
 
     from .loop import Loop
     from .store import Object, Store
-
-
-class LivePod:
-    """A pod that is there: its object is in the store, its processes here."""
-
-    def __init__(self, pod: pods.Pod, uid: str, address: str, folder: str) -> None:
-        self.pod = pod
-        self.uid = uid
-        self.address = address
-        self.folder = folder
-        self.processes: PodProcesses | None = None
-        self.main_exit_codes: dict[str, int] = {}
-        self.main_listeners: dict[str, MainProcess] = {}
-        self.steps_over = False  # what comes next is not decided by the pod's steps any more
-        self.ended = False  # its processes are being killed
-        self.life: Life | None = None  # of a pod that came by the API
-        self.mains_over: Callable[[], None] | None = None  # called when the last main process has ended
-
-
-class MainProcess:
-    """A container's own process. Its end ends the container."""
-
-    def __init__(self, kubelet: Kubelet, live: LivePod, container: pods.Container) -> None:
-        self._kubelet = kubelet
-        self._live = live
-        self.container = container
-        self.pid = 0
-
-    def started(self, pid: int) -> None:
-        """It runs."""
-        self.pid = pid
-        if self._live.processes is not None:
-            self._live.processes.main_pids.add(pid)
-
-    def failed(self, error: int) -> None:
-        """The runtime could not start it."""
-        words = runtime_error((self.container.command or [""])[0], error)
-        self._kubelet.set_state(self._live, "run-error", message=f"failed to create containerd task: {words}")
-
-    def exited(self, code: int) -> None:
-        """It ended."""
-        if self._live.processes is not None:
-            self._live.processes.main_pids.discard(self.pid)
-            if self._live.mains_over is not None and not self._live.processes.main_pids:
-                mains_over, self._live.mains_over = self._live.mains_over, None
-                mains_over()
-        self._kubelet.container_ended(self._live, self.container, code)
 
 
 class Kubelet:
@@ -97,9 +51,7 @@ class Kubelet:
         self._folder = folder
         self._environ = dict(environ)
         self._live: dict[tuple[str, str], LivePod] = {}
-        self._hosts = os.path.join(folder, "hosts")
-        self._hosts_are_due = False
-        self._write_hosts()
+        self._hosts = HostsFile(loop, os.path.join(folder, "hosts"), self._live)
 
     def find(self, namespace: str, name: str) -> LivePod:
         """A pod. Raises KeyError."""
@@ -152,7 +104,7 @@ class Kubelet:
         self._live[pod.namespace, pod.name] = live
         for name in ("home", "tmp", "stage"):
             os.makedirs(os.path.join(live.folder, name))
-        self._hosts_change()
+        self._hosts.change()
         return live
 
     def delete(self, live: LivePod, then: Callable[[], None], *, grace_s: float = 0.0) -> None:
@@ -173,7 +125,7 @@ class Kubelet:
             if self._live.get((live.pod.namespace, live.pod.name)) is live:
                 del self._live[live.pod.namespace, live.pod.name]
                 self.store.delete(PODS.key, live.pod.namespace, live.pod.name)
-                self._hosts_change()
+                self._hosts.change()
             then()
 
         self.store.update(PODS.key, live.pod.namespace, live.pod.name, mark)
@@ -230,7 +182,7 @@ class Kubelet:
         if live.processes is None:
             settings: dict[str, Any] = {"name": live.pod.hostname or live.pod.name, "mounts": dict(live.pod.mounts)}
             settings["missing"] = list(live.pod.missing)
-            settings |= {"hosts": self._hosts, "stage": os.path.join(live.folder, "stage")}
+            settings |= {"hosts": self._hosts.path, "stage": os.path.join(live.folder, "stage")}
             live.processes = PodProcesses(self._loop, self._nursery, settings)
         return live.processes
 
@@ -329,27 +281,3 @@ class Kubelet:
             finally:
                 os.close(log)
                 os.close(null)
-
-    def _hosts_change(self) -> None:
-        """Write them soon: once for many pods that come together."""
-        if not self._hosts_are_due:
-            self._hosts_are_due = True
-            self._loop.call_later(0.0, self._write_hosts)
-
-    def _write_hosts(self) -> None:
-        """The cluster's names, as its DNS would tell them. Rewritten in place: pods have the very file mounted."""
-        self._hosts_are_due = False
-        lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost"]
-        for live in self._live.values():
-            names = [live.pod.name]
-            if live.pod.subdomain:
-                full = f"{live.pod.hostname or live.pod.name}.{live.pod.subdomain}"
-                names = [
-                    f"{full}.{live.pod.namespace}.svc.cluster.local",
-                    f"{full}.{live.pod.namespace}.svc",
-                    full,
-                    *names,
-                ]
-            lines.append(f"{live.address}\t{' '.join(names)}")
-        with open(self._hosts, "w", encoding="ascii") as file:
-            file.write("\n".join([*lines, ""]))

@@ -13,18 +13,20 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import manifest
 from .boxes import Box, status
 from .listeners import Command, Main
 from .manifest import ManifestError
 from .resources import CONFIG_MAPS
-from .volumes import MissingError, Volumes
+from .starting import Starter
+from .volumes import MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .kubelet import Kubelet, LivePod
+    from .kubelet import Kubelet
+    from .live import LivePod
     from .loop import Loop, Timer
+    from .volumes import Volumes
 
 Object = dict[str, Any]
 
@@ -40,19 +42,17 @@ class Life:
         self._kubelet = kubelet
         self._live = live
         self._thing = thing
-        self._volumes = volumes
+        self._starter = Starter(kubelet, live, thing, volumes)
         spec = thing["spec"]
         self._inits = [Box(one, init=True) for one in spec.get("initContainers") or ()]
         self._mains = [Box(one, init=False) for one in spec["containers"]]
         self._policy = spec.get("restartPolicy", "Always")
-        self._calls: dict[str, manifest.Call] = {}
         self._phase = "Pending"
         self._ending = False
         self._kill: Timer | None = None
         self._then: list[Callable[[], None]] = []
-        self._token = ""
         self.over = False  # ended, or in other hands: nothing more is told
-        self._unsubscribe = kubelet.store.subscribe(CONFIG_MAPS.key, lambda _change: self._refill())
+        self._unsubscribe = kubelet.store.subscribe(CONFIG_MAPS.key, lambda change: self._starter.refill(change.after))
 
     # The start -------------------------------------------------------------------------------------------------------
 
@@ -67,10 +67,7 @@ class Life:
             return
         mounted = self._kubelet.processes(self._live).mounted
         try:
-            rewritten = self._volumes.rewritten(mounted=mounted)
-            self._volumes.fill(self._issued)
-            for box in (*self._inits, *self._mains):
-                self._calls[box.name] = self._call(box.spec, rewritten)
+            self._starter.prepare(mounted=mounted)
         except MissingError:  # config maps may come after the pods that show them
             self._loop.call_later(_MISSING_AGAIN_S, self._entered)
             return
@@ -81,33 +78,9 @@ class Life:
             return
         self._advance()
 
-    def _call(self, container: Object, rewritten: Any) -> manifest.Call:
-        given = self._kubelet.base_environ(self._live)
-        last_words = os.path.join(self._live.folder, f"{container['name']}.termination-log")
-        given["MPI_AGENT_TERMINATION_LOG"] = last_words
-        with open(last_words, "ab"):  # is there before the container is
-            pass
-        token = manifest.token_volume(self._thing, container)
-        if token:
-            given["MPI_AGENT_SERVICE_ACCOUNT"] = self._volumes.folder(token)
-        thing = self._kubelet.object(self._live)
-        return manifest.call(thing, container, given, self._volumes.value, rewritten)
-
-    def _issued(self) -> str:
-        if not self._token:
-            account = self._thing["spec"].get("serviceAccountName") or "default"
-            self._token = self._kubelet.issue_token(self._live.pod.namespace, account)
-        return self._token
-
-    def _refill(self) -> None:
-        if self._calls and not self.over:
-            with contextlib.suppress(MissingError, ManifestError):
-                self._volumes.fill(self._issued)
-
     def environ(self, container: str) -> dict[str, str] | None:
         """A container's environment; None if it is not known yet."""
-        call = self._calls.get(container)
-        return None if call is None else dict(call.environ)
+        return self._starter.environ(container)
 
     # Containers ------------------------------------------------------------------------------------------------------
 
@@ -128,25 +101,12 @@ class Life:
 
     def _run(self, box: Box) -> None:
         box.is_begun = True
-        call = self._calls[box.name]
-        if not call.argv:  # as if its image's entrypoint slept
+        program = self._starter.program(box.name)
+        if not program:  # as if its image's entrypoint slept
             self.began(box, 0)
             return
         box.wait("ContainerCreating" if box in self._mains else "PodInitializing")
-        path = os.path.join(self._live.folder, f"{box.name}.log")
-        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._exec(box, call.argv, Main(partial(self.began, box), partial(self.ended, box), call.argv[0]), log)
-        os.close(log)
-
-    def _exec(self, box: Box, argv: Any, listener: Any, log: int) -> None:
-        call = self._calls[box.name]
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        environ = {os.fsencode(name): os.fsencode(value) for name, value in call.environ.items()}
-        words = [os.fsencode(word) for word in argv]
-        folder = call.folder or self._kubelet.home(self._live)
-        outputs = [null, null] if log < 0 else [log, log]
-        self._kubelet.processes(self._live).exec(words, environ, folder, [null, *outputs], listener)
-        os.close(null)
+        self._starter.run(box.name, Main(partial(self.began, box), partial(self.ended, box), program))
 
     def began(self, box: Box, pid: int) -> None:
         """A container runs."""
@@ -187,7 +147,7 @@ class Life:
 
         def ask() -> None:
             if box.is_running and box.pid == pid and not self._ending:
-                self._exec(box, probe["exec"]["command"], Command(told), -1)
+                self._starter.command(box.name, probe["exec"]["command"], Command(told))
 
         self._loop.call_later(float(probe.get("initialDelaySeconds", 0)), ask)
 
@@ -197,7 +157,7 @@ class Life:
             self._live.processes.main_pids.discard(box.pid)
         if self.over:
             return
-        box.ended(code, reason=reason, message=message or self._last_words(box))
+        box.ended(code, reason=reason, message=message or self._starter.last_words(box.name))
         if self._ending:
             self._next_end()
         elif box.is_sidecar or (self._policy == "Always" and not box.is_init) or (code and self._policy != "Never"):
@@ -215,12 +175,6 @@ class Life:
         if not self._ending and not self.over and not box.is_running:
             self._run(box)
             self._tell()
-
-    def _last_words(self, box: Box) -> str:
-        path = os.path.join(self._live.folder, f"{box.name}.termination-log")
-        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(4096)
-        return ""
 
     # The end ---------------------------------------------------------------------------------------------------------
 
@@ -250,7 +204,7 @@ class Life:
         for box in (*self._inits, *self._mains):
             hook = ((box.spec.get("lifecycle") or {}).get("preStop") or {}).get("exec")
             if box.is_running and hook:
-                self._exec(box, hook["command"], Command(partial(self._hooked, box)), -1)
+                self._starter.command(box.name, hook["command"], Command(partial(self._hooked, box)))
             else:
                 self._hooked(box)
         self._tell()

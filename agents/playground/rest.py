@@ -76,12 +76,16 @@ class Objects:
         if self._store.get(key, meta.get("namespace", ""), meta["name"]) is not None:
             raise writes.RefusedError(statuses.exists(key, meta["name"]))
         if target.resource is PODS:
-            self._check_account(thing)
-            return self._kubelet.accept(thing)
+            return self.make_pod(thing)
         try:
             return self._store.create(key, thing)
         except ExistsError:
             raise writes.RefusedError(statuses.exists(key, meta["name"])) from None
+
+    def make_pod(self, thing: Object) -> Object:
+        """Create a pod, which the kubelet then takes care of. Raises writes.RefusedError."""
+        self._check_account(thing)
+        return self._kubelet.accept(thing)
 
     def _check_account(self, pod: Object) -> None:
         """As the API server's admission does: no pod for a ServiceAccount that isn't there."""

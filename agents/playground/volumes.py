@@ -61,6 +61,15 @@ class Volumes:
         for volume in self._pod["spec"].get("volumes") or ():
             self._fill(volume, token)
 
+    def shows(self, config_map: Object) -> bool:
+        """Whether a volume shows this config map."""
+        meta, name = config_map["metadata"], config_map["metadata"]["name"]
+        parts = [
+            part for volume in self._volumes() for part in (volume, *(volume.get("projected") or {}).get("sources", ()))
+        ]
+        own = meta["namespace"] == self._pod["metadata"]["namespace"]
+        return own and any((part.get("configMap") or {}).get("name") == name for part in parts)
+
     def folder(self, name: str) -> str:
         """A volume's folder."""
         return os.path.join(self._folder, name)

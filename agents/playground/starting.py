@@ -1,0 +1,102 @@
+"""What a pod's processes are started with: filled volumes, environments, commands, where their output goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import manifest
+from .manifest import ManifestError
+from .volumes import MissingError, Volumes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .kubelet import Kubelet
+    from .live import LivePod
+    from .processes import Listener
+
+Object = dict[str, Any]
+
+
+class Starter:
+    """Starts the processes of one pod."""
+
+    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes) -> None:
+        self._kubelet = kubelet
+        self._live = live
+        self._thing = thing
+        self._volumes = volumes
+        self._calls: dict[str, manifest.Call] = {}
+        self._token = ""
+
+    def prepare(self, *, mounted: bool) -> None:
+        """Fill the volumes and find out all calls. Raises MissingError, ManifestError."""
+        rewritten = self._volumes.rewritten(mounted=mounted)
+        self._volumes.fill(self._issued)
+        for container in manifest.containers(self._thing):
+            given = self._kubelet.base_environ(self._live)
+            given["MPI_AGENT_TERMINATION_LOG"] = self._last_words_file(container["name"])
+            with open(given["MPI_AGENT_TERMINATION_LOG"], "ab"):  # is there before the container is
+                pass
+            token = manifest.token_volume(self._thing, container)
+            if token:
+                given["MPI_AGENT_SERVICE_ACCOUNT"] = self._volumes.folder(token)
+            thing = self._kubelet.object(self._live)
+            self._calls[container["name"]] = manifest.call(thing, container, given, self._volumes.value, rewritten)
+
+    def refill(self, config_map: Object) -> None:
+        """A config map has changed: show it anew."""
+        if self._calls and self._volumes.shows(config_map):
+            with contextlib.suppress(MissingError, ManifestError):
+                self._volumes.fill(self._issued)
+
+    def environ(self, container: str) -> dict[str, str] | None:
+        """A container's environment; None if it is not known yet."""
+        call = self._calls.get(container)
+        return None if call is None else dict(call.environ)
+
+    def program(self, container: str) -> str:
+        """What a container runs; "" if it has no command."""
+        return next(iter(self._calls[container].argv), "")
+
+    def run(self, container: str, listener: Listener) -> None:
+        """Start a container's own process; its output goes to its log."""
+        path = os.path.join(self._live.folder, f"{container}.log")
+        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._exec(container, self._calls[container].argv, listener, log)
+        os.close(log)
+
+    def command(self, container: str, argv: Sequence[str], listener: Listener) -> None:
+        """Start a probe's or a hook's command."""
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        self._exec(container, argv, listener, null)
+        os.close(null)
+
+    def last_words(self, container: str) -> str:
+        """What a container has left in its termination log."""
+        with (
+            contextlib.suppress(OSError),
+            open(self._last_words_file(container), encoding="utf-8", errors="replace") as file,
+        ):
+            return file.read(4096)
+        return ""
+
+    def _exec(self, container: str, argv: Sequence[str], listener: Listener, output: int) -> None:
+        call = self._calls[container]
+        environ = {os.fsencode(name): os.fsencode(value) for name, value in call.environ.items()}
+        folder = call.folder or self._kubelet.home(self._live)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        words = [os.fsencode(word) for word in argv]
+        self._kubelet.processes(self._live).exec(words, environ, folder, [null, output, output], listener)
+        os.close(null)
+
+    def _issued(self) -> str:
+        if not self._token:
+            account = self._thing["spec"].get("serviceAccountName") or "default"
+            self._token = self._kubelet.issue_token(self._live.pod.namespace, account)
+        return self._token
+
+    def _last_words_file(self, container: str) -> str:
+        return os.path.join(self._live.folder, f"{container}.termination-log")
