@@ -221,6 +221,10 @@ class Cluster:
         self._ask("token", token=token, user=user, rules=list(rules or ("*",)), namespace=bound)
         return token
 
+    def account_token(self, account: str, namespace: str = "default") -> str:
+        """A token of a ServiceAccount that may do what RoleBindings in the cluster give it."""
+        return str(self._ask("account", account=account, namespace=namespace))
+
     def revoke(self, token: str) -> None:
         """Refuse a token from now on (401)."""
         self._ask("revoke", token=token)

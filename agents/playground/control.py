@@ -117,6 +117,10 @@ class Control:
         self._api.access.add_token(token, access.user(user, rules, namespace))
         return {"ok": None}
 
+    def do_account(self, account: str, namespace: str) -> Reply:
+        """A new token of a ServiceAccount."""
+        return {"ok": self._api.kubelet.issue_token(namespace, account)}
+
     def do_revoke(self, token: str) -> Reply:
         """Refuse a token from now on."""
         self._api.access.revoke_token(token)

@@ -15,6 +15,7 @@ from agents.playground import Cluster, Container
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 KUBECTL = shutil.which("kubectl", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
 PATIENCE_S = 60
@@ -124,3 +125,53 @@ def test_kubectl_takes_no_status_for_success(cluster: Cluster, kubeconfig: str) 
     """kubernetes#73056: seen here so that the fault is known to be the real one."""
     cluster.fault("no-status", pod="w-0")
     assert kubectl(kubeconfig, "exec", "w-0", "--", "sh", "-c", "exit 3").returncode == 0
+
+
+def test_apply_again_wait_and_delete(cluster: Cluster, kubeconfig: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: applied}, data: {a: '1'}}")
+    assert kubectl(kubeconfig, "apply", "-f", str(config)).stdout == b"configmap/applied created\n"
+    assert kubectl(kubeconfig, "apply", "-f", str(config)).stdout == b"configmap/applied unchanged\n"
+    config.write_text(config.read_text().replace("'1'", "'2'"))
+    assert kubectl(kubeconfig, "apply", "-f", str(config)).stdout == b"configmap/applied configured\n"
+    assert kubectl(kubeconfig, "get", "cm", "applied", "-o", "jsonpath={.data.a}").stdout == b"2"
+    assert kubectl(kubeconfig, "delete", "-f", str(config)).returncode == 0
+    assert b"NotFound" in kubectl(kubeconfig, "get", "cm", "applied").stderr
+
+
+def test_jobs_of_both_versions(kubeconfig: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("{apiVersion: kubeflow.org/v1, kind: MPIJob, metadata: {name: pi}, spec: {slotsPerWorker: 1}}")
+    assert kubectl(kubeconfig, "apply", "-f", str(job)).stdout == b"mpijob.kubeflow.org/pi created\n"
+    assert kubectl(kubeconfig, "get", "mj").stdout.split()[:4] == [b"NAME", b"STATE", b"READY", b"WORKERS"]
+    patched = kubectl(kubeconfig, "patch", "mpijob", "pi", "--type=merge", "-p", '{"spec": {"slotsPerWorker": 2}}')
+    assert patched.stdout == b"mpijob.kubeflow.org/pi patched\n"
+    newer = kubectl(kubeconfig, "get", "mpijobs.v2beta1.kubeflow.org", "pi", "-o", "jsonpath={.spec}").stdout
+    assert json.loads(newer) == {"slotsPerWorker": 2, "dialect": "v1"}
+    condition = '{"status": {"conditions": [{"type": "Succeeded", "status": "True", "message": "done"}]}}'
+    words = ["patch", "mpijob", "pi", "--subresource=status", "--type=merge", "-p", condition]
+    assert kubectl(kubeconfig, *words).returncode == 0
+    waited = kubectl(kubeconfig, "wait", "--for=condition=Succeeded", "mpijob/pi", "--timeout=50s")
+    assert waited.stdout == b"mpijob.kubeflow.org/pi condition met\n"
+    assert b"Slots Per Worker:  2" in kubectl(kubeconfig, "describe", "mpijob", "pi").stdout
+
+
+def test_a_pod_of_one_s_own_and_its_logs(kubeconfig: str, tmp_path: Path) -> None:
+    pod = tmp_path / "pod.yaml"
+    sleeping = 'command: [sh, -c, "echo begun; until [ -e go ]; do sleep 0.01; done; echo done"]'
+    containers = f"containers: [{{name: main, image: none, {sleeping}}}]"
+    pod.write_text(
+        f"{{apiVersion: v1, kind: Pod, metadata: {{name: mine}}, spec: {{restartPolicy: Never, {containers}}}}}"
+    )
+    assert kubectl(kubeconfig, "apply", "-f", str(pod)).stdout == b"pod/mine created\n"
+    assert kubectl(kubeconfig, "wait", "--for=condition=Ready", "pod/mine", "--timeout=50s").returncode == 0
+    with subprocess.Popen(command(kubeconfig, "logs", "-f", "mine"), stdout=subprocess.PIPE) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == b"begun\n"
+        assert kubectl(kubeconfig, "exec", "mine", "--", "touch", "go").returncode == 0
+        assert following.stdout.read() == b"done\n"
+        assert following.wait(PATIENCE_S) == 0
+    assert kubectl(kubeconfig, "logs", "mine", "--tail=1").stdout == b"done\n"
+    described = kubectl(kubeconfig, "describe", "pod", "mine").stdout.decode()
+    assert "Succeeded" in described
+    assert kubectl(kubeconfig, "delete", "pod", "mine").returncode == 0

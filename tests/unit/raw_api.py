@@ -60,12 +60,14 @@ def request(
     *,
     method: str = "GET",
     body: bytes = b"",
+    media: str = "application/json",
     certificate: tuple[str, str] | None = None,
 ) -> tuple[Answer, bytes]:
     """One request on a connection of its own, with its whole body."""
     with connect(cluster, certificate) as stream:
         login = f"Authorization: Bearer {token}\r\n" if token else ""
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{login}Content-Length: {len(body)}\r\n\r\n"
+        content = f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{login}{content}\r\n"
         stream.sendall(head.encode() + body)
         answer = Answer(stream)
         data = answer.rest
