@@ -184,6 +184,18 @@ def test_a_launcher_that_succeeded_while_it_was_suspended_has_succeeded(version:
 
 
 @DIALECTS
+def test_a_launcher_that_a_suspension_stopped_has_not_succeeded_though_it_exits_with_0(version: str) -> None:
+    stopped = launcher("Succeeded", code=0, deleted=START, created="2023-11-14T22:10:00Z")
+    job = own(version)
+    if version == "v2beta1":
+        job["launcher_job"]["metadata"]["deletionTimestamp"] = START
+    suspended = resource(version, {"spec/runPolicy/suspend": True}, CREATED, RUNNING)
+    resumed = resource(version, None, CREATED)
+    for body in (suspended, resumed):
+        assert "Succeeded" not in stated(planned(body, stopped, *workers(), **job))
+
+
+@DIALECTS
 def test_the_launcher_is_made_when_all_workers_are_ready(version: str) -> None:
     body = resource(version, {"spec/launcherCreationPolicy": "WaitForWorkersReady"}, CREATED)
     assert not planned(body, workers()[0], pod("pi-worker-1", ready=False), now=NOW - 99).steps

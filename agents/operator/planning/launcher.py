@@ -67,7 +67,9 @@ class Launcher:
 
 def judge(view: View) -> Launcher:
     """Say how far the launcher is."""
-    ended = [(pod, end) for pod in view.launchers if (end := _end(view, pod)) is not None]
+    ended = [
+        (pod, end) for pod in view.launchers if not _is_stopped(view, pod) and (end := _end(view, pod)) is not None
+    ]
     for pod, end in ended:
         if end.is_success:
             counts = Counts(succeeded=1, failed=_failed_before(view))
@@ -95,6 +97,11 @@ def _within_deadline(view: View, found: Launcher) -> Launcher:
     if view.job.dialect is Dialect.V1:
         message = f"Job {view.job.name} has failed because it was active longer than specified deadline"
     return Launcher(Stage.FAILED, found.counts, found.pod, DEADLINE_EXCEEDED, message)
+
+
+def _is_stopped(view: View, pod: PodView) -> bool:
+    """Whether a suspension stops this pod, or one did from which the job was resumed since: its 0 is no success."""
+    return pod.is_going and (view.job.policy.is_suspended or pod.created_at < (view.time("startTime") or 0.0))
 
 
 def _end(view: View, pod: PodView) -> End | None:
@@ -176,13 +183,14 @@ def _judge_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     # From Kubernetes 1.31 on it is Failed when its pods are gone, and why with them. Before, it says that it will be.
     if failure is None and view.launchers and all(pod.is_going or pod.is_over for pod in view.launchers):
         failure = _condition(status, "FailureTarget")
-    if complete is not None:
+    is_going = bool(mapping(job.get("metadata")).get("deletionTimestamp"))
+    if complete is not None and not (view.job.policy.is_suspended and is_going):
         at = seconds(status.get("completionTime"))
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
     if failure is not None:
         last = max(ended, key=lambda one: one[0].created_at, default=None)
         return _failed_job(view, failure, last, Counts(failed=counts.failed))
-    if mapping(job.get("metadata")).get("deletionTimestamp"):
+    if is_going:
         return Launcher(Stage.GOING, counts, view.launchers[-1] if view.launchers else None)
     alive = [pod for pod in view.launchers if not pod.is_over]
     why = "" if alive or not ended else ended[-1][1].words
