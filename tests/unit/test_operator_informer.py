@@ -39,13 +39,14 @@ class Watch:
 
     def __init__(self, events: list[Body | ApiError], *, lasts: bool) -> None:
         self._events, self._lasts = events, lasts
-        self.stopped = threading.Event()
+        self.silent, self.stopped = threading.Event(), threading.Event()
 
     def __iter__(self) -> Iterator[Body]:
         for each in self._events:
             if isinstance(each, ApiError):
                 raise each
             yield each
+        self.silent.set()
         if self._lasts:
             assert self.stopped.wait(PATIENCE_S)
 
@@ -60,6 +61,7 @@ class Api:
         self._answers = list(answers)
         self.asked: list[tuple[str, str]] = []
         self.over = threading.Event()
+        self.last: Watch | None = None
 
     def list(self, path: str, *, token: str, labelSelector: str) -> Body:  # noqa: N803
         self.asked.append(("list", token))
@@ -71,9 +73,11 @@ class Api:
         self.asked.append(("watch", version))
         events = self._next()
         assert isinstance(events, list)
+        watch = Watch(events, lasts=not self._answers)
         if not self._answers:
+            self.last = watch
             self.over.set()
-        return Watch(events, lasts=not self._answers)
+        return watch
 
     def _next(self) -> Answer:
         answer = self._answers.pop(0)
@@ -88,9 +92,8 @@ def run(api: Api, kind: Kind = POD) -> tuple[Informer, Store, Metrics]:
     informer = Informer(api, store, metrics)  # type: ignore[arg-type]
     informer.start()
     assert api.over.wait(PATIENCE_S), api.asked
-    deadline = threading.Event()
-    while informer.is_alive and informer._watch is None:
-        deadline.wait(0.001)
+    assert api.last is not None
+    assert api.last.silent.wait(PATIENCE_S), api.asked
     return informer, store, metrics
 
 
