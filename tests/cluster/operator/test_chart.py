@@ -126,6 +126,7 @@ def test_a_kept_definition_says_so_to_helm() -> None:
 def test_what_is_off_by_default_is_made_when_asked_for() -> None:
     found = rendered(
         {
+            "replicas": 2,
             "podDisruptionBudget": {"enabled": True},
             "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
             "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
@@ -147,6 +148,7 @@ def test_what_is_off_by_default_is_made_when_asked_for() -> None:
         ({"namespaces": ["Not_A_Name"]}, "namespaces"),
         ({"operator": {"logLevel": "loud"}}, "logLevel"),
         ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
+        ({"podDisruptionBudget": {"enabled": True}}, "drained"),
     ],
 )
 def test_a_value_that_means_nothing_is_refused(values: Object, said: str) -> None:
