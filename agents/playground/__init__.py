@@ -10,7 +10,11 @@
 What it is not: pods are process trees of one user on one machine. They have a home, a temporary folder, an
 environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
 own only where namespaces are allowed (`Cluster.hostnames`, `.mounts`, `.processes_apart`). All else is shared by all
-pods. Of the API there is reading pods, exec and access reviews.
+pods, and containers are not apart from each other: images, users, resources and most probes mean nothing.
+
+Of the API there are the kinds that the operator and its jobs use (resources.py): reads, watches, writes, merge patches,
+owners' garbage collection, what RoleBindings allow, exec, logs. There are no schemas, no scheduler, and of controllers
+only that of batch Jobs.
 """
 
 from .cluster import Cluster, ClusterError

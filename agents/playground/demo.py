@@ -50,7 +50,7 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         steps = [("API server, operator started", time.monotonic() - began)]
         follower = Follower(operated.client, _say, lambda line: _say(f"          | {line.rstrip()}"))
         _say("")
-        _say(f"$ kubectl apply -f {EXAMPLE}      ({workers} workers, {ranks_per_worker} ranks on each)")
+        _say(f"$ kubectl apply -f {EXAMPLE}      (workers: {workers}, slots of each: {ranks_per_worker})")
         follower.apply(text)
         follower.until(follower.ended, operated.check)
         code = follower.exit_code()

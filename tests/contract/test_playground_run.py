@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from launching import until
 
 if TYPE_CHECKING:
@@ -164,6 +168,31 @@ def test_a_signal_leaves_nothing_behind(playground: Playground, number: int, cod
     until(lambda: not playground.processes(), "all processes are gone", 20)
     if number != signal.SIGKILL:
         assert not os.listdir(playground.temporary)
+
+
+def test_up_takes_jobs_by_the_api(playground: Playground) -> None:
+    process = playground.start("up", "--launcher", "mpich")
+    until(lambda: "Ctrl-C ends it." in playground.output, "it serves")
+    with open(playground.output.partition("export KUBECONFIG=")[2].split()[0], encoding="utf-8") as file:
+        config = json.load(file)
+    url, ca = (config["clusters"][0]["cluster"][key] for key in ("server", "certificate-authority"))
+    path = f"{url}/apis/kubeflow.org/v1/namespaces/default/mpijobs"
+    headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}", "Content-Type": "application/json"}
+    with open(PI, encoding="utf-8") as file:
+        job = json.dumps(yaml.safe_load(file)).encode()
+    context = ssl.create_default_context(cafile=ca)
+    made = urllib.request.Request(path, job, headers)
+    with urllib.request.urlopen(made, context=context, timeout=20) as answer:
+        assert answer.status == 201
+    with urllib.request.urlopen(urllib.request.Request(f"{path}?watch=1", headers=headers), context=context) as events:
+        for line in events:
+            conditions = json.loads(line)["object"].get("status", {}).get("conditions", ())
+            if any(one["type"] == "Created" for one in conditions):
+                break
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130, playground.errors
+    assert not playground.processes()
+    assert not os.listdir(playground.temporary)
 
 
 def test_serve_says_how_to_reach_its_pods(playground: Playground) -> None:
