@@ -12,7 +12,7 @@ ARGS ?=
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.playground compiler  ## watch a real mpirun start ranks in stand-in pods
+demo: $(VENV)/.playground compiler  ## watch a kubeflow MPIJob run to Succeeded, without a cluster
 	@$(BIN)/python -m agents.playground demo $(ARGS)
 
 test: $(VENV)/.dev compiler  ## all tests that need no cluster
