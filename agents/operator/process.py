@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from agents.operator.api import Api
@@ -96,7 +96,8 @@ class Process:
         options, caches, queue = self._options, Caches(kind, self._settings.gang_scheduler), Queue[Key]()
         recorder = Recorder(self._api, self._metrics, socket.gethostname())
         executor = Executor(self._api, caches, recorder, self._metrics)
-        controller = Controller(self._plan, caches, queue, executor, self._settings, self._metrics)
+        settings = replace(self._settings, owner_version=self._preferred(kind))
+        controller = Controller(self._plan, caches, queue, executor, settings, self._metrics)
         neighbours = Neighbours(self._api, options.lease_namespace, options.lease_name)
         adopt = Adopt.ALL if options.adopt is Adopt.AUTO and (options.namespaces or options.selector) else options.adopt
         controller.takes = Adoption(adopt, neighbours.is_alone).takes
@@ -155,6 +156,14 @@ class Process:
                 _LOG.warning("%s", words)
             self._stop.wait(_CRD_WAIT_S)
         return None
+
+    def _preferred(self, kind: Kind) -> str:
+        """Return the version that the API server names first for MPIJobs' group; the one we read if it won't say."""
+        try:
+            group = self._api.get(f"/apis/{kind.api_version.partition('/')[0]}")
+        except ApiError:
+            return kind.api_version
+        return str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
 
     def _has(self, kind: Kind) -> bool:
         try:

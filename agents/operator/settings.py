@@ -38,3 +38,4 @@ class PodSettings:
     run_as_user: int | None = 65532  # of ours; None where the platform assigns one
     annotations: Mapping[str, str] = field(default_factory=lambda: dict(MESH))  # of all pods; a template's own win
     wait_timeout: str = ""  # MPI_AGENT_WAIT_TIMEOUT of delivery
+    owner_version: str = ""  # by which objects name their job; "" for the version that it was read by

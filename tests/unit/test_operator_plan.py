@@ -201,6 +201,22 @@ def test_an_ssh_job_waits_and_says_so() -> None:
 
 
 @DIALECTS
+def test_objects_name_their_job_by_the_version_that_the_garbage_collector_watches(version: str) -> None:
+    settings = PodSettings(image="mpi-agents:test", owner_version="kubeflow.org/v1")
+    body = resource(version) | {"apiVersion": "kubeflow.org/v2beta1"}
+    body["spec"]["dialect"] = version
+    found = planned(body, settings=settings, **NOTHING)
+    made = [one.body for step in found.steps for one in step if isinstance(one, Create)]
+    owners = {(one["kind"], one["metadata"]["ownerReferences"][0]["apiVersion"]) for one in made}
+    pods = {"Pod"} if version == "v1" else {"Pod", "Job"}
+    others = {"ConfigMap", "Role", "RoleBinding", "Service", "ServiceAccount"}
+    # Kueue takes a v2beta1 job's pods for the job's by this version.
+    assert owners == {(kind, f"kubeflow.org/{version}") for kind in pods} | {
+        (kind, "kubeflow.org/v1") for kind in others
+    }
+
+
+@DIALECTS
 def test_a_job_that_has_begun_by_exec_is_looked_after_whatever_it_says_now(version: str) -> None:
     body = resource(version, None, CREATED)
     body["metadata"]["annotations"] = {"mpi-agents/transport": "ssh"}

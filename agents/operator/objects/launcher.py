@@ -18,7 +18,7 @@ def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
     template = _template(job, settings)
     if job.dialect is Dialect.V1:
         about = {"name": job.launcher_name, "namespace": job.namespace, **template["metadata"]}
-        about["ownerReferences"] = [metadata.owner(job)]
+        about["ownerReferences"] = [metadata.pod_owner(job, settings)]
         return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": template["spec"]}
     # Deadline and time to live are the operator's business: they hold for the workers, too.
     spec: dict[str, Any] = {

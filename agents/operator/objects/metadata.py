@@ -12,6 +12,7 @@ from agents.operator.objects import names
 if TYPE_CHECKING:
     from agents.job.model import Job, Role
     from agents.operator.kinds import Kind
+    from agents.operator.settings import PodSettings
 
 _TRAINING = "training.kubeflow.org/"
 _HASH_SIZE = 16
@@ -31,16 +32,21 @@ def new(kind: Kind, job: Job, name: str) -> dict[str, Any]:
     }
 
 
-def owner(job: Job) -> dict[str, Any]:
-    """Return the reference by which what is made goes when the job goes."""
+def owner(job: Job, version: str = "") -> dict[str, Any]:
+    """Return the reference by which what is made goes when the job goes; `version` other than what it was read by."""
     return {
-        "apiVersion": job.api_version,
+        "apiVersion": version or job.api_version,
         "kind": "MPIJob",
         "name": job.name,
         "uid": job.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def pod_owner(job: Job, settings: PodSettings) -> dict[str, Any]:
+    """Return a pod's. Kueue knows the jobs of v2beta1, and them by that version."""
+    return owner(job, settings.owner_version if job.dialect is Dialect.V1 else "")
 
 
 def pod_labels(job: Job, role: str, index: int | None = None) -> dict[str, str]:

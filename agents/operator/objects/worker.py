@@ -28,7 +28,12 @@ def worker(job: Job, index: int, settings: PodSettings) -> dict[str, Any]:
     pod.mount(
         main, pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, pod.WORKER_FILES)), names.CONFIG_PATH
     )
-    about = {"name": name, "namespace": job.namespace, **body["metadata"], "ownerReferences": [metadata.owner(job)]}
+    about = {
+        "name": name,
+        "namespace": job.namespace,
+        **body["metadata"],
+        "ownerReferences": [metadata.pod_owner(job, settings)],
+    }
     return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": spec}
 
 

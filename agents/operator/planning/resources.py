@@ -46,7 +46,17 @@ def changes(view: View) -> tuple[Create | Patch, ...]:
         _kept(ROLE_BINDING, objects.role_binding(job), seen.role_binding, "subjects", "the launcher's ServiceAccount"),
         _pod_group(view),
     ]
-    return tuple(one for one in found if one is not None)
+    return tuple(_owned(one, settings) for one in found if one is not None)
+
+
+def _owned(action: Create | Patch, settings: PodSettings) -> Create | Patch:
+    """Have a new object name its job by the version that the garbage collector watches: the group's preferred one.
+
+    A reference by another version costs it two requests an object (kubernetes, garbagecollector/graph_builder.go).
+    """
+    if isinstance(action, Create) and settings.owner_version:
+        action.body["metadata"]["ownerReferences"][0]["apiVersion"] = settings.owner_version
+    return action
 
 
 def pod_group_end(view: View) -> tuple[Delete, ...]:
