@@ -6,6 +6,9 @@ from typing import Any
 
 Object = dict[str, Any]
 
+# A job has ended, or nothing but an edit lets it begin.
+_VERDICTS = frozenset({"Succeeded", "Failed", "ValidationError", "TransportNotSupported"})
+
 
 class Story:
     """Remembers what was told, and tells what is new."""
@@ -13,7 +16,7 @@ class Story:
     def __init__(self) -> None:
         self._pods: dict[str, str] = {}
         self._conditions: set[tuple[str, str, str]] = set()
-        self.verdicts: dict[str, str] = {}  # jobs that have ended: Succeeded or Failed
+        self.verdicts: dict[str, str] = {}  # by which condition a job came to its end
 
     def line(self, kind: str, event: Object) -> str:
         """A line for an event of a watch on mpijobs, pods or events; "" if there is nothing to say."""
@@ -42,7 +45,7 @@ class Story:
                 continue
             self._conditions.add(key)
             lines.append(f"condition {name}: {one['type']}: {one.get('message', '')}")
-            if one["type"] in {"Succeeded", "Failed"}:
+            if one["type"] in _VERDICTS:
                 self.verdicts[name] = one["type"]
         return "\n".join(lines)
 

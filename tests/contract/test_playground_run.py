@@ -125,6 +125,23 @@ def test_apply_says_what_can_not_be_applied(playground: Playground, tmp_path: Pa
     assert not playground.processes()
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("replicas: 2", "replicas: -1"), "ValidationError: "),
+        (("  slotsPerWorker", "  transport: ssh\n  slotsPerWorker"), "TransportNotSupported: "),
+    ],
+)
+def test_apply_does_not_wait_for_a_job_that_can_not_begin(
+    playground: Playground, tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    with open(PI, encoding="utf-8") as file:
+        (tmp_path / "job.yaml").write_text(file.read().replace(*change))
+    assert playground.start("apply", str(tmp_path / "job.yaml")).wait(60) == 1, playground.errors
+    assert f"condition pi: {words}" in playground.errors
+    assert not playground.processes()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_signal_ends_operator_and_job(playground: Playground, tmp_path: Path, number: int, code: int) -> None:
     waiting = tmp_path / "waits.yaml"
