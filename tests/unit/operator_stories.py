@@ -93,9 +93,9 @@ def observed(body: Object, *pods: Object, **more: Any) -> Observed:
         made = {
             "config_map": objects.config_map(job, SETTINGS, hosts),
             "service": objects.service(job, SETTINGS),
-            "service_account": objects.service_account(job),
-            "role": objects.role(job, hosts),
-            "role_binding": objects.role_binding(job),
+            "service_account": objects.service_account(job, SETTINGS),
+            "role": objects.role(job, SETTINGS, hosts),
+            "role_binding": objects.role_binding(job, SETTINGS),
         }
         for field, one in made.items():
             if one is not None:

@@ -40,9 +40,9 @@ def test_objects_are_those_of_the_dialect(name: str) -> None:
     hosts = range(found.worker.replicas)
     made = [
         objects.config_map(found, settings, hosts),
-        objects.service_account(found),
-        objects.role(found, hosts),
-        objects.role_binding(found),
+        objects.service_account(found, settings),
+        objects.role(found, settings, hosts),
+        objects.role_binding(found, settings),
         objects.service(found, settings),
         objects.launcher(found, settings),
         objects.worker(found, found.worker.replicas - 1, settings),

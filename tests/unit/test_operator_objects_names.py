@@ -124,7 +124,7 @@ def test_search_domains_and_dns_policy_of_the_users_stay() -> None:
 
 
 def test_a_role_without_workers_does_not_become_one_for_all_pods() -> None:
-    role = objects.role(job("v1"), [])
+    role = objects.role(job("v1"), SETTINGS, [])
     assert role is not None
     assert [rule["resources"] for rule in role["rules"]] == [["pods"]]
 
@@ -132,8 +132,8 @@ def test_a_role_without_workers_does_not_become_one_for_all_pods() -> None:
 @pytest.mark.parametrize("key", ["serviceAccountName", "serviceAccount"])
 def test_a_service_account_of_the_users_is_bound(key: str) -> None:
     changes = {f"{LAUNCHER}/template/spec/{key}": "mine"}
-    binding = objects.role_binding(job("v1", changes))
-    assert objects.service_account(job("v1", changes)) is None
+    binding = objects.role_binding(job("v1", changes), SETTINGS)
+    assert objects.service_account(job("v1", changes), SETTINGS) is None
     assert binding is not None
     assert binding["subjects"][0]["name"] == "mine"
     assert launcher(changes=changes)["spec"]["serviceAccountName"] == "mine"
@@ -145,7 +145,11 @@ def test_a_service_account_of_the_users_is_bound(key: str) -> None:
 def test_no_rights_are_made_where_they_are_an_administrators(account: Object, subject: str) -> None:
     changes = {"spec/rbac": "none"} | account
     made = job("v1", changes)
-    assert (objects.service_account(made), objects.role(made, [0]), objects.role_binding(made)) == (None, None, None)
+    assert (
+        objects.service_account(made, SETTINGS),
+        objects.role(made, SETTINGS, [0]),
+        objects.role_binding(made, SETTINGS),
+    ) == (None, None, None)
     assert launcher(changes=changes)["spec"].get("serviceAccountName", "default") == subject
     words = objects.needed_rule(made, [0])
     assert words.startswith(f"ServiceAccount {subject} in namespace default needs a Role with rules: ")

@@ -90,9 +90,9 @@ def test_any_job_that_can_be_read_has_its_objects(resource: Any, scheduler: str)
     made = [
         objects.config_map(found, settings, hosts),
         objects.service(found, settings),
-        objects.service_account(found),
-        objects.role(found, hosts),
-        objects.role_binding(found),
+        objects.service_account(found, settings),
+        objects.role(found, settings, hosts),
+        objects.role_binding(found, settings),
         objects.pod_group(found, settings),
         objects.launcher(found, settings),
         *(objects.worker(found, index, settings) for index in hosts),

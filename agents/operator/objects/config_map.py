@@ -22,7 +22,7 @@ def config_map(job: Job, settings: PodSettings, hosts: Sequence[int]) -> dict[st
     named = list(_hosts(job, settings, hosts))
     separator = " slots=" if job.implementation is Implementation.OPEN_MPI else ":"
     return {
-        **metadata.new(CONFIG_MAP, job, job.config_name),
+        **metadata.new(CONFIG_MAP, job, job.config_name, settings),
         "data": {
             "hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in named),
             "kubexec.sh": _KUBEXEC,

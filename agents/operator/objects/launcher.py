@@ -18,7 +18,7 @@ def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
     template = _template(job, settings)
     if job.dialect is Dialect.V1:
         about = {"name": job.launcher_name, "namespace": job.namespace, **template["metadata"]}
-        about["ownerReferences"] = [metadata.pod_owner(job, settings)]
+        about["ownerReferences"] = [metadata.owner(POD, job, settings)]
         return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": template["spec"]}
     # Deadline and time to live are the operator's business: they hold for the workers, too.
     spec: dict[str, Any] = {
@@ -29,7 +29,7 @@ def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
         spec["backoffLimit"] = job.policy.backoff_limit
     if job.policy.is_suspended:
         spec["suspend"] = True
-    body = metadata.new(BATCH_JOB, job, job.launcher_name)
+    body = metadata.new(BATCH_JOB, job, job.launcher_name, settings)
     body["metadata"]["annotations"] = {names.TEMPLATE: metadata.template_hash(job.launcher)}
     return {**body, "spec": spec}
 
@@ -38,7 +38,7 @@ def _template(job: Job, settings: PodSettings) -> dict[str, Any]:
     body = pod.from_template(job, job.launcher, settings, metadata.pod_labels(job, names.LAUNCHER))
     spec = body["spec"]
     pod.name_host(job, settings, spec, names.launcher_hostname(job))
-    if account := rbac.own_account(job) or ("" if rbac.service_account(job) is None else job.launcher_name):
+    if account := rbac.own_account(job) or ("" if rbac.service_account(job, settings) is None else job.launcher_name):
         spec["serviceAccountName"] = account
     pod.set_environment(pod.main_container(job, spec), environment.launcher(job))
     agents.add(job, settings, spec)

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import Dialect
+from agents.operator.kinds import BATCH_JOB, POD
 from agents.operator.objects import names
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _TRAINING = "training.kubeflow.org/"
 _HASH_SIZE = 16
 
 
-def new(kind: Kind, job: Job, name: str) -> dict[str, Any]:
+def new(kind: Kind, job: Job, name: str, settings: PodSettings) -> dict[str, Any]:
     """Return an object of a job, with what all of them have: tools find it by `app`, we by the job's uid."""
     return {
         "apiVersion": kind.api_version,
@@ -27,26 +28,26 @@ def new(kind: Kind, job: Job, name: str) -> dict[str, Any]:
             "name": name,
             "namespace": job.namespace,
             "labels": {"app": job.name, names.JOB_UID: job.uid},
-            "ownerReferences": [owner(job)],
+            "ownerReferences": [owner(kind, job, settings)],
         },
     }
 
 
-def owner(job: Job, version: str = "") -> dict[str, Any]:
-    """Return the reference by which what is made goes when the job goes; `version` other than what it was read by."""
+def owner(kind: Kind, job: Job, settings: PodSettings) -> dict[str, Any]:
+    """Return the reference by which what is made goes when the job goes.
+
+    By another version than the one it watches, the group's preferred one, a reference costs the garbage collector two
+    requests (kubernetes, garbagecollector/graph_builder.go). Kueue knows the pods of v2beta1's jobs by v2beta1.
+    """
+    is_kueues = job.dialect is Dialect.V2BETA1 and kind in {POD, BATCH_JOB}
     return {
-        "apiVersion": version or job.api_version,
+        "apiVersion": job.api_version if is_kueues else settings.owner_version or job.api_version,
         "kind": "MPIJob",
         "name": job.name,
         "uid": job.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def pod_owner(job: Job, settings: PodSettings) -> dict[str, Any]:
-    """Return a pod's. Kueue knows the jobs of v2beta1, and them by that version."""
-    return owner(job, settings.owner_version if job.dialect is Dialect.V1 else "")
 
 
 def pod_labels(job: Job, role: str, index: int | None = None) -> dict[str, str]:

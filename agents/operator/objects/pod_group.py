@@ -33,12 +33,12 @@ def pod_group(job: Job, settings: PodSettings) -> Body | None:
         spec["minResources"] = resources
     if settings.gang_scheduler != _VOLCANO:
         spec["scheduleTimeoutSeconds"] = job.policy.scheduling.timeout_s or 0
-        return {**metadata.new(SCHEDULER_PLUGINS_POD_GROUP, job, job.name), "spec": spec}
+        return {**metadata.new(SCHEDULER_PLUGINS_POD_GROUP, job, job.name, settings), "spec": spec}
     if queue := job.policy.scheduling.queue or job.annotations.get(_QUEUE):
         spec["queue"] = queue
     if priority := job.policy.scheduling.priority_class or _priority(job.launcher) or _priority(job.worker):
         spec["priorityClassName"] = priority
-    return {**metadata.new(VOLCANO_POD_GROUP, job, job.name), "spec": spec}
+    return {**metadata.new(VOLCANO_POD_GROUP, job, job.name, settings), "spec": spec}
 
 
 def join(job: Job, settings: PodSettings, pod: Body) -> None:

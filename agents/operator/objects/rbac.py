@@ -13,30 +13,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agents.job.model import Job
+    from agents.operator.settings import PodSettings
 
 _SHOWN = 100
 
 
-def service_account(job: Job) -> dict[str, Any] | None:
+def service_account(job: Job, settings: PodSettings) -> dict[str, Any] | None:
     """Return the launcher's ServiceAccount; None if the user has named one, or none is to be made."""
     if job.rbac is Rbac.NONE or own_account(job):
         return None
-    return {**metadata.new(SERVICE_ACCOUNT, job, job.launcher_name), "automountServiceAccountToken": False}
+    return {**metadata.new(SERVICE_ACCOUNT, job, job.launcher_name, settings), "automountServiceAccountToken": False}
 
 
-def role(job: Job, hosts: Sequence[int]) -> dict[str, Any] | None:
+def role(job: Job, settings: PodSettings, hosts: Sequence[int]) -> dict[str, Any] | None:
     """Return the Role for a job whose workers have these indexes; None if none is to be made."""
     if job.rbac is Rbac.NONE:
         return None
-    return {**metadata.new(ROLE, job, job.launcher_name), "rules": rules(job, hosts)}
+    return {**metadata.new(ROLE, job, job.launcher_name, settings), "rules": rules(job, hosts)}
 
 
-def role_binding(job: Job) -> dict[str, Any] | None:
+def role_binding(job: Job, settings: PodSettings) -> dict[str, Any] | None:
     """Return the RoleBinding of the launcher's ServiceAccount; None if none is to be made."""
     if job.rbac is Rbac.NONE:
         return None
     return {
-        **metadata.new(ROLE_BINDING, job, job.launcher_name),
+        **metadata.new(ROLE_BINDING, job, job.launcher_name, settings),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": job.launcher_name},
         "subjects": [{"kind": "ServiceAccount", "name": account(job), "namespace": job.namespace}],
     }

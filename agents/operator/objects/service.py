@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from agents.operator.settings import PodSettings
 
 
-def service(job: Job, _settings: PodSettings) -> dict[str, Any]:
+def service(job: Job, settings: PodSettings) -> dict[str, Any]:
     """Return the Service. Pods have their names before they are ready: daemons start in them as soon as they run."""
     return {
-        **metadata.new(SERVICE, job, names.service_name(job)),
+        **metadata.new(SERVICE, job, names.service_name(job), settings),
         "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {names.JOB_UID: job.uid}},
     }

@@ -32,7 +32,7 @@ def worker(job: Job, index: int, settings: PodSettings) -> dict[str, Any]:
         "name": name,
         "namespace": job.namespace,
         **body["metadata"],
-        "ownerReferences": [metadata.pod_owner(job, settings)],
+        "ownerReferences": [metadata.owner(POD, job, settings)],
     }
     return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": spec}
 

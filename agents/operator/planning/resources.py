@@ -41,22 +41,18 @@ def changes(view: View) -> tuple[Create | Patch, ...]:
     found = [
         _kept(CONFIG_MAP, objects.config_map(job, settings, view.hosts), seen.config_map, "data", _NUMBER),
         _made(SERVICE, objects.service(job, settings), seen.service),
-        _made(SERVICE_ACCOUNT, objects.service_account(job), seen.service_account),
-        _kept(ROLE, objects.role(job, view.hosts), seen.role, "rules", _NUMBER),
-        _kept(ROLE_BINDING, objects.role_binding(job), seen.role_binding, "subjects", "the launcher's ServiceAccount"),
+        _made(SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
+        _kept(ROLE, objects.role(job, settings, view.hosts), seen.role, "rules", _NUMBER),
+        _kept(
+            ROLE_BINDING,
+            objects.role_binding(job, settings),
+            seen.role_binding,
+            "subjects",
+            "the launcher's ServiceAccount",
+        ),
         _pod_group(view),
     ]
-    return tuple(_owned(one, settings) for one in found if one is not None)
-
-
-def _owned(action: Create | Patch, settings: PodSettings) -> Create | Patch:
-    """Have a new object name its job by the version that the garbage collector watches: the group's preferred one.
-
-    A reference by another version costs it two requests an object (kubernetes, garbagecollector/graph_builder.go).
-    """
-    if isinstance(action, Create) and settings.owner_version:
-        action.body["metadata"]["ownerReferences"][0]["apiVersion"] = settings.owner_version
-    return action
+    return tuple(one for one in found if one is not None)
 
 
 def pod_group_end(view: View) -> tuple[Delete, ...]:

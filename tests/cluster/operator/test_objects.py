@@ -38,11 +38,11 @@ def made_of(job: Job) -> Iterator[Object]:
     settings = PodSettings(image="mpi-agents:1", image_pull_secrets=("registry",))
     hosts = range(job.worker.replicas)
     made = (
-        objects.service_account(job),
+        objects.service_account(job, settings),
         objects.config_map(job, settings, hosts),
         objects.service(job, settings),
-        objects.role(job, hosts),
-        objects.role_binding(job),
+        objects.role(job, settings, hosts),
+        objects.role_binding(job, settings),
         objects.launcher(job, settings),
         *(objects.worker(job, index, settings) for index in hosts),
     )
