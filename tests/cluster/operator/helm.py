@@ -45,11 +45,12 @@ class Helm:
         """Run it with values, and return what it prints. Raises HelmError, BedError."""
         program = _program()
         given = ("--values=-",) if values is not None else ()
+        document: str = yaml.safe_dump(dict(values or {}))
         with tempfile.TemporaryDirectory(prefix="mpi-agents-helm-") as home:
             folders = {f"HELM_{name}_HOME": home for name in ("CACHE", "CONFIG", "DATA")}
             done = subprocess.run(
                 (program, *words, f"--namespace={self._namespace}", *given),
-                input=yaml.safe_dump(dict(values or {})),
+                input=document,
                 env={**os.environ, **folders, "KUBECONFIG": self._kubeconfig or os.devnull},
                 capture_output=True,
                 text=True,
