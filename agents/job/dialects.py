@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.job.model import GROUP, PREFIX, CleanPodPolicy, Dialect, RestartPolicy, Transport
+from agents.job.model import GROUP, KUBEFLOW, PREFIX, CleanPodPolicy, Dialect, RestartPolicy, Transport
 from agents.job.settings import annotation
 
 
@@ -51,8 +51,8 @@ OUR_CONTROLLERS = (  # those whose place we take, and ourselves: a name that the
     f"{PREFIX}operator",
 )
 
-_NAMES = {str(dialect): dialect for dialect in Dialect}
-_API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in Dialect}
+_NAMES = {str(dialect): dialect for dialect in KUBEFLOW}
+_API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in KUBEFLOW}
 
 
 def dialect_of(resource: Mapping[str, Any], served: str) -> Dialect:

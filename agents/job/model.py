@@ -1,7 +1,7 @@
 """The one model that every dialect's MPIJob is read into.
 
 What a dialect means by a default is decided while reading; nothing behind this model asks for a default again. Where
-the two kubeflow versions differ in what they make of a job, `Job.dialect` tells.
+the dialects differ in what they make of a job, `Job.dialect` tells.
 """
 
 from __future__ import annotations
@@ -14,14 +14,30 @@ from typing import Any
 Object = Mapping[str, Any]  # a Kubernetes object, or a part of one, as JSON has it
 
 GROUP = "kubeflow.org"
+T9K_GROUP = "batch.tensorstack.dev"
 PREFIX = "mpi-agents/"  # of the annotations and labels that are ours
+LAUNCHER, WORKER = "launcher", "worker"  # the roles
 
 
 class Dialect(StrEnum):
-    """Whose meaning a job has: the value of `spec.dialect`."""
+    """Whose meaning a job has: for kubeflow's versions the value of `spec.dialect`."""
 
     V1 = "v1"
     V2BETA1 = "v2beta1"
+    T9K = "t9k"  # batch.tensorstack.dev/v1beta1
+
+    @property
+    def has_launcher_pod(self) -> bool:
+        """Whether the launcher is a Pod; else it is a batch Job, which counts the tries."""
+        return self is not Dialect.V2BETA1
+
+    @property
+    def has_short_hosts(self) -> bool:
+        """Whether the hostfile names workers by their pods' names alone."""
+        return self is not Dialect.V2BETA1
+
+
+KUBEFLOW = (Dialect.V1, Dialect.V2BETA1)  # the versions of its group, by their names
 
 
 class Transport(StrEnum):
@@ -29,6 +45,21 @@ class Transport(StrEnum):
 
     EXEC = "exec"
     SSH = "ssh"
+
+
+class KeyType(StrEnum):
+    """What an ssh job's keys are made by."""
+
+    ED25519 = "ed25519"
+    ECDSA = "ecdsa"  # for images whose ssh knows no Ed25519
+
+
+class Passwd(StrEnum):
+    """Where an ssh job's containers have /etc/passwd from. AUTO: GENERATED for a uid that no image has by itself."""
+
+    AUTO = ""
+    IMAGE = "image"
+    GENERATED = "generated"
 
 
 class Implementation(StrEnum):
@@ -81,14 +112,35 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Override:
+    """What debugging or resuming changes in a role's template: its main container's command. None: as it is."""
+
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+    skips_init_containers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ssh:
+    """How sshd is run in an ssh job's workers, and where its keys are."""
+
+    mount_path: str = "/root/.ssh"
+    sshd_path: str = "/usr/sbin/sshd"
+    port: int | None = None  # None: the operator chooses
+    key_type: KeyType = KeyType.ED25519
+    passwd: Passwd = Passwd.AUTO
+
+
+@dataclass(frozen=True, slots=True)
 class Scheduling:
-    """`runPolicy.schedulingPolicy`: None where it was not given."""
+    """`runPolicy.schedulingPolicy`, or T9k's `scheduler.t9kScheduler`: None where it was not given."""
 
     min_available: int | None = None
     queue: str = ""
     min_resources: Mapping[str, str] | None = None
     priority_class: str = ""
     timeout_s: int | None = None
+    priority: int | None = None  # T9k's, 0 to 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +175,13 @@ class Job:
     main_container: str = ""  # the user's container that is executed in, "" for the first
     launcher_is_worker: bool = False  # the launcher is a host in the hostfile: runLauncherAsWorker, or v1's with a GPU
     launcher_waits: bool = False  # launcherCreationPolicy WaitForWorkersReady
-    ssh_mount_path: str = "/root/.ssh"
+    ssh: Ssh = Ssh()
     worker_update: WorkerUpdate = WorkerUpdate.AUTO
     rbac: Rbac = Rbac.MANAGED
+    debug: Mapping[str, Override] | None = None  # by role, LAUNCHER or WORKER; None: not in debug mode
+    resume: Mapping[str, Override] = field(default_factory=dict)  # what a resumed job's roles run instead
+    has_worker_agent: bool | None = None  # None: as the operator's settings say
+    launch_command: tuple[str, ...] = ()  # T9k: the mpirun line that was made of the job's fields
     annotations: Mapping[str, str] = field(default_factory=dict)  # the job's own
     is_being_deleted: bool = False
 
@@ -138,6 +194,11 @@ class Job:
     def config_name(self) -> str:
         """The ConfigMap."""
         return f"{self.name}-config"
+
+    @property
+    def secret_name(self) -> str:
+        """The Secret with the keys of an ssh job."""
+        return f"{self.name}-ssh"
 
     def worker_name(self, index: int) -> str:
         """The worker Pod's name."""

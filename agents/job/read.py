@@ -9,6 +9,7 @@ from agents.job.dialects import RULES, Rules, dialect_of, is_managed_elsewhere
 from agents.job.fields import INT64_MAX, Fields, one_of
 from agents.job.model import (
     GROUP,
+    KUBEFLOW,
     CleanPodPolicy,
     Dialect,
     Implementation,
@@ -19,6 +20,7 @@ from agents.job.model import (
     Role,
     RunPolicy,
     Scheduling,
+    Ssh,
     Transport,
     WorkerUpdate,
 )
@@ -45,7 +47,7 @@ def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple
     root = Fields(resource, "", problems)
     metadata, spec = root.child("metadata"), root.child("spec")
     settings = Settings(spec, metadata.child("annotations", is_map=True))
-    settings.choice("dialect", Dialect)
+    settings.choice("dialect", KUBEFLOW)
     dialect = dialect_of(root.value, served)
     rules = RULES[dialect]
 
@@ -72,7 +74,7 @@ def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple
         main_container=_main_container(settings, worker, problems),
         launcher_is_worker=launcher_is_worker,
         launcher_waits=waits is _LauncherCreation.WAIT,
-        ssh_mount_path=settings.text("sshAuthMountPath") or "/root/.ssh",
+        ssh=Ssh(settings.text("sshAuthMountPath") or "/root/.ssh"),
         worker_update=settings.choice("workerUpdateStrategy", WorkerUpdate) or WorkerUpdate.AUTO,
         rbac=settings.choice("rbac", Rbac) or Rbac.MANAGED,
         annotations=settings.annotations,
@@ -128,7 +130,7 @@ def _policy(spec: Fields, rules: Rules) -> RunPolicy:
 
 def _api_version(root: Fields, served: str) -> str:
     given = root.text("apiVersion")
-    known = {f"{GROUP}/{dialect}" for dialect in Dialect}
+    known = {f"{GROUP}/{dialect}" for dialect in KUBEFLOW}
     if given and given not in known:
         root.add(f"must be {' or '.join(sorted(known))}", "apiVersion")
     return given or f"{GROUP}/{served}"

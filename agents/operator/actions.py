@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agents.job.model import KeyType
     from agents.operator.kinds import Kind
 
 
@@ -15,6 +16,15 @@ class Create:
 
     kind: Kind
     body: dict[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateKeys:
+    """Make the Secret of an ssh job, with a new pair of keys put into it. As with `Create`, one that is there stays."""
+
+    body: dict[str, Any]  # without `data`
+    key_type: KeyType
     reason: str
 
 
@@ -63,7 +73,7 @@ class Emit:
     message: str
 
 
-Action = Create | Patch | Delete | DeleteWorkers | WriteStatus | Emit
+Action = Create | CreateKeys | Patch | Delete | DeleteWorkers | WriteStatus | Emit
 
 
 @dataclass(frozen=True, slots=True)

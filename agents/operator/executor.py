@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.operator import keys
+from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, WriteStatus
 from agents.operator.caches import Caches, controller
 from agents.operator.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RefusedError
-from agents.operator.kinds import BATCH_JOB, POD
+from agents.operator.kinds import BATCH_JOB, POD, SECRET
 from agents.operator.trim import JOB_UID
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class Executor:
     def _do(self, resource: Body, memory: Memory, action: Action, now: float) -> None:
         namespace = resource["metadata"]["namespace"]
         match action:
+            case CreateKeys():
+                body = {**action.body, "data": keys.new_pair(action.key_type)}
+                self._create(resource, memory, Create(SECRET, body, action.reason), now)
             case Create():
                 self._create(resource, memory, action, now)
             case Patch(kind=kind, name=name, body=body):
@@ -168,6 +172,8 @@ def named(action: Action) -> str:
     match action:
         case Create(kind=kind, body=body):
             return f"create {kind.name} {body['metadata']['name']}"
+        case CreateKeys(body=body):
+            return f"create Secret {body['metadata']['name']}"
         case Patch(kind=kind, name=name):
             return f"patch {kind.name} {name}"
         case Delete(kind=kind, name=name):

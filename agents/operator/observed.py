@@ -24,6 +24,7 @@ class Observed:
     config_map: Object | None = None
     service: Object | None = None
     service_account: Object | None = None
+    secret: Object | None = None  # its metadata alone: the keys are nobody's business here
     role: Object | None = None
     role_binding: Object | None = None
     pod_group: Object | None = None

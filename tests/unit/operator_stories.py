@@ -9,7 +9,7 @@ from mpijobs import mpijob
 from agents.job.model import Job
 from agents.job.read import read
 from agents.operator import objects
-from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
+from agents.operator.actions import Action, Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
 from agents.operator.observed import Observed
 from agents.operator.plan import plan
 from agents.operator.settings import PodSettings
@@ -136,6 +136,8 @@ def _words(action: Action) -> str:
     match action:
         case Create(kind=kind, body=body):
             return f"create {kind.name} {body['metadata']['name']}"
+        case CreateKeys(body=body):
+            return f"create Secret {body['metadata']['name']}"
         case Patch(kind=kind, name=name):
             return f"patch {kind.name} {name}"
         case Delete(kind=kind, name=name, uid=uid):

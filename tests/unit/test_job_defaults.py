@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def test_v2beta1() -> None:
     assert (made.launcher.restart_policy, made.worker.restart_policy) == (RestartPolicy.ON_FAILURE, RestartPolicy.NEVER)
     assert made.policy == RunPolicy(clean_pods=CleanPodPolicy.NONE)
     assert made.slots == 1
-    assert made.ssh_mount_path == "/root/.ssh"
+    assert made.ssh.mount_path == "/root/.ssh"
     assert not made.launcher_waits
     assert not made.launcher_is_worker
 
@@ -86,7 +87,7 @@ def test_jobs_may_have_no_workers(version: str, changes: dict[str, Any]) -> None
         ("workerUpdateStrategy", "worker_update_strategy", "worker_update", ("OnDelete", "RollingUpdate")),
         ("mpiImplementation", "mpi_implementation", "implementation", ("Intel", "MPICH")),
         ("mainContainer", "main_container", "main_container", ("gone", "mpi")),
-        ("sshAuthMountPath", "ssh_auth_mount_path", "ssh_mount_path", ("/a", "/b")),
+        ("sshAuthMountPath", "ssh_auth_mount_path", "ssh.mount_path", ("/a", "/b")),
         ("dialect", "dialect", "dialect", ("v1", "v2beta1")),
         ("dialect", "dialect", "dialect", ("v2beta1", "v1")),
     ],
@@ -95,11 +96,12 @@ def test_annotation_goes_before_the_field(
     version: str, field: str, annotation: str, attribute: str, values: tuple[str, str]
 ) -> None:
     first, second = values
+    seen = attrgetter(attribute)
     if first != "gone":
-        assert getattr(job(version, {f"spec/{field}": first}), attribute) == first
-    assert getattr(job(version, annotated(**{annotation: second})), attribute) == second
+        assert seen(job(version, {f"spec/{field}": first})) == first
+    assert seen(job(version, annotated(**{annotation: second}))) == second
     both = job(version, {f"spec/{field}": first, **annotated(**{annotation: second})})
-    assert getattr(both, attribute) == second
+    assert seen(both) == second
 
 
 @pytest.mark.parametrize("version", VERSIONS)

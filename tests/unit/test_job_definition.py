@@ -10,7 +10,7 @@ import pytest
 import yaml
 from mpijobs import mpijob
 
-from agents.job.model import Dialect, Implementation, Rbac, Transport, WorkerUpdate
+from agents.job.model import KUBEFLOW, Implementation, Rbac, Transport, WorkerUpdate
 from agents.job.read import dialect_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_status_takes_what_later_versions_add() -> None:
 @pytest.mark.parametrize(
     ("field", "choices"),
     [
-        ("dialect", Dialect),
+        ("dialect", KUBEFLOW),
         ("transport", Transport),
         ("rbac", Rbac),
         ("workerUpdateStrategy", WorkerUpdate),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agents.job.model import Dialect, Implementation
+from agents.job.model import LAUNCHER, WORKER, Dialect, Implementation
 from agents.job.template import wants_gpu
 from agents.operator.objects import names
 
@@ -20,12 +20,12 @@ _LEAST_AT_ONCE = 1000  # agents that may run at once: Open MPI 5 stays attached,
 
 def worker(job: Job) -> dict[str, str]:
     """Return the variables of a worker's container."""
-    return {"K_MPI_JOB_ROLE": names.WORKER} if job.dialect is Dialect.V2BETA1 else {}
+    return {"K_MPI_JOB_ROLE": WORKER} if job.dialect is Dialect.V2BETA1 else {}
 
 
 def launcher(job: Job) -> dict[str, str]:
     """Return the variables of the launcher's container."""
-    found = {"K_MPI_JOB_ROLE": names.LAUNCHER} if job.dialect is Dialect.V2BETA1 else {}
+    found = {"K_MPI_JOB_ROLE": LAUNCHER} if job.dialect is Dialect.V2BETA1 else {}
     if job.dialect is Dialect.V1:  # it knows no implementations: both operators' variables are there for all
         found |= _open_mpi(job) | _intel_agent()
     # Whatever the implementation: by this very text horovodrun knows that there is no ssh.

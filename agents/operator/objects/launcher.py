@@ -1,10 +1,10 @@
-"""The launcher: a Pod in v1, a batch Job in v2beta1."""
+"""The launcher: a Pod, or in v2beta1 a batch Job."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Dialect
+from agents.job.model import LAUNCHER
 from agents.operator.kinds import BATCH_JOB, POD
 from agents.operator.objects import agents, environment, metadata, names, pod, rbac
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
     """Return the launcher's Pod or batch Job."""
     template = _template(job, settings)
-    if job.dialect is Dialect.V1:
+    if job.dialect.has_launcher_pod:
         about = {"name": job.launcher_name, "namespace": job.namespace, **template["metadata"]}
         about["ownerReferences"] = [metadata.owner(POD, job, settings)]
         return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": template["spec"]}
@@ -35,7 +35,7 @@ def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
 
 
 def _template(job: Job, settings: PodSettings) -> dict[str, Any]:
-    body = pod.from_template(job, job.launcher, settings, metadata.pod_labels(job, names.LAUNCHER))
+    body = pod.from_template(job, job.launcher, settings, metadata.pod_labels(job, LAUNCHER))
     spec = body["spec"]
     pod.name_host(job, settings, spec, names.launcher_hostname(job))
     if account := rbac.own_account(job) or ("" if rbac.service_account(job, settings) is None else job.launcher_name):

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Dialect
+from agents.job.model import LAUNCHER, Dialect
 from agents.operator.kinds import BATCH_JOB, POD
 from agents.operator.objects import names
 
@@ -40,8 +40,9 @@ def owner(kind: Kind, job: Job, settings: PodSettings) -> dict[str, Any]:
     requests (kubernetes, garbagecollector/graph_builder.go). Kueue knows the pods of v2beta1's jobs by v2beta1.
     """
     is_kueues = job.dialect is Dialect.V2BETA1 and kind in {POD, BATCH_JOB}
+    is_kubeflows = job.dialect is not Dialect.T9K
     return {
-        "apiVersion": job.api_version if is_kueues else settings.owner_version or job.api_version,
+        "apiVersion": (is_kubeflows and not is_kueues and settings.owner_version) or job.api_version,
         "kind": "MPIJob",
         "name": job.name,
         "uid": job.uid,
@@ -64,7 +65,7 @@ def pod_labels(job: Job, role: str, index: int | None = None) -> dict[str, str]:
             f"{_TRAINING}operator-name": "mpijob-controller",
             f"{_TRAINING}replica-type": role,
         }
-        if role == names.LAUNCHER:
+        if role == LAUNCHER:
             labels[f"{_TRAINING}job-role"] = "master"
     else:
         labels |= {f"{_TRAINING}operator-name": "mpi-operator", f"{_TRAINING}job-role": role}

@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from agents.job.model import PREFIX, Dialect
+from agents.job.model import LAUNCHER, PREFIX, WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
 ROLE = f"{PREFIX}role"  # label of pods: LAUNCHER or WORKER
 TEMPLATE = f"{PREFIX}template"  # annotation: what a pod was made from
-LAUNCHER, WORKER = "launcher", "worker"
-
 HUB, DELIVERY = "hub", "kubectl-delivery"  # containers
 CONFIG_VOLUME, TOOLS_VOLUME, RUN_VOLUME, TOKEN_VOLUME = (
     "mpi-job-config",
@@ -68,7 +66,7 @@ def worker_host(job: Job, index: int, settings: PodSettings) -> str:
 
 def host_suffix(job: Job, settings: PodSettings) -> str:
     """Return what follows a pod's name in the hostfile: nothing in v1, the name's domain in v2beta1."""
-    if job.dialect is Dialect.V1:
+    if job.dialect.has_short_hosts:
         return ""
     domain = f".{settings.cluster_domain}" if settings.cluster_domain else ""
     return f".{service_name(job)}.{job.namespace}.svc{domain}"

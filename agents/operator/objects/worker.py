@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Dialect
+from agents.job.model import WORKER, Dialect
 from agents.operator.kinds import POD
 from agents.operator.objects import environment, metadata, names, pod
 
@@ -19,7 +19,7 @@ _WAIT = ["/bin/sh", "-c", "trap 'exit 0' TERM; while sleep 3600 & wait $!; do :;
 def worker(job: Job, index: int, settings: PodSettings) -> dict[str, Any]:
     """Return the pod of the worker with this index."""
     name = job.worker_name(index)
-    body = pod.from_template(job, job.worker, settings, metadata.pod_labels(job, names.WORKER, index))
+    body = pod.from_template(job, job.worker, settings, metadata.pod_labels(job, WORKER, index))
     spec = body["spec"]
     pod.name_host(job, settings, spec, names.worker_hostname(job, index))
     main = pod.main_container(job, spec)

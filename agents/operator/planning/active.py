@@ -84,7 +84,7 @@ def _steps(
 
 def _launcher(view: View, found: Launcher) -> list[Create]:
     """Return the launcher's creation, if it is time for it."""
-    kind = POD if view.job.dialect is Dialect.V1 else BATCH_JOB
+    kind = POD if view.job.dialect.has_launcher_pod else BATCH_JOB
     if found.stage is not Stage.ABSENT or found.may_start_at > view.now:
         return []
     if view.is_faulty(kind, view.job.launcher_name):
@@ -99,7 +99,7 @@ def _kept_from_failing(view: View) -> list[Delete]:
 
     The Job would never count them as failed.
     """
-    if view.job.dialect is Dialect.V1:
+    if view.job.dialect.has_launcher_pod:
         return []
     restart = view.job.launcher.restart_policy
     ends = [(pod, pod.end(view.launcher_containers, restart)) for pod in view.launchers]

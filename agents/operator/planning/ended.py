@@ -109,6 +109,6 @@ def launcher_end(view: View, why: str) -> tuple[Delete, ...]:
         if metadata.get("deletionTimestamp"):
             return ()
         return (Delete(BATCH_JOB, str(metadata.get("name")), str(metadata.get("uid")), why),)
-    if view.job.dialect is not Dialect.V1:
+    if not view.job.dialect.has_launcher_pod:
         return ()  # the garbage collector has them
     return tuple(Delete(POD, pod.name, pod.uid, why) for pod in view.launchers if not pod.is_going)

@@ -74,7 +74,7 @@ def judge(view: View) -> Launcher:
         if end.is_success:
             counts = Counts(succeeded=1, failed=_failed_before(view))
             return Launcher(Stage.SUCCEEDED, counts, pod, ended_at=end.at)
-    found = _judge_pod(view) if view.job.dialect is Dialect.V1 else _judge_job(view, ended)
+    found = _judge_pod(view) if view.job.dialect.has_launcher_pod else _judge_job(view, ended)
     return _within_deadline(view, found)
 
 
