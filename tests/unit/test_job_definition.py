@@ -10,7 +10,8 @@ import pytest
 import yaml
 from mpijobs import mpijob
 
-from agents.job.model import KUBEFLOW, Implementation, Rbac, Transport, WorkerUpdate
+from agents.job.model import KUBEFLOW as VERSIONS
+from agents.job.model import Implementation, Rbac, Transport, WorkerUpdate
 from agents.job.read import dialect_of
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def test_status_takes_what_later_versions_add() -> None:
 @pytest.mark.parametrize(
     ("field", "choices"),
     [
-        ("dialect", KUBEFLOW),
+        ("dialect", VERSIONS),
         ("transport", Transport),
         ("rbac", Rbac),
         ("workerUpdateStrategy", WorkerUpdate),
