@@ -10,7 +10,7 @@ import pytest
 import yaml
 from mpijobs import mpijob
 
-from agents.job.model import KUBEFLOW as VERSIONS
+from agents.job.model import KUBEFLOW as DIALECTS
 from agents.job.model import Implementation, Rbac, Transport, WorkerUpdate
 from agents.job.read import dialect_of
 
@@ -125,7 +125,7 @@ def test_status_takes_what_later_versions_add() -> None:
 @pytest.mark.parametrize(
     ("field", "choices"),
     [
-        ("dialect", VERSIONS),
+        ("dialect", DIALECTS),
         ("transport", Transport),
         ("rbac", Rbac),
         ("workerUpdateStrategy", WorkerUpdate),
