@@ -12,7 +12,7 @@ RUN python3 -m venv /tools && /tools/bin/pip install 'setuptools>=77'
 COPY pyproject.toml ./
 # All but ourselves: an extra names others of ours in brackets.
 RUN python3 -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; \
-        named = extras['delivery'] + extras['operator']; \
+        named = extras['delivery'] + extras['operator'] + extras['worker']; \
         print(*(one for one in named if not one.startswith('mpi-agents')), sep='\n')" > requirements.txt \
     && /tools/bin/pip install --no-compile --target /packages --requirement requirements.txt
 COPY README.md LICENSE ./
@@ -20,15 +20,19 @@ COPY images/__init__.py images/relocatable.py images/
 COPY agents/__init__.py agents/
 COPY agents/job agents/job
 COPY agents/operator agents/operator
+COPY agents/worker agents/worker
 COPY delivery delivery
 COPY rshagent rshagent
+COPY sshd_bootstrap sshd_bootstrap
 ARG TOOLS=/image/usr/local/lib/mpi-agents
 RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolation --target /packages . \
     && mkdir -p ${TOOLS} \
     && python3 -m rshagent.client_build ${TOOLS}/rshagent \
     && python3 -m rshagent.client_build --direct-start ${TOOLS}/rshagent-direct \
     && python3 -m images.relocatable tree ${TOOLS}/python /packages \
-    && python3 -m images.relocatable root /image /packages mpi-delivery rshagent-hub mpi-operator \
+    && python3 -m images.relocatable root /image /packages \
+        mpi-delivery mpi-operator mpi-worker rshagent-hub sshd-bootstrap \
+    && python3 -m images.relocatable share /image \
     && ln -s ../lib/mpi-agents/rshagent ../lib/mpi-agents/rshagent-direct /image/usr/local/bin/ \
     && mkdir -m 1777 /image/tmp && mkdir /image/etc && echo 'hosts: files dns' > /image/etc/nsswitch.conf
 

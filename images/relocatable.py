@@ -2,11 +2,12 @@
 
     python3 -m images.relocatable tree FOLDER PACKAGES    for users' containers: FOLDER/ld.so, bin, lib
     python3 -m images.relocatable root FOLDER PACKAGES COMMAND...    for our own image: as its root folder
+    python3 -m images.relocatable share FOLDER            have files of one content in it be one file
 
 PACKAGES is a folder of packages to take along, COMMANDs are entry points of theirs. A `tree` can be moved: it has its
 own loader and C library, which direct_start.c calls by their paths, and of the standard library no more than what
 `rshagent` imports, early or late. A `root` has library and packages but for what no service needs, and its files where
-the loader looks for them.
+the loader looks for them. The image holds both, and most of the one is in the other.
 
 Modules are compiled and go without their sources: nothing can be out of date, so nothing is looked up.
 """
@@ -52,10 +53,12 @@ _NOT_SERVED = re.compile(
     r"xxlimited\w*)\..*)"
 )
 # The operator uses `kubernetes` for dictionaries alone. Nine tenths of it are typed models and a client for asyncio,
-# which it imports late, by name; the others are what that client needs, time zones, and what only compilers read.
+# which it imports late, by name; the others are what that client needs, time zones, what cffi compiles bindings by, and
+# what only compilers read.
 _NOT_PACKED = re.compile(
     r"(kubernetes/(aio|e2e_test|test)|kubernetes/client/(api|models)/(?!__init__)\w+\.py|bin|share|include|"
-    r"(aiohappyeyeballs|aiohttp|aiohttp_retry|aiosignal|attr|attrs|frozenlist|multidict|propcache|tzdata|yarl)"
+    r"(aiohappyeyeballs|aiohttp|aiohttp_retry|aiosignal|attr|attrs|cffi|frozenlist|multidict|propcache|pycparser|tzdata|"
+    r"yarl)"
     r"(-[^/]*\.dist-info)?|.*\.(pyi|pyx|pxd|pxi|c|h|typed))"
 )
 
@@ -204,5 +207,19 @@ def digest(folder: str) -> str:
     return total.hexdigest()[:16]
 
 
+def share(folder: str) -> None:
+    """Have files of the same content and mode be hard links to one: an image's layer then holds it once."""
+    first: dict[tuple[int, bytes], str] = {}
+    for path in sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names):
+        if os.path.islink(path):
+            continue
+        with open(path, "rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        known = first.setdefault((os.stat(path).st_mode, content), path)
+        if known != path:
+            os.unlink(path)
+            os.link(known, path)
+
+
 if __name__ == "__main__":
-    {"tree": make_tree, "root": make_root}[sys.argv[1]](*sys.argv[2:])
+    {"tree": make_tree, "root": make_root, "share": share}[sys.argv[1]](*sys.argv[2:])

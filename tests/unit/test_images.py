@@ -7,16 +7,15 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from images import catalog, kubectl, relocatable
 from images.progress import Progress
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+DOCKERFILE = os.path.join(catalog.AGENTS.context, catalog.AGENTS.dockerfile)
 STEPS = [
     {"stream": "Step 1/2 : FROM debian AS build\n"},
     {"stream": " ---> 800db9a00d98\n"},
@@ -113,6 +112,7 @@ def test_the_delivered_python_has_all_of_the_rsh_agent_and_little_else() -> None
 def test_of_the_operators_packages_only_what_it_can_reach_is_packed(tmp_path: Path) -> None:
     kept = {
         *("agents/operator/cli.py", "typing_extensions.py", "certifi/cacert.pem", "click-8.5.dist-info/METADATA"),
+        "_cffi_backend.cpython-311-x86_64-linux-gnu.so",
         *(
             "kubernetes/client/api_client.py",
             "kubernetes/client/models/__init__.py",
@@ -122,6 +122,7 @@ def test_of_the_operators_packages_only_what_it_can_reach_is_packed(tmp_path: Pa
     left = {
         *("kubernetes/client/models/v1_pod.py", "kubernetes/client/api/core_v1_api.py", "kubernetes/aio/rest.py"),
         *("aiohttp/client.py", "aiohttp-3.14.dist-info/METADATA", "tzdata/zones", "yaml/_yaml.pyx", "bin/normalizer"),
+        *("cffi/api.py", "pycparser/c_parser.py"),
         "agents/operator/__pycache__/cli.cpython-311.pyc",
     }
     for path in kept | left:
@@ -146,6 +147,27 @@ def test_a_folder_is_known_by_names_and_contents(tmp_path: Path) -> None:
     second = relocatable.digest(str(tmp_path))
     (tmp_path / "b").write_text("2")
     assert len({first, second, relocatable.digest(str(tmp_path))}) == 3
+
+
+def test_what_is_the_same_twice_takes_room_once(tmp_path: Path) -> None:
+    for name, content, mode in (("a", "1", 0o755), ("in/b", "1", 0o755), ("c", "1", 0o644), ("d", "2", 0o755)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "link").symlink_to("a")
+    relocatable.share(str(tmp_path))
+    numbers = {name: (tmp_path / name).lstat().st_ino for name in ("a", "in/b", "c", "d", "link")}
+    assert numbers["a"] == numbers["in/b"]
+    assert len(set(numbers.values())) == 4
+    assert [(tmp_path / name).read_text() for name in ("a", "in/b", "c", "d", "link")] == ["1", "1", "1", "2", "1"]
+
+
+def test_our_image_has_a_command_for_each_role() -> None:
+    with open(os.path.join(catalog.ROOT, "pyproject.toml"), "rb") as file:
+        scripts = tomllib.load(file)["project"]["scripts"]
+    (packed,) = re.findall(r"relocatable root /image /packages (.*?) \\", Path(DOCKERFILE).read_text())
+    # The agent's two are compiled programs, and the playground is for one's own machine.
+    assert {*packed.split()} == scripts.keys() - {"rshagent", "rshagent-direct", "mpi-playground"}
 
 
 def test_kubectl_from_a_file(tmp_path: Path) -> None:
