@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agents.job.model import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from agents.job.fields import E, Fields
 
@@ -24,10 +24,22 @@ def annotation(key: str) -> str:
 
 
 class Settings:
-    """The settings of one job."""
+    """The settings of one job that are in one object of its spec.
 
-    def __init__(self, spec: Fields, annotations: Fields) -> None:
-        self._spec, self._annotations = spec, annotations
+    `names`: the names that annotations have instead of a field's own, as `sshPort` for `port` in `spec.ssh`.
+    """
+
+    def __init__(self, spec: Fields, annotations: Fields, names: Mapping[str, str] | None = None) -> None:
+        self._spec, self._annotations, self._names = spec, annotations, names or {}
+
+    def child(self, key: str, names: Mapping[str, str] | None = None) -> Settings:
+        """Return the settings in the object at a key of the spec."""
+        return Settings(self._spec.child(key), self._annotations, names)
+
+    @property
+    def fields(self) -> Fields:
+        """The object that they are in: for what no annotation gives."""
+        return self._spec
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -36,27 +48,42 @@ class Settings:
 
     def path(self, key: str) -> str:
         """Return where a setting is given."""
-        return self._annotations.at(annotation(key)) if self.is_annotated(key) else self._spec.at(key)
+        return self._annotations.at(self._annotation(key)) if self.is_annotated(key) else self._spec.at(key)
 
     def text(self, key: str) -> str:
         """Return a text, "" if neither gives one."""
-        return self._annotations.text(annotation(key)) or self._spec.text(key)
+        return self._annotations.text(self._annotation(key)) or self._spec.text(key)
 
     def choice(self, key: str, choices: Iterable[E], *, otherwise: E | None = None) -> E | None:
         """Return one of these. `otherwise`: what any other name means in the field; an annotation must be right."""
         if self.is_annotated(key):
-            return self._annotations.choice(annotation(key), choices)
+            return self._annotations.choice(self._annotation(key), choices)
         return self._spec.choice(key, choices, otherwise=otherwise)
 
     def flag(self, key: str) -> bool | None:
         """Return a boolean."""
         if not self.is_annotated(key):
             return self._spec.flag(key)
-        text = self._annotations.text(annotation(key))
+        text = self._annotations.text(self._annotation(key))
         if text not in {"", "true", "false"}:
-            self._annotations.add(f'must be "true" or "false", not "{text[:63]}"', annotation(key))
+            self._annotations.add(f'must be "true" or "false", not "{text[:63]}"', self._annotation(key))
         return text == "true"
+
+    def number(self, key: str, *, least: int, most: int) -> int | None:
+        """Return a whole number."""
+        if not self.is_annotated(key):
+            return self._spec.number(key, least=least, most=most)
+        name = self._annotation(key)
+        text = self._annotations.text(name)
+        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
+            return int(text)
+        if text:
+            self._annotations.add(f'must be a whole number, {least} to {most}, not "{text[:63]}"', name)
+        return None
 
     def is_annotated(self, key: str) -> bool:
         """Return whether the annotation gives it."""
-        return bool(self._annotations.value.get(annotation(key)))
+        return bool(self._annotations.value.get(self._annotation(key)))
+
+    def _annotation(self, key: str) -> str:
+        return annotation(self._names.get(key, key))
