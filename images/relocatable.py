@@ -222,4 +222,5 @@ def share(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    {"tree": make_tree, "root": make_root, "share": share}[sys.argv[1]](*sys.argv[2:])
+    does: dict[str, Callable[..., None]] = {"tree": make_tree, "root": make_root, "share": share}
+    does[sys.argv[1]](*sys.argv[2:])

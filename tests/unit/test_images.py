@@ -52,6 +52,7 @@ def test_full_names(name: str, prefix: str, tag: str) -> None:
 def test_an_image_comes_after_the_one_that_it_stands_on() -> None:
     names = [image.name for image in catalog.in_order(("openmpi4", "mpi-agents-kubectl"))]
     assert names == ["mpi-agents", "mpi-agents-kubectl", "openmpi4"]
+    assert [image.name for image in catalog.in_order(("intel-ssh",))] == ["intel", "intel-ssh"]
     assert catalog.in_order(()) == [catalog.AGENTS]
 
 
@@ -165,7 +166,7 @@ def test_what_is_the_same_twice_takes_room_once(tmp_path: Path) -> None:
 def test_our_image_has_a_command_for_each_role() -> None:
     with open(os.path.join(catalog.ROOT, "pyproject.toml"), "rb") as file:
         scripts = tomllib.load(file)["project"]["scripts"]
-    (packed,) = re.findall(r"relocatable root /image /packages (.*?) \\", Path(DOCKERFILE).read_text())
+    (packed,) = re.findall(r"relocatable root /image /packages \\\n *(.*?) \\\n", Path(DOCKERFILE).read_text())
     # The agent's two are compiled programs, and the playground is for one's own machine.
     assert {*packed.split()} == scripts.keys() - {"rshagent", "rshagent-direct", "mpi-playground"}
 
