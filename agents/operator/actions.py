@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agents.operator.kinds import SECRET
+
 if TYPE_CHECKING:
     from agents.job.model import KeyType
     from agents.operator.kinds import Kind
@@ -26,6 +28,11 @@ class CreateKeys:
     body: dict[str, Any]  # without `data`
     key_type: KeyType
     reason: str
+
+    @property
+    def kind(self) -> Kind:
+        """A Secret."""
+        return SECRET
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ How a job is looked at, in this order; the first that holds decides:
 | is being deleted, `managedBy` another controller, or its status is another operator's | nothing | here |
 | has ended, as its status says | its pods are cleaned up, and its ttl kept | `planning.ended` |
 | can't be read | event and condition ValidationError, until it is edited | here |
-| wants ssh, and has not begun by exec | condition TransportNotSupported, until it is edited | here |
 | its launcher has ended | the status says so; then as above | `planning.active` |
 | is suspended | launcher, workers and PodGroup go | `planning.suspended` |
 | is to run | what it needs is made and kept | `planning.active` |
@@ -27,17 +26,15 @@ from typing import TYPE_CHECKING
 
 from agents.job.conditions import Stated, Type
 from agents.job.dialects import is_managed_elsewhere
-from agents.job.model import Problem, Transport
 from agents.job.status import Draft, Event, conditions_of, is_finished
 from agents.operator.actions import Emit, Plan, WriteStatus
 from agents.operator.planning import active, ended, launcher, suspended
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.values import mapping, mappings
 from agents.operator.planning.view import View
-from agents.operator.planning.writing import Steps
 
 if TYPE_CHECKING:
-    from agents.job.model import Job, Object
+    from agents.job.model import Job, Object, Problem
     from agents.operator.observed import Observed
     from agents.operator.settings import PodSettings
 
@@ -56,9 +53,6 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
     view = View(job, observed, settings, now)
     if is_finished(resource):
         return ended.plan(view)
-    has_begun = view.time("startTime") is not None or observed.pods or observed.launcher_job  # suspended: no startTime
-    if job.transport is Transport.SSH and not has_begun:
-        return _unsupported(view)
     found = launcher.judge(view)
     if job.policy.is_suspended and found.stage is not Stage.SUCCEEDED:
         return suspended.plan(view)
@@ -88,17 +82,3 @@ def _invalid(problems: tuple[Problem, ...], observed: Observed, now: float) -> P
     write = WriteStatus(draft.written(), version, "the job can't be read")
     events = tuple(Emit(*event) for event in draft.events)
     return Plan(((write,), events)) if events else Plan(((write,),))
-
-
-def _unsupported(view: View) -> Plan:
-    words = (
-        "transport ssh comes later; set spec.transport: exec (or annotation mpi-agents/transport: exec) to run it now"
-    )
-    draft = Draft(view.job, view.observed.resource, view.now)
-    draft.created(starts=False)
-    draft.forget([Type.VALIDATION_ERROR])
-    draft.note(
-        Stated(Type.TRANSPORT_NOT_SUPPORTED, True, "TransportNotSupported", words),
-        Event("Warning", "TransportNotSupported", words),
-    )
-    return Steps(view, draft).plan()

@@ -96,6 +96,7 @@ def observed(body: Object, *pods: Object, **more: Any) -> Observed:
             "service_account": objects.service_account(job, SETTINGS),
             "role": objects.role(job, SETTINGS, hosts),
             "role_binding": objects.role_binding(job, SETTINGS),
+            "secret": objects.secret(job, SETTINGS),
         }
         for field, one in made.items():
             if one is not None:

@@ -188,18 +188,6 @@ def test_a_job_that_cant_be_read_is_told_so_once() -> None:
     assert "MPIJobCreated" in [event[1] for event in events(healed)]
 
 
-def test_an_ssh_job_waits_and_says_so() -> None:
-    body = resource("v2beta1", {"spec/transport": "ssh"})
-    found = planned(body)
-    assert told(found) == [["write"], ["tell MPIJobCreated", "tell TransportNotSupported"]]
-    assert list(stated(found)) == ["Created", "TransportNotSupported"]
-    assert "spec.transport: exec" in stated(found)["TransportNotSupported"][2]
-    body |= {"status": written(found), "metadata": {**body["metadata"], "managedFields": OURS}}
-    assert planned(body) == Plan()
-    body["spec"]["transport"] = "exec"
-    assert list(stated(planned(body, now=NOW + 1))) == ["WorkersReady", "Created"]
-
-
 @DIALECTS
 def test_objects_name_their_job_by_the_version_that_the_garbage_collector_watches(version: str) -> None:
     settings = PodSettings(image="mpi-agents:test", owner_version="kubeflow.org/v1")

@@ -10,6 +10,7 @@ from agents.operator.objects.metadata import template_hash
 from agents.operator.objects.names import worker_selector
 from agents.operator.objects.pod_group import pod_group
 from agents.operator.objects.rbac import needed_rule, role, role_binding, service_account
+from agents.operator.objects.secret import secret
 from agents.operator.objects.service import service
 from agents.operator.objects.worker import worker
 
@@ -24,6 +25,7 @@ __all__ = [
     "pod_group",
     "role",
     "role_binding",
+    "secret",
     "service",
     "service_account",
     "template_hash",

@@ -1,11 +1,11 @@
-"""What hub and delivery may do: exec into this job's workers, and see when these are ready."""
+"""What hub and delivery may do: exec into this job's workers, and see when these are ready. By ssh they ask no API."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Rbac
+from agents.job.model import Rbac, Transport
 from agents.operator.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from agents.operator.objects import metadata
 
@@ -18,23 +18,28 @@ if TYPE_CHECKING:
 _SHOWN = 100
 
 
+def is_made(job: Job) -> bool:
+    """Return whether the operator makes a Role for the job."""
+    return job.rbac is Rbac.MANAGED and job.transport is Transport.EXEC
+
+
 def service_account(job: Job, settings: PodSettings) -> dict[str, Any] | None:
     """Return the launcher's ServiceAccount; None if the user has named one, or none is to be made."""
-    if job.rbac is Rbac.NONE or own_account(job):
+    if not is_made(job) or own_account(job):
         return None
     return {**metadata.new(SERVICE_ACCOUNT, job, job.launcher_name, settings), "automountServiceAccountToken": False}
 
 
 def role(job: Job, settings: PodSettings, hosts: Sequence[int]) -> dict[str, Any] | None:
     """Return the Role for a job whose workers have these indexes; None if none is to be made."""
-    if job.rbac is Rbac.NONE:
+    if not is_made(job):
         return None
     return {**metadata.new(ROLE, job, job.launcher_name, settings), "rules": rules(job, hosts)}
 
 
 def role_binding(job: Job, settings: PodSettings) -> dict[str, Any] | None:
     """Return the RoleBinding of the launcher's ServiceAccount; None if none is to be made."""
-    if job.rbac is Rbac.NONE:
+    if not is_made(job):
         return None
     return {
         **metadata.new(ROLE_BINDING, job, job.launcher_name, settings),

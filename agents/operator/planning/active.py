@@ -9,7 +9,7 @@ from agents.job.conditions import Type
 from agents.job.model import Dialect
 from agents.job.status import EVICTED, FAILED, Counts, Draft, Event
 from agents.operator import objects
-from agents.operator.actions import Create, Delete, Emit, Patch, Plan
+from agents.operator.actions import Create, CreateKeys, Delete, Emit, Patch, Plan
 from agents.operator.kinds import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import ended, launcher, losses, notes, refusals, resources, workers
 from agents.operator.planning.launcher import Stage
@@ -48,7 +48,7 @@ def plan(view: View, found: Launcher) -> Plan:
     notes.tell_rbac(view, draft)
     if not is_new:
         notes.tell(view, draft, found, change.outdated)
-        refusals.tell(view, draft, [one for one in (*needed, *pods) if isinstance(one, Create)])
+        refusals.tell(view, draft, [one for one in (*needed, *pods) if not isinstance(one, Patch)])
     return _steps(view, Steps(view, draft), found, change, needed, pods)
 
 
@@ -57,7 +57,7 @@ def _steps(
     steps: Steps,
     found: Launcher,
     change: workers.Changes,
-    needed: Sequence[Create | Patch],
+    needed: Sequence[Create | CreateKeys | Patch],
     pods: Sequence[Create],
 ) -> Plan:
     first: list[Action] = [*needed, *change.deletes]
@@ -68,7 +68,7 @@ def _steps(
         first.append(Delete(POD, found.pod.name, found.pod.uid, f"replaced: {found.why}"))
     first += _kept_from_failing(view)
     taken = view.observed.taken
-    first = [one for one in first if not isinstance(one, Create) or _key(one) not in taken]
+    first = [one for one in first if not isinstance(one, Create | CreateKeys) or _key(one) not in taken]
     # Who has not all rights can bind a Role only when it is there: the API server looks what is in it.
     bindings = [one for one in first if isinstance(one, Create) and one.kind is ROLE_BINDING]
     steps.add([one for one in first if one not in bindings])
@@ -151,5 +151,5 @@ def _warnings(view: View) -> list[Event]:
     return found
 
 
-def _key(action: Create) -> tuple[str, str]:
+def _key(action: Create | CreateKeys) -> tuple[str, str]:
     return action.kind.name, str(action.body["metadata"]["name"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agents.job.conditions import Stated as State
 from agents.job.conditions import Type
-from agents.job.model import Rbac
+from agents.job.model import Rbac, Transport
 from agents.job.status import Event, Urgency
 from agents.operator import objects
 from agents.operator.planning.launcher import Stage
@@ -104,7 +104,7 @@ def _tell_outdated(view: View, draft: Draft, outdated: Sequence[int]) -> None:
 
 def tell_rbac(view: View, draft: Draft) -> None:
     """Print the rule that someone else must grant, where no Role is to be made."""
-    if view.job.rbac is Rbac.MANAGED:
+    if view.job.rbac is Rbac.MANAGED or view.job.transport is Transport.SSH:
         draft.forget([Type.RBAC_UNMANAGED])
         return
     words = objects.needed_rule(view.job, view.hosts)

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agents.job.status import Draft
-    from agents.operator.actions import Create
+    from agents.operator.actions import Create, CreateKeys
     from agents.operator.planning.view import View
+
+    Creation = Create | CreateKeys
 
 _NAMES_MAX = 8
 
 
-def tell(view: View, draft: Draft, creates: Sequence[Create]) -> None:
+def tell(view: View, draft: Draft, creates: Sequence[Creation]) -> None:
     """State what holds now. `creates`: what is to be made, and so is not there."""
     _tell_taken(view, draft, creates)
     faults = {key: words for key, words in view.observed.refused.items() if is_fault(words)}
@@ -33,7 +35,7 @@ def tell(view: View, draft: Draft, creates: Sequence[Create]) -> None:
     )
 
 
-def _tell_taken(view: View, draft: Draft, creates: Sequence[Create]) -> None:
+def _tell_taken(view: View, draft: Draft, creates: Sequence[Creation]) -> None:
     """Say it in kubeflow's words."""
     taken, reason = sorted(view.observed.taken), "ErrResourceExists"
     if not taken:
@@ -43,7 +45,7 @@ def _tell_taken(view: View, draft: Draft, creates: Sequence[Create]) -> None:
     draft.note(Stated(Type.RESOURCE_EXISTS, True, reason, words), Event("Warning", reason, words))
 
 
-def _tell_fault(draft: Draft, faults: dict[tuple[str, str], str], creates: Sequence[Create]) -> None:
+def _tell_fault(draft: Draft, faults: dict[tuple[str, str], str], creates: Sequence[Creation]) -> None:
     """A fault in a template: nothing but an edit of the job heals it."""
     if not faults:
         _forget(draft, Type.VALIDATION_ERROR, creates, lambda kind, name: f"{kind} {name}: ")
@@ -53,7 +55,7 @@ def _tell_fault(draft: Draft, faults: dict[tuple[str, str], str], creates: Seque
     draft.note(Stated(Type.VALIDATION_ERROR, True, reason, words), Event("Warning", reason, words))
 
 
-def _tell_refused(view: View, draft: Draft, refused: dict[tuple[str, str], str], creates: Sequence[Create]) -> None:
+def _tell_refused(view: View, draft: Draft, refused: dict[tuple[str, str], str], creates: Sequence[Creation]) -> None:
     """What may heal by itself: a quota, a policy, a class that is not there yet."""
     if not refused:
         _forget(draft, Type.CREATION_REFUSED, creates, lambda kind, name: f"{kind} {name}: ")
@@ -64,7 +66,7 @@ def _tell_refused(view: View, draft: Draft, refused: dict[tuple[str, str], str],
     draft.note(Stated(Type.CREATION_REFUSED, True, FAILED, f"{kind} {name}: {message}{more}"), event)
 
 
-def _forget(draft: Draft, said: Type, creates: Sequence[Create], words: Callable[[str, str], str]) -> None:
+def _forget(draft: Draft, said: Type, creates: Sequence[Creation], words: Callable[[str, str], str]) -> None:
     """Take a condition back unless what it names is still to be made."""
     found = conditions.find(draft.status["conditions"], said)
     message = "" if found is None else str(found.get("message"))

@@ -1,4 +1,4 @@
-"""What a job's pods need beside themselves: ConfigMap, ServiceAccount, Role, RoleBinding, Service, PodGroup."""
+"""What a job's pods need beside themselves: ConfigMap, Secret, ServiceAccount, Role, RoleBinding, Service, PodGroup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.job.model import PREFIX
 from agents.operator import objects
-from agents.operator.actions import Create, Delete, Patch
+from agents.operator.actions import Create, CreateKeys, Delete, Patch
 from agents.operator.kinds import (
     CONFIG_MAP,
     ROLE,
@@ -32,14 +32,16 @@ _NUMBER = "the workers' number"
 SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache doesn't keep
 
 
-def changes(view: View) -> tuple[Create | Patch, ...]:
+def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
     """Return what makes them be there and up to date. ConfigMap and Role follow the workers' number.
 
-    The RoleBinding follows the template's ServiceAccount, which may be another one when a job is resumed.
+    The RoleBinding follows the template's ServiceAccount, which may be another one when a job is resumed. A Secret that
+    is gone comes back with new keys.
     """
     job, settings, seen = view.job, view.settings, view.observed
-    found = [
+    found: list[Create | CreateKeys | Patch | None] = [
         _kept(CONFIG_MAP, objects.config_map(job, settings, view.hosts), seen.config_map, "data", _NUMBER),
+        _keys(view),
         _made(SERVICE, objects.service(job, settings), seen.service),
         _made(SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
         _kept(ROLE, objects.role(job, settings, view.hosts), seen.role, "rules", _NUMBER),
@@ -68,6 +70,13 @@ def pod_group_end(view: View) -> tuple[Delete, ...]:
 def pod_group_kind(settings: PodSettings) -> Kind:
     """Return the kind of PodGroup that the gang scheduler knows."""
     return VOLCANO_POD_GROUP if settings.gang_scheduler == "volcano" else SCHEDULER_PLUGINS_POD_GROUP
+
+
+def _keys(view: View) -> CreateKeys | None:
+    body = objects.secret(view.job, view.settings)
+    if body is None or view.observed.secret is not None:
+        return None
+    return CreateKeys(body, view.job.ssh.key_type, "wanted and not there")
 
 
 def _made(kind: Kind, body: dict[str, Any] | None, seen: Object | None) -> Create | None:

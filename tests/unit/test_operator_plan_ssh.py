@@ -1,0 +1,80 @@
+"""What is made for a job by ssh, and what becomes of its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from operator_stories import (
+    CREATED,
+    LAUNCHERS,
+    RUNNING,
+    events,
+    launcher,
+    own,
+    planned,
+    resource,
+    stated,
+    told,
+    workers,
+)
+
+from agents.job.model import KeyType
+from agents.operator.actions import CreateKeys
+
+DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
+SSH = {"spec/transport": "ssh"}
+NONE: Any = dict.fromkeys(("config_map", "service", "secret"))
+
+
+@DIALECTS
+def test_an_ssh_job_has_keys_and_no_rights(version: str) -> None:
+    found = planned(resource(version, SSH), **NONE)
+    made = [words for step in told(found)[1:] for words in step if words.startswith("create")]
+    assert made == [
+        "create ConfigMap pi-config",
+        "create Secret pi-ssh",
+        "create Service pi",
+        f"create {LAUNCHERS[version]}",
+        "create Pod pi-worker-0",
+        "create Pod pi-worker-1",
+    ]
+    (keys,) = (one for step in found.steps for one in step if isinstance(one, CreateKeys))
+    assert keys.key_type is KeyType.ED25519
+    assert "data" not in keys.body
+    assert keys.body["type"] == "kubernetes.io/ssh-auth"
+    assert keys.body["metadata"]["ownerReferences"][0]["uid"] == "1-2"
+
+
+@DIALECTS
+def test_a_secret_that_is_gone_comes_back_and_nothing_else_is_touched(version: str) -> None:
+    body = resource(
+        version, SSH, CREATED, RUNNING, replicaStatuses={"Launcher": {"active": 1}, "Worker": {"active": 2}}
+    )
+    found = planned(body, launcher(), *workers(), secret=None, **own(version))
+    assert [words for step in told(found) for words in step if words != "write"] == ["create Secret pi-ssh"]
+
+
+@DIALECTS
+def test_someone_elses_secret_is_left_alone_and_told_of(version: str) -> None:
+    body = resource(version, SSH, CREATED)
+    found = planned(body, secret=None, taken=frozenset({("Secret", "pi-ssh")}))
+    assert told(found) == [["write"], ["tell ErrResourceExists"]]
+    assert '"pi-ssh" of Kind "Secret" already exists' in stated(found)["ErrResourceExists"][2]
+
+
+@DIALECTS
+def test_a_refused_secret_is_told_of_by_its_kind(version: str) -> None:
+    body = resource(version, SSH, CREATED)
+    found = planned(body, secret=None, refused={("Secret", "pi-ssh"): 'secrets "pi-ssh" is forbidden: exceeded quota'})
+    assert stated(found)["CreationRefused"][2].startswith("Secret pi-ssh: ")
+    assert [words for _, _, words in events(found)] == [
+        'Secret created failed: secrets "pi-ssh" is forbidden: exceeded quota'
+    ]
+    assert "create Secret pi-ssh" in told(found)[1]
+
+
+def test_an_exec_job_has_no_keys() -> None:
+    assert "create Secret pi-ssh" not in [
+        words for step in told(planned(resource("v1"), secret=None)) for words in step
+    ]
