@@ -57,8 +57,8 @@ def main(names: tuple[str, ...], save: str | None, *, push: bool, kubectl_source
     """Build images with the Docker engine of DOCKER_HOST, and tag them with the version.
 
     NAME is mpi-agents (the default: one image for all roles), mpi-agents-kubectl (the same with kubectl in it), an
-    example: openmpi4, openmpi5, mpich, intel, horovod (which takes ten minutes), or, for tests, bare-static, bare-musl,
-    bare-glibc231. The images' full names go to stdout.
+    example: openmpi4, openmpi5, mpich, intel (with sshd: openmpi4-ssh and so on), horovod (which takes ten minutes),
+    or, for tests, bare-static, bare-musl, bare-glibc231. The images' full names go to stdout.
     """
     chosen = Options(**{**options, "repository": options["repository"] or "", "kubectl": kubectl_source})  # type: ignore[arg-type]
     if push and not chosen.repository:
@@ -90,7 +90,9 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
             target = os.path.join(folder, "kubectl")
             kubectl.fetch(options.kubectl, target, architecture=architecture, index_url=options.index_url)
             shutil.copy(os.path.join(image.context, image.dockerfile), folder)
-            context, arguments = folder, {"AGENTS": catalog.AGENTS.tag(version, options.repository)}
+            context, arguments = folder, {}
+        if image.stands_on:
+            arguments |= {image.argument: catalog.IMAGES[image.stands_on].tag(version, options.repository)}
         try:
             engine.build(
                 tag,

@@ -20,7 +20,9 @@ class Image:
     dockerfile: str
     context: str
     variant: str = ""  # follows the version in the tag
-    has_kubectl: bool = False  # its context is the Dockerfile and a kubectl; it stands on mpi-agents
+    has_kubectl: bool = False  # its context is the Dockerfile and a kubectl
+    stands_on: str = ""  # another of these images, by name
+    argument: str = ""  # by which its Dockerfile is told that one
 
     def tag(self, version: str, prefix: str = "") -> str:
         """The image's full name, under `prefix` (a registry's host and path) if there is one."""
@@ -29,24 +31,36 @@ class Image:
 
 
 AGENTS = Image("mpi-agents", "mpi-agents", "images/mpi-agents.Dockerfile", ROOT)
-KUBECTL = Image("mpi-agents-kubectl", "mpi-agents", "kubectl.Dockerfile", _IMAGES, variant="kubectl", has_kubectl=True)
+KUBECTL = Image(
+    "mpi-agents-kubectl",
+    "mpi-agents",
+    "kubectl.Dockerfile",
+    _IMAGES,
+    variant="kubectl",
+    has_kubectl=True,
+    stands_on=AGENTS.name,
+    argument="AGENTS",
+)
 EXAMPLES = tuple(
     Image(name, f"mpi-agents-example-{name}", f"{name}/Dockerfile", _EXAMPLES)
-    for name in ("openmpi4", "openmpi5", "mpich", "intel", "horovod")
+    for name in ("openmpi4", "openmpi5", "mpich", "intel", "horovod", "openmpi4-ssh", "openmpi5-ssh")
+)
+_WITH_SSHD = tuple(
+    Image(f"{name}-ssh", f"mpi-agents-example-{name}-ssh", "ssh/Dockerfile", _EXAMPLES, stands_on=name, argument="MPI")
+    for name in ("mpich", "intel")
 )
 # As little as an image can have, so that tests show what the delivered tools need of it.
 BARE = tuple(
     Image(f"bare-{name}", f"mpi-agents-bare-{name}", f"{name}.Dockerfile", os.path.join(_IMAGES, "bare"))
     for name in ("static", "musl", "glibc231")
 )
-IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *BARE)}
+IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *_WITH_SSHD, *BARE)}
 
 
 def in_order(names: tuple[str, ...]) -> list[Image]:
     """The images of these names, mpi-agents for none, each after the one that it stands on."""
     wanted = set(names) or {AGENTS.name}
-    if KUBECTL.name in wanted:
-        wanted.add(AGENTS.name)
+    wanted |= {IMAGES[name].stands_on for name in wanted}
     return [image for name, image in IMAGES.items() if name in wanted]
 
 

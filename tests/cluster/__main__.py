@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 # Built on each run, from layers that are there already; `horovod` takes a quarter of an hour the first time.
 BARE = ("bare-static", "bare-musl", "bare-glibc231")
-IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *BARE)
+WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
+IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *BARE)
 SLOW_IMAGES = ("horovod",)
 
 

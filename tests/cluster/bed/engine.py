@@ -1,4 +1,4 @@
-"""A docker engine of the cluster's own, and what it needs to build without a registry: a base image and `pause`."""
+"""A docker engine of the cluster's own, and what it needs to build without a registry: base images and `pause`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .places import Places
 
-BASE_IMAGE = "debian:bookworm-slim"
+BASES = {f"debian:{release}-slim": release for release in ("bookworm", "bullseye", "trixie")}
 _PAUSE_SOURCE = Path(__file__).parent / "pause.c"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _AUTHORITIES = Path("/usr/local/share/ca-certificates")  # the machine's own, that make up the former with Debian's
@@ -36,14 +36,15 @@ class Engine:
         self._daemon = Daemon("dockerd", ["dockerd", "--config-file", folder / "daemon.json"], folder, folder)
 
     def start(self) -> None:
-        """Start the engine, and make the base image where it is not there. Raises BedError."""
+        """Start the engine, and make the base images that are not there. Raises BedError."""
         folder = self._places.engine
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "daemon.json").write_text(json.dumps(self._configuration()))
         self._daemon.start()
         until("the docker engine's start", lambda: self._succeeds("version"), 30, self._daemon)
-        if not self._succeeds("image", "inspect", BASE_IMAGE):
-            self._make_base()
+        for image, release in BASES.items():
+            if not self._succeeds("image", "inspect", image):
+                self._make_base(image, release)
         archive = self._places.images / "pause.tar"
         if not archive.exists():
             self._make_pause(archive)
@@ -75,11 +76,11 @@ class Engine:
             "exec-opts": ["native.cgroupdriver=cgroupfs"],
         }
 
-    def _make_base(self) -> None:
-        self._say(f"making the image {BASE_IMAGE} with debootstrap")
+    def _make_base(self, image: str, release: str) -> None:
+        self._say(f"making the image {image} with debootstrap")
         root = self._places.engine / "base"
         shutil.rmtree(root, ignore_errors=True)
-        run(self._places, "debootstrap", "--variant=minbase", "bookworm", str(root), *_mirror(), say=self._say)
+        run(self._places, "debootstrap", "--variant=minbase", release, str(root), *_mirror(), say=self._say)
         # What is built in it must trust what this machine trusts.
         target = root / "etc/ssl/certs"
         target.mkdir(parents=True, exist_ok=True)
@@ -89,7 +90,7 @@ class Engine:
         for name in _DROPPED:
             shutil.rmtree(root / name, ignore_errors=True)
         (root / "var/cache/apt/archives/partial").mkdir(parents=True)
-        self._import(root, BASE_IMAGE)
+        self._import(root, image)
         shutil.rmtree(root)
 
     def _make_pause(self, archive: Path) -> None:
