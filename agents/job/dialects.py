@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.job.model import GROUP, KUBEFLOW, PREFIX, CleanPodPolicy, Dialect, RestartPolicy, Transport
+from agents.job.model import GROUP, KUBEFLOW, PREFIX, T9K_GROUP, CleanPodPolicy, Dialect, RestartPolicy, Transport
 from agents.job.settings import annotation
 
 
@@ -25,6 +25,8 @@ class Rules:
     least_workers: int
     other_clean_pods: CleanPodPolicy | None  # what an unknown cleanPodPolicy means, None if it is refused
 
+
+MAX_WORKERS = 20_000  # with more, the hostfile is larger than a ConfigMap may be, even if names are short
 
 RULES = {
     Dialect.V1: Rules(
@@ -58,9 +60,11 @@ _API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in KUBEFLOW}
 def dialect_of(resource: Mapping[str, Any], served: str) -> Dialect:
     """Return a job's dialect; a wrong value anywhere counts as absent.
 
-    The annotation, `spec.dialect` (our CRD's default is each version's own), the version by which the job was written
-    first (managedFields: kubeflow's own CRD drops `spec.dialect`), the version it is read by.
+    Of kubeflow's: the annotation, `spec.dialect` (our CRD's default is each version's own), the version by which the
+    job was written first (managedFields: kubeflow's own CRD drops `spec.dialect`), the version it is read by.
     """
+    if is_t9k(resource, served):
+        return Dialect.T9K
     metadata, spec = _object(resource.get("metadata")), _object(resource.get("spec"))
     entries = metadata.get("managedFields")
     written = [_object(entry) for entry in entries] if isinstance(entries, list) else []
@@ -69,6 +73,14 @@ def dialect_of(resource: Mapping[str, Any], served: str) -> Dialect:
     found = [_NAMES.get(name) for name in chosen if isinstance(name, str)]
     found += [_API_VERSIONS.get(one) for one in (*versions, resource.get("apiVersion")) if isinstance(one, str)]
     return next((dialect for dialect in found if dialect), _NAMES.get(served, Dialect.V2BETA1))
+
+
+def is_t9k(resource: Mapping[str, Any], served: str = "") -> bool:
+    """Return whether this is T9k's MPIJob. `served`: by what it was got, which tells where the object doesn't."""
+    version = resource.get("apiVersion")
+    if not isinstance(version, str) or not version:
+        return served == Dialect.T9K
+    return version.partition("/")[0] == T9K_GROUP
 
 
 def is_managed_elsewhere(resource: Mapping[str, Any]) -> bool:

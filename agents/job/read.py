@@ -1,11 +1,12 @@
-"""An MPIJob as the API server gives it, of either kubeflow version, becomes a `Job`: or all that is wrong with it."""
+"""An MPIJob as the API server gives it becomes a `Job`, or all that is wrong with it: T9k's in `t9k`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agents.job.dialects import RULES, Rules, dialect_of, is_managed_elsewhere
+from agents.job.dialects import MAX_WORKERS, RULES, Rules, dialect_of, is_managed_elsewhere, is_t9k
 from agents.job.fields import INT64_MAX, Fields, one_of
 from agents.job.model import (
     GROUP,
@@ -20,20 +21,17 @@ from agents.job.model import (
     Role,
     RunPolicy,
     Scheduling,
-    Ssh,
     Transport,
     WorkerUpdate,
 )
 from agents.job.names import read_name
+from agents.job.run_mode import RunMode, read_run_mode
 from agents.job.settings import Settings
+from agents.job.ssh import read_ssh
+from agents.job.t9k import read_t9k
 from agents.job.template import container_names, read_template, wants_gpu
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 __all__ = ["dialect_of", "is_managed_elsewhere", "read"]
-
-MAX_WORKERS = 20_000  # with more, the hostfile is larger than a ConfigMap may be, even if names are short
 
 
 class _LauncherCreation(StrEnum):
@@ -42,14 +40,19 @@ class _LauncherCreation(StrEnum):
 
 
 def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple[Problem, ...]:
-    """Return the job, or its problems. Any JSON value has one or the other. `served`: the version it was got by."""
+    """Return the job, or its problems. Any JSON value has one or the other.
+
+    `served`: the version of kubeflow's that it was got by; "t9k" for T9k's.
+    """
+    if isinstance(resource, Mapping) and is_t9k(resource, served):
+        return read_t9k(resource)
     problems: list[Problem] = []
     root = Fields(resource, "", problems)
     metadata, spec = root.child("metadata"), root.child("spec")
     settings = Settings(spec, metadata.child("annotations", is_map=True))
     settings.choice("dialect", KUBEFLOW)
     dialect = dialect_of(root.value, served)
-    rules = RULES[dialect]
+    rules, mode = RULES[dialect], read_run_mode(settings)
 
     roles = spec.child("mpiReplicaSpecs", is_map=True)
     if not roles.value:
@@ -68,15 +71,18 @@ def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple
         transport=settings.choice("transport", Transport) or rules.transport,
         launcher=launcher,
         worker=worker,
-        policy=_policy(spec, rules),
+        policy=_policy(spec, rules, mode),
         implementation=settings.choice("mpiImplementation", Implementation) or Implementation.OPEN_MPI,
         slots=spec.number("slotsPerWorker", least=1) or 1,
         main_container=_main_container(settings, worker, problems),
         launcher_is_worker=launcher_is_worker,
         launcher_waits=waits is _LauncherCreation.WAIT,
-        ssh=Ssh(settings.text("sshAuthMountPath") or "/root/.ssh"),
+        ssh=read_ssh(settings, dialect),
         worker_update=settings.choice("workerUpdateStrategy", WorkerUpdate) or WorkerUpdate.AUTO,
         rbac=settings.choice("rbac", Rbac) or Rbac.MANAGED,
+        debug=mode.debug,
+        resume=mode.resume,
+        has_worker_agent=settings.flag("workerAgent"),
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
     )
@@ -106,7 +112,7 @@ def _worker(roles: Fields, rules: Rules, *, may_be_none: bool) -> Role:
     return Role(replicas or 0, restart, read_template(role))
 
 
-def _policy(spec: Fields, rules: Rules) -> RunPolicy:
+def _policy(spec: Fields, rules: Rules, mode: RunMode) -> RunPolicy:
     policy = spec.child("runPolicy")
     scheduling = policy.child("schedulingPolicy")
     resources = scheduling.child("minResources", is_map=True)
@@ -116,7 +122,7 @@ def _policy(spec: Fields, rules: Rules) -> RunPolicy:
         ttl_s=policy.number("ttlSecondsAfterFinished", least=0),
         active_deadline_s=policy.number("activeDeadlineSeconds", least=0, most=INT64_MAX),
         backoff_limit=policy.number("backoffLimit", least=0),
-        is_suspended=policy.flag("suspend") is True,
+        is_suspended=policy.flag("suspend") is True or mode.is_paused,
         managed_by=policy.text("managedBy"),
         scheduling=Scheduling(
             min_available=scheduling.number("minAvailable"),

@@ -28,8 +28,8 @@ class _TooDeepError(Exception):
     """No pod, and more than the recursion here can take."""
 
 
-def read_template(role: Fields) -> Object:
-    """Return a role's template without its nulls."""
+def read_template(role: Fields, *, is_whole: bool = True) -> Object:
+    """Return a role's template without its nulls. One that is not whole is laid over another, and may be empty."""
     given = role.child("template")
     try:
         template = given.instead(_without_nulls(given.value))
@@ -48,7 +48,7 @@ def read_template(role: Fields) -> Object:
         spec.child(key)
     _check_lists(spec, _POD_LISTS)
     spec.child("dnsConfig").texts("searches")
-    if spec.value.get("containers") in (None, []):
+    if is_whole and spec.value.get("containers") in (None, []):
         spec.add("must have at least one container", "containers")
     for container in (*spec.objects("initContainers"), *spec.objects("containers")):
         _check_container(container)
@@ -59,6 +59,12 @@ def container_names(template: Object) -> list[str]:
     """Return the names of a template's containers, as far as they have any."""
     names = (container.get("name") for container in _containers(template))
     return [name for name in names if name and isinstance(name, str)]
+
+
+def main_container(template: Object, name: str) -> Object:
+    """Return the container that a job's processes or its launcher run in: the one of this name, else the first."""
+    containers = _containers(template)
+    return next((one for one in containers if one.get("name") == name), containers[0])
 
 
 def wants_gpu(template: Object) -> bool:

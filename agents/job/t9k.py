@@ -1,0 +1,249 @@
+"""T9k's MPIJob, batch.tensorstack.dev/v1beta1, becomes a `Job`: or all that is wrong with it.
+
+Generation 2 (`worker`, `mca`, `mpiHome`) is the one of T9k's user manual, generation 3 (`replicaSpecs`, `mpiConfig`)
+that of its tutorials of 2025. What only older ones had is refused with the words that say what to write instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from agents.job.dialects import MAX_WORKERS
+from agents.job.fields import INT64_MAX, Fields, one_of
+from agents.job.model import (
+    LAUNCHER,
+    T9K_GROUP,
+    WORKER,
+    CleanPodPolicy,
+    Dialect,
+    Job,
+    Object,
+    Problem,
+    Rbac,
+    RestartPolicy,
+    Role,
+    RunPolicy,
+    Scheduling,
+    Transport,
+)
+from agents.job.names import read_name
+from agents.job.run_mode import read_run_mode, read_type
+from agents.job.settings import Settings
+from agents.job.ssh import read_ssh
+from agents.job.t9k_launcher import launch_command, launcher_template, slots
+from agents.job.template import container_names, main_container, read_template
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+API_VERSION = f"{T9K_GROUP}/v1beta1"
+
+_GENERATION_2 = ("worker", "mca", "mpiHome")
+_GENERATION_3 = ("replicaSpecs", "mpiConfig")
+_POLICIES = (RestartPolicy.NEVER, RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS)
+_OLDER = "is of an older generation of this API: "
+
+
+@dataclass(frozen=True, slots=True)
+class _Pods:
+    """What the generations write in different places. `own` is the launcher's own template."""
+
+    worker: Role
+    main: str
+    command: tuple[str, ...]
+    slots: int
+    launcher_restart: RestartPolicy = RestartPolicy.NEVER
+    limit: int | None = None  # of the launcher's restarts
+    own: Object | None = None
+
+
+def read_t9k(resource: Mapping[str, Any]) -> Job | tuple[Problem, ...]:
+    """Return the job, or its problems. Any JSON value has one or the other."""
+    problems: list[Problem] = []
+    root = Fields(resource, "", problems)
+    if root.text("apiVersion") not in {"", API_VERSION}:
+        root.add(f"must be {API_VERSION}", "apiVersion")
+    metadata, spec = root.child("metadata"), root.child("spec")
+    settings = Settings(spec, metadata.child("annotations", is_map=True))
+    mode = read_run_mode(settings)
+    _refuse_mixture(spec)
+    is_third = any(spec.value.get(key) is not None for key in _GENERATION_3) and spec.value.get("worker") is None
+    pods = (_third if is_third else _second)(spec, needs_command=mode.debug is None)
+    job = Job(
+        name=read_name(metadata, pods.worker.replicas, is_host=True),
+        namespace=metadata.needed("namespace"),
+        uid=metadata.needed("uid"),
+        generation=metadata.number("generation", most=INT64_MAX) or 0,
+        api_version=API_VERSION,
+        dialect=Dialect.T9K,
+        transport=settings.choice("transport", Transport) or Transport.SSH,
+        launcher=Role(1, pods.launcher_restart, {}),
+        worker=pods.worker,
+        policy=_policy(spec, pods.limit, is_paused=mode.is_paused),
+        slots=pods.slots,
+        main_container=pods.main,
+        ssh=read_ssh(settings, Dialect.T9K),
+        rbac=settings.choice("rbac", Rbac) or Rbac.MANAGED,
+        debug=mode.debug,
+        resume=mode.resume,
+        has_worker_agent=settings.flag("workerAgent"),
+        launch_command=pods.command,
+        annotations=settings.annotations,
+        is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
+    )
+    return tuple(problems) or _with_launcher(job, pods.own or {})
+
+
+def _with_launcher(job: Job, own: Object) -> Job:
+    """Return the job with its launcher, and its workers without the command that T9k has never run there."""
+    workers = job.worker.template
+    made = launcher_template(workers, job.main_container, job.launch_command, own)
+    containers = [
+        {key: value for key, value in one.items() if key not in ("command", "args")}
+        if one["name"] == job.main_container
+        else one
+        for one in workers["spec"]["containers"]
+    ]
+    template = {**workers, "spec": {**workers["spec"], "containers": containers}}
+    main = main_container(made, job.main_container)
+    return replace(
+        job,
+        launcher=replace(job.launcher, template=made),
+        worker=replace(job.worker, template=template),
+        launcher_waits=job.transport is Transport.SSH and _say_when_they_are_ready(containers),
+        launch_command=(*main.get("command", ()), *main.get("args", ())),
+    )
+
+
+def _refuse_mixture(spec: Fields) -> None:
+    second, third = (
+        [key for key in keys if spec.value.get(key) is not None] for keys in (_GENERATION_2, _GENERATION_3)
+    )
+    if second and third:
+        spec.add(f"is of another generation of this API than {spec.at(second[0])}: write all by one", third[0])
+
+
+def _second(spec: Fields, *, needs_command: bool) -> _Pods:
+    worker = spec.child("worker")
+    if not worker.is_given:
+        worker.add("must be there (or replicaSpecs, in the API's newer generation)")
+    _refuse_older(worker, "processesPerWorker", 'write extraMPIArgs: ["-N", "<processes>"]')
+    _refuse_older(worker, "processRecovery", 'write extraMPIArgs: ["--enable-recovery", "--max-restarts", "<limit>"]')
+    role = _role(worker, RestartPolicy.NEVER)
+    program = _program(worker, "cmd", is_needed=needs_command and worker.is_given)
+    arguments = worker.texts("extraMPIArgs")
+    command = launch_command(_home(spec, "mpiHome"), _mca(spec), arguments, program)
+    return _Pods(role, _main(worker, role, ("mpi-worker",)), command, slots(arguments, role.replicas))
+
+
+def _third(spec: Fields, *, needs_command: bool) -> _Pods:
+    config = spec.child("mpiConfig")
+    program = _program(config, "script", is_needed=needs_command)
+    arguments = config.texts("extraArgs")
+    command = launch_command(_home(config, "home"), _mca(config), arguments, program)
+    roles: dict[str, Fields] = {}
+    for one in spec.objects("replicaSpecs"):
+        if name := read_type(one, roles):
+            roles[name] = one
+    worker, launcher = roles.get(WORKER), roles.get(LAUNCHER)
+    if worker is None:
+        if isinstance(spec.value.get("replicaSpecs"), list | type(None)):
+            spec.add("must have one of type worker", "replicaSpecs")
+        return _Pods(Role(0, RestartPolicy.NEVER, {}), "", command, 1)
+    role = _role(worker, _restart(worker)[0])
+    main = _main(worker, role, ("worker", "mpi-worker"))
+    many = slots(arguments, role.replicas)
+    if launcher is None:
+        return _Pods(role, main, command, many)
+    if launcher.number("replicas") not in {None, 1}:
+        launcher.add("must be 1", "replicas")
+    restart, limit = _restart(launcher)
+    return _Pods(role, main, command, many, restart, limit, read_template(launcher, is_whole=False))
+
+
+def _role(worker: Fields, restart: RestartPolicy) -> Role:
+    replicas = worker.number("replicas", least=1, most=MAX_WORKERS)
+    return Role(1 if replicas is None else replicas, restart, read_template(worker) if worker.is_given else {})
+
+
+def _restart(role: Fields) -> tuple[RestartPolicy, int | None]:
+    """Return how a role's pods restart, and how often at most: 0, the API's default, is no limit."""
+    restart = role.child("restartPolicy")
+    return restart.choice("policy", _POLICIES) or RestartPolicy.NEVER, restart.number("limit", least=0) or None
+
+
+def _main(worker: Fields, role: Role, names: Sequence[str]) -> str:
+    """Return the name of the container that the processes run in."""
+    known = container_names(role.template)
+    found = next((name for name in names if name in known), "")
+    if known and not found:
+        wanted = one_of(f'"{name}"' for name in names)
+        where = f"{worker.at('template')}.spec.containers"
+        words = f"one must be named {wanted}, in which the processes run; there is {', '.join(known)}"
+        worker.problems.append(Problem(where, words))
+    return found
+
+
+def _home(fields: Fields, key: str) -> str:
+    home = fields.text(key)
+    if home and not home.startswith("/"):
+        fields.add("must be an absolute path", key)
+    return home
+
+
+def _mca(fields: Fields) -> dict[str, str]:
+    mca = fields.child("mca", is_map=True)
+    return {key: mca.text(key) for key, value in mca.value.items() if value is not None}
+
+
+def _program(fields: Fields, key: str, *, is_needed: bool) -> list[str]:
+    words = fields.texts(key)
+    if is_needed and fields.value.get(key) in (None, []):
+        fields.add("must be there: the program that mpirun starts (unless the job is debugged)", key)
+    return words
+
+
+def _policy(spec: Fields, restarts: int | None, *, is_paused: bool) -> RunPolicy:
+    policy = spec.child("runPolicy")
+    scheduler = spec.child("scheduler").child("t9kScheduler")
+    backoff = policy.number("backoffLimit", least=0)
+    if backoff is None and restarts is not None:
+        backoff = restarts + 1  # the restart that is one too many fails the job
+    return RunPolicy(
+        clean_pods=_clean_pods(policy),
+        ttl_s=policy.number("ttlSecondsAfterFinished", least=0),
+        active_deadline_s=policy.number("activeDeadlineSeconds", least=0, most=INT64_MAX),
+        backoff_limit=backoff,
+        is_suspended=is_paused,
+        scheduling=_scheduling(scheduler) if scheduler.is_given else Scheduling(),
+    )
+
+
+def _scheduling(scheduler: Fields) -> Scheduling:
+    return Scheduling(queue=scheduler.needed("queue"), priority=scheduler.number("priority", least=0, most=100) or 0)
+
+
+def _clean_pods(policy: Fields) -> CleanPodPolicy:
+    """Return cleanPodPolicy, which is ours and says more, else cleanUpWorkers."""
+    chosen = policy.choice("cleanPodPolicy", CleanPodPolicy)
+    if isinstance(policy.value.get("cleanUpWorkers"), str):
+        policy.add(
+            f'{_OLDER}true for "all", false for "none", and cleanPodPolicy: Running for "unfinished"', "cleanUpWorkers"
+        )
+        return CleanPodPolicy.NONE
+    cleans = policy.flag("cleanUpWorkers") is True
+    return chosen or (CleanPodPolicy.ALL if cleans else CleanPodPolicy.NONE)
+
+
+def _say_when_they_are_ready(containers: Sequence[Object]) -> bool:
+    """Whether workers are ready by more than their sshd: then the launcher isn't made before.
+
+    Else it is made at once, and waits in its own pod, while the images are pulled.
+    """
+    return any(one.get("readinessProbe") for one in containers)
+
+
+def _refuse_older(fields: Fields, key: str, instead: str) -> None:
+    if fields.value.get(key) is not None:
+        fields.add(_OLDER + instead, key)
