@@ -1,0 +1,65 @@
+"""What the worker agent is told: by its environment alone, so that a pod's template shows all of it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from delivery import durations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PORT = 9470
+ORDERS = "/etc/mpi-orders/order"
+GRACE_S = 60.0
+
+
+class SettingsError(ValueError):
+    """A variable that can't be taken: one line that names it and says what it should be."""
+
+
+class Settings(NamedTuple):
+    """Where things are, and how long to be patient."""
+
+    ports: tuple[int, ...] = ()
+    """Where sshd may listen, the likeliest first; none: this job has no sshd."""
+    keys: str = ""
+    """The Secret's folder; empty: nothing to rotate."""
+    volume: str = ""
+    """The memory volume with the folders auth and run; empty without sshd."""
+    http_port: int = PORT
+    socket: str = ""
+    """The Unix socket; empty: none."""
+    orders: str = ORDERS
+    grace_s: float = GRACE_S
+    """How long the leftovers of an ended launch may outlive it."""
+
+
+def read(environ: Mapping[str, str]) -> Settings:
+    """Read the environment. Raises SettingsError."""
+    ports = tuple(_port(word, "MPI_SSH_PORTS") for word in environ.get("MPI_SSH_PORTS", "").split())
+    volume = environ.get("MPI_SSH_VOLUME") or ("/mpi-ssh" if ports else "")
+    return Settings(
+        ports=ports,
+        keys=environ.get("MPI_SSH_KEYS") or ("/etc/mpi-ssh" if ports else ""),
+        volume=volume,
+        http_port=_port(environ.get("MPI_WORKER_PORT") or str(PORT), "MPI_WORKER_PORT"),
+        socket=environ.get("MPI_WORKER_SOCKET", f"{volume}/run/worker.sock" if volume else ""),
+        orders=environ.get("MPI_WORKER_ORDERS") or ORDERS,
+        grace_s=_duration(environ.get("MPI_WORKER_GRACE", ""), "MPI_WORKER_GRACE"),
+    )
+
+
+def _port(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
+        raise SettingsError(f"{name}: {text!a} is no port: a number from 1 to 65535 is meant")
+    return int(text)
+
+
+def _duration(text: str, name: str) -> float:
+    if not text:
+        return GRACE_S
+    try:
+        return durations.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{name}: {error}") from None

@@ -1,0 +1,72 @@
+"""Readiness follows a real sshd's banner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from worker_running import SshServer, free_port, needs_sshd, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = needs_sshd
+
+
+def test_a_pod_is_ready_while_its_sshd_answers(tmp_path: Path) -> None:
+    port = free_port()
+    with running(tmp_path, MPI_SSH_PORTS=f"{port}", MPI_SSH_VOLUME=str(tmp_path)) as worker:
+        assert "nothing listens" in worker.until("/readyz", 503)
+        worker.until("/healthz", 200)
+        sshd = SshServer(tmp_path, port)
+        assert worker.until("/readyz", 200) == f"sshd answers at port {port}\n"
+        sshd.end()
+        assert worker.until("/readyz", 503) == "sshd has ended\n"
+        assert "killed or has crashed" in worker.until_said("sshd is gone")
+        again = SshServer(tmp_path, port)
+        worker.until("/readyz", 200)
+        worker.until_said(f"sshd answers again at port {port}: SSH-2.0-OpenSSH")
+        again.end(signal.SIGTERM)
+        worker.until_said("was told to end (SIGTERM)")
+    assert worker.log().count("\n") == 5, "one line for each change, and one for the end"
+
+
+def test_sshd_is_asked_once_as_long_as_its_socket_is_the_same(tmp_path: Path) -> None:
+    port = free_port()
+    sshd = SshServer(tmp_path, port)
+    with running(tmp_path, MPI_SSH_PORTS=f"{free_port()} {port}") as worker:
+        worker.until("/readyz", 200)
+        for _ in range(50):
+            worker.until("/readyz", 200)
+    sshd.end()
+    assert sshd.log().count("Connection closed by") == 1, "each connection costs it a line"
+
+
+@pytest.mark.parametrize("words", [b"220 smtp ready\r\n", b"\x00\x01\x02"])
+def test_another_program_at_the_port_is_no_sshd(tmp_path: Path, words: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            connection.sendall(words)
+            connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        with running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:
+            worker.until("/readyz", 503, "is no sshd")
+
+
+def test_a_stopped_sshd_is_not_ready(tmp_path: Path) -> None:
+    port = free_port()
+    sshd = SshServer(tmp_path, port)
+    os.kill(sshd.process.pid, signal.SIGSTOP)
+    with running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:
+        worker.until("/readyz", 503, "sends no banner")
+        os.kill(sshd.process.pid, signal.SIGCONT)
+        worker.until("/readyz", 200)
+    sshd.end()
