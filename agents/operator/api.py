@@ -32,6 +32,7 @@ _CONNECT_S = 5.0
 _WATCH_SLACK_S = 30.0  # how long after its own end a watch that says nothing is given up
 _PAGE = 500
 _READ_BYTES = 65536
+_PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"  # metadata alone; a server that can't do that answers 406
 
 
 class Api:
@@ -50,14 +51,20 @@ class Api:
         """Return what is there. Raises ApiError, as all requests do."""
         return self._request("get", "GET", path, query)
 
-    def list(self, path: str, *, token: str = "", **query: str) -> Body:
-        """Return one page of a list of what is true now; `token` asks for the next page of an earlier one."""
+    def list(self, path: str, *, token: str = "", partial: bool = False, **query: str) -> Body:
+        """Return one page of a list of what is true now; `token` asks for the next page of an earlier one.
+
+        `partial`: of each object its metadata alone.
+        """
         query |= {"limit": str(_PAGE)} | ({"continue": token} if token else {})
-        return self._request("list", "GET", path, {name: text for name, text in query.items() if text})
+        wanted = {name: text for name, text in query.items() if text}
+        return self._request("list", "GET", path, wanted, partial="PartialObjectMetadataList" if partial else "")
 
     def create(self, kind: Kind, namespace: str, body: Body) -> Body:
-        """Make an object."""
-        return self._request("create", "POST", kind.path(namespace), {"fieldManager": FIELD_MANAGER}, body)
+        """Make an object; return it, of a Secret its metadata alone."""
+        partial = "PartialObjectMetadata" if kind.is_secret else ""
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._request("create", "POST", kind.path(namespace), query, body, partial=partial)
 
     def replace(self, path: str, body: Body) -> Body:
         """Replace an object, or its status, at the resourceVersion that the body names."""
@@ -92,8 +99,9 @@ class Api:
         body: Body | None = None,
         *,
         media: str = "application/json",
+        partial: str = "",
     ) -> Body:
-        headers = {**self._headers, **self._access.headers()}
+        headers = self._headed(partial)
         data = None
         if body is not None:
             data = json.dumps(body, separators=(",", ":")).encode()
@@ -110,11 +118,11 @@ class Api:
         finally:
             self._metrics.requests.add(verb, str(code))
 
-    def watch(self, path: str, *, version: str, timeout_s: int, selector: str = "") -> Watch:
+    def watch(self, path: str, *, version: str, timeout_s: int, selector: str = "", partial: bool = False) -> Watch:
         """Begin a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(timeout_s)} | ({"labelSelector": selector} if selector else {})
-        headers = {**self._headers, **self._access.headers()}
+        headers = self._headed("PartialObjectMetadata" if partial else "")
         code = 0
         try:
             answer = self._access.pool.urlopen(
@@ -134,6 +142,10 @@ class Api:
         finally:
             self._metrics.requests.add("watch", str(code))
         return Watch(answer)
+
+    def _headed(self, partial: str) -> dict[str, str]:
+        accept = {"Accept": _PARTIAL.format(partial)} if partial else {}
+        return {**self._headers, **accept, **self._access.headers()}
 
     def _url(self, path: str, query: Mapping[str, str]) -> str:
         return f"{self._access.path}{path}?{urlencode(query)}" if query else f"{self._access.path}{path}"

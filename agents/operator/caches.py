@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agents.job.model import GROUP
 from agents.operator.informer import Informer
 from agents.operator.kinds import (
     BATCH_JOB,
@@ -12,8 +13,10 @@ from agents.operator.kinds import (
     ROLE,
     ROLE_BINDING,
     SCHEDULER_PLUGINS_POD_GROUP,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
+    T9K_POD_GROUP,
     VOLCANO_POD_GROUP,
     Kind,
 )
@@ -22,24 +25,38 @@ from agents.operator.store import Store
 from agents.operator.trim import JOB_UID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agents.operator.api import Api
     from agents.operator.metrics import Metrics
 
 Body = dict[str, Any]
-Key = tuple[str, str]  # a job's namespace and name
 
-_MADE = (POD, BATCH_JOB, CONFIG_MAP, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+
+class Key(NamedTuple):
+    """A job: two of different groups may have one name."""
+
+    namespace: str
+    name: str
+    group: str = GROUP
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+_MADE = (POD, BATCH_JOB, CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+_POD_GROUPS = {"volcano": VOLCANO_POD_GROUP, "t9k": T9K_POD_GROUP}
 _FIELDS = {  # of Observed
     BATCH_JOB: "launcher_job",
     CONFIG_MAP: "config_map",
+    SECRET: "secret",
     SERVICE: "service",
     SERVICE_ACCOUNT: "service_account",
     ROLE: "role",
     ROLE_BINDING: "role_binding",
     VOLCANO_POD_GROUP: "pod_group",
     SCHEDULER_PLUGINS_POD_GROUP: "pod_group",
+    T9K_POD_GROUP: "pod_group",
 }
 
 
@@ -47,33 +64,51 @@ def watched(gang_scheduler: str) -> tuple[Kind, ...]:
     """The kinds of objects that are made for jobs."""
     if not gang_scheduler:
         return _MADE
-    return (*_MADE, VOLCANO_POD_GROUP if gang_scheduler == "volcano" else SCHEDULER_PLUGINS_POD_GROUP)
+    return (*_MADE, _POD_GROUPS.get(gang_scheduler, SCHEDULER_PLUGINS_POD_GROUP))
 
 
 class Caches:
     """The stores of MPIJobs and of what is made for them. `on_job(key)` is told which job has changed."""
 
-    def __init__(self, jobs: Kind, gang_scheduler: str = "") -> None:
-        self.jobs = Store(jobs)
-        self._stores = {kind: Store(kind) for kind in watched(gang_scheduler)}
+    def __init__(self, jobs: Iterable[Kind], gang_scheduler: str = "") -> None:
+        """Of MPIJobs one kind, that is version, of each group."""
+        self._jobs = {kind.group: Store(kind) for kind in jobs}
+        self._made = {kind: Store(kind) for kind in watched(gang_scheduler)}
         self.on_job: Callable[[Key], None] = lambda _key: None
-        self.jobs.on_change = self._job_changed
-        for store in self._stores.values():
+        for store in self._jobs.values():
+            store.on_change = self._job_changed
+        for store in self._made.values():
             store.on_change = self._changed
 
-    def store(self, kind: Kind) -> Store:
-        """The store of a kind."""
-        return self.jobs if kind.name == self.jobs.kind.name else self._stores[kind]
+    def jobs(self, group: str = GROUP) -> Store:
+        """The store of a group's MPIJobs."""
+        return self._jobs[group]
 
-    def informers(self, api: Api, metrics: Metrics, namespaces: Sequence[str], selector: str = "") -> list[Informer]:
-        """What keeps the stores true, not yet started; no namespaces: all. `selector`: which MPIJobs, by label."""
-        made: list[Informer] = []
-        for namespace in namespaces or (None,):
-            made.append(Informer(api, self.jobs, metrics, namespace=namespace, selector=selector))
-            made += [
-                Informer(api, store, metrics, namespace=namespace, selector=JOB_UID) for store in self._stores.values()
-            ]
-        return made
+    def all_jobs(self) -> list[Body]:
+        """Every MPIJob that is known."""
+        return [job for store in self._jobs.values() for job in store.all()]
+
+    def store(self, kind: Kind) -> Store:
+        """The store of a kind, whichever of its versions MPIJobs are read by."""
+        return self._made[kind] if kind in self._made else self._jobs[kind.group]
+
+    def informers(
+        self, groups: Iterable[str], api: Api, metrics: Metrics, namespaces: Sequence[str], selector: str = ""
+    ) -> list[Informer]:
+        """What keeps these groups' MPIJobs known, not yet started; no namespaces: all. `selector`: by label."""
+        return [
+            Informer(api, self._jobs[group], metrics, namespace=namespace, selector=selector)
+            for group in groups
+            for namespace in namespaces or (None,)
+        ]
+
+    def informers_of_made(self, api: Api, metrics: Metrics, namespaces: Sequence[str]) -> list[Informer]:
+        """What keeps known what is made for jobs."""
+        return [
+            Informer(api, store, metrics, namespace=namespace, selector=JOB_UID)
+            for namespace in namespaces or (None,)
+            for store in self._made.values()
+        ]
 
     def observe(
         self, resource: Body, taken: frozenset[tuple[str, str]], refused: Mapping[tuple[str, str], str]
@@ -82,24 +117,35 @@ class Caches:
         uid = resource["metadata"]["uid"]
         single: Body = {}
         for kind, name in _FIELDS.items():
-            for body in self._stores[kind].of_job(uid) if kind in self._stores else ():
+            for body in self._made[kind].of_job(uid) if kind in self._made else ():
                 if controller(body) == uid:
                     single[name] = body
         # Also of a batch Job that is gone already: its pods have their grace period, and no launcher runs beside them.
         launcher = f"{resource['metadata']['name']}-launcher"
-        pods = tuple(pod for pod in self._stores[POD].of_job(uid) if _is_controlled(pod, uid, launcher))
+        pods = tuple(pod for pod in self._made[POD].of_job(uid) if _is_controlled(pod, uid, launcher))
         return Observed(resource, pods, taken=taken, refused=refused, **single)
 
     def _job_changed(self, before: Body | None, after: Body | None) -> None:
         body = after or before
         if body is not None:
-            self.on_job((body["metadata"].get("namespace", ""), body["metadata"]["name"]))
+            self.on_job(key_of(body))
 
     def _changed(self, before: Body | None, after: Body | None) -> None:
         for body in (before, after):
             uid = (body["metadata"].get("labels") or {}).get(JOB_UID, "") if body else ""
-            for job in self.jobs.of_job(uid):  # none: it is not known yet, or gone, and then this is not our business
-                self._job_changed(None, job)
+            for store in self._jobs.values():
+                for job in store.of_job(uid):  # none: it is not known yet, or gone, and then this is not our business
+                    self._job_changed(None, job)
+
+
+def group_of(body: Body) -> str:
+    """Return the API group of an object, or of who an owner reference names: "" for the core's."""
+    return str(body.get("apiVersion", "")).rpartition("/")[0]
+
+
+def key_of(job: Body) -> Key:
+    """Return the key of an MPIJob."""
+    return Key(job["metadata"].get("namespace", ""), job["metadata"]["name"], group_of(job))
 
 
 def _is_controlled(pod: Body, uid: str, launcher: str) -> bool:

@@ -19,7 +19,7 @@ from agents.operator import logs
 from agents.operator.access import AccessError, load, own_namespace
 from agents.operator.neighbours import Adopt
 from agents.operator.plan import plan
-from agents.operator.process import Options, Process
+from agents.operator.process import Options, Process, T9k
 from agents.operator.settings import PodSettings
 from rshagent import __version__
 
@@ -97,6 +97,13 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="auto: all jobs, but beside another operator those given to us; given: always those; all.",
 )
+@click.option(
+    "--t9k",
+    type=click.Choice([str(each) for each in T9k]),
+    default=str(T9k.AUTO),
+    show_default=True,
+    help="MPIJobs of batch.tensorstack.dev as well: auto: once the API server has them; on: waits for them; off.",
+)
 @click.option("--image", default=f"mpi-agents:{__version__}", show_default=True, help="Of our containers in launchers.")
 @click.option(
     "--image-pull-policy",
@@ -127,7 +134,7 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     "--gang-scheduler",
     default="",
     metavar="NAME",
-    help="volcano, or the name of a scheduler with scheduler-plugins' coscheduling.",
+    help="volcano, t9k, or the name of a scheduler with scheduler-plugins' coscheduling.",
 )
 @click.option("--wait-timeout", default="", metavar="DURATION", help="How long a launcher waits for workers: 30m.")
 @click.option(
@@ -168,7 +175,7 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
 @_ignored
 @click.version_option(__version__, prog_name="mpi-operator")
 def command(**given: Any) -> int:
-    """Look after MPIJobs (kubeflow.org v1 and v2beta1)."""
+    """Look after MPIJobs (kubeflow.org v1 and v2beta1, batch.tensorstack.dev v1beta1)."""
     logs.set_up(given["log_level"], as_json=given["log_format"] == "json")
     for name in (*_IGNORED, *_IGNORED_SWITCHES):
         if given[name.replace("-", "_")] is not None:
@@ -187,6 +194,7 @@ def command(**given: Any) -> int:
         namespaces=given["namespaces"],
         selector=given["selector"],
         adopt=Adopt(given["adopt"]),
+        t9k=T9k(given["t9k"]),
         workers=workers,
         elects=given["leader_elect"],
         lease_namespace=given["lease_namespace"] or own_namespace(),

@@ -48,7 +48,6 @@ class Controller:
     ) -> None:
         self._plan, self._settings, self._metrics, self._clock = plan, settings, metrics, clock
         self._caches, self._queue, self._executor = caches, queue, executor
-        self._served = caches.jobs.kind.api_version.rpartition("/")[2]
         self._memories: dict[Key, Memory] = {}
         self._threads: list[threading.Thread] = []
         self.takes: Callable[[Body], bool] = lambda _resource: True
@@ -82,7 +81,7 @@ class Controller:
                 self.reconcile(key)
             except Exception:  # noqa: BLE001 (a fault of ours must not hold up the other jobs)
                 self._metrics.reconcile_errors.add("exception")
-                _LOG.exception("job %s/%s can't be planned", *key, extra=_about(key))
+                _LOG.exception("job %s can't be planned", key, extra=_about(key))
                 self._queue.retry(key)
             finally:
                 self._queue.done(key)
@@ -90,7 +89,8 @@ class Controller:
 
     def reconcile(self, key: Key) -> None:
         """Plan one job and carry the plan out."""
-        resource = self._caches.jobs.get(*key)
+        jobs = self._caches.jobs(key.group)
+        resource = jobs.get(key.namespace, key.name)
         if resource is None:
             self._memories.pop(key, None)
             self._queue.forget(key)
@@ -99,13 +99,14 @@ class Controller:
             return
         memory, now = self._memory(key, resource), self._clock()
         observed = self._caches.observe(resource, self._taken(memory, key, now), memory.refused)
-        planned = self._plan(read(resource, served=self._served), observed, self._settings, now)
+        served = jobs.kind.api_version.rpartition("/")[2]
+        planned = self._plan(read(resource, served=served), observed, self._settings, now)
         for actions in _batches(planned):
             if not self.may_act():
                 self._queue.retry(key)  # the lease may yet be renewed
                 return
             for action in actions:
-                _LOG.info("job %s/%s: %s (%s)", *key, named(action), action.reason, extra=_about(key))
+                _LOG.info("job %s: %s (%s)", key, named(action), action.reason, extra=_about(key))
             failures = self._executor.carry_out(resource, memory, actions, now)
             if failures:
                 self._failed(key, failures)
@@ -147,7 +148,7 @@ class Controller:
             if acted:
                 self._queue.add(key)
             return
-        _LOG.warning("job %s/%s does not settle: %d plans in a row", *key, memory.rounds, extra=_about(key))
+        _LOG.warning("job %s does not settle: %d plans in a row", key, memory.rounds, extra=_about(key))
         self._metrics.reconcile_errors.add("unsettled")
         self._queue.retry(key)
 
@@ -160,4 +161,4 @@ def _batches(planned: Plan) -> Iterator[Sequence[Action]]:
 
 
 def _about(key: Key) -> dict[str, str]:
-    return {"job": f"{key[0]}/{key[1]}"}
+    return {"job": str(key)}

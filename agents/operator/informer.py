@@ -85,7 +85,9 @@ class Informer:
         bodies: list[dict[str, Any]] = []
         token = ""
         while True:
-            page = self._api.list(self._path, token=token, labelSelector=self._selector)
+            page = self._api.list(
+                self._path, token=token, partial=self._store.kind.is_secret, labelSelector=self._selector
+            )
             bodies += page.get("items") or []
             token = page["metadata"].get("continue", "")
             if not token:
@@ -99,7 +101,13 @@ class Informer:
     def _follow(self) -> None:
         timeout_s = random.randint(*_WATCH_S)  # noqa: S311 (no secret)
         began = time.monotonic()
-        watch = self._api.watch(self._path, version=self._version, timeout_s=timeout_s, selector=self._selector)
+        watch = self._api.watch(
+            self._path,
+            version=self._version,
+            timeout_s=timeout_s,
+            selector=self._selector,
+            partial=self._store.kind.is_secret,
+        )
         self._watch = watch
         if self._stop.is_set():
             watch.stop()
@@ -121,14 +129,14 @@ class Informer:
 
     def _healthy(self) -> None:
         if self._complaint:
-            _LOG.info("%s can be watched again", self._store.kind.plural)
+            _LOG.info("%s can be watched again", self._store.kind.resource)
         self._failures, self._complaint = 0, ""
 
     def _wait(self, error: ApiError) -> None:
         """Say once why the store is not kept true, and wait a little longer each time."""
         said = self._words(error)
         if said != self._complaint:
-            _LOG.warning("%s can't be watched: %s", self._store.kind.plural, said)
+            _LOG.warning("%s can't be watched: %s", self._store.kind.resource, said)
             self._complaint = said
         wait_s = min(_FIRST_WAIT_S * 2.0 ** min(self._failures, 16), _LAST_WAIT_S) * (0.5 + random.random() / 2)  # noqa: S311
         self._failures += 1
@@ -137,8 +145,7 @@ class Informer:
     def _words(self, error: ApiError) -> str:
         kind, where = self._store.kind, f"namespace {self._namespace}" if self._namespace else "all namespaces"
         if isinstance(error, RefusedError) and error.code == 403:
-            group = kind.api_version.rpartition("/")[0]
-            return f"the operator's role lacks list and watch of {kind.plural}{'.' if group else ''}{group} in {where}"
+            return f"the operator's role lacks list and watch of {kind.resource} in {where}"
         if isinstance(error, NotFoundError):
             return f"the API server has no {kind.plural} in {kind.api_version}: is their CRD installed?"
         return str(error)

@@ -12,6 +12,17 @@ class Kind:
     name: str  # Pod
     api_version: str  # v1, batch/v1
     plural: str  # pods
+    is_secret: bool = False  # nothing but the metadata of such objects is ever asked for
+
+    @property
+    def group(self) -> str:
+        """The API group, "" for the core's."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def resource(self) -> str:
+        """The plural with its group, as rules and people name it: `mpijobs.kubeflow.org`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """Return the URL's path of all, of a namespace's, or of one."""
@@ -23,7 +34,7 @@ class Kind:
 POD = Kind("Pod", "v1", "pods")
 CONFIG_MAP = Kind("ConfigMap", "v1", "configmaps")
 SERVICE = Kind("Service", "v1", "services")
-SECRET = Kind("Secret", "v1", "secrets")
+SECRET = Kind("Secret", "v1", "secrets", is_secret=True)
 SERVICE_ACCOUNT = Kind("ServiceAccount", "v1", "serviceaccounts")
 EVENT = Kind("Event", "v1", "events")
 ROLE = Kind("Role", "rbac.authorization.k8s.io/v1", "roles")

@@ -13,8 +13,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import PREFIX
+from agents.job.model import PREFIX, T9K_GROUP
 from agents.operator.api import FIELD_MANAGER
+from agents.operator.caches import group_of
 from agents.operator.errors import ApiError, RefusedError
 from agents.operator.kinds import LEASE, Kind
 
@@ -46,12 +47,13 @@ class Adopt(StrEnum):
 class Adoption:
     """Which jobs are ours to look after."""
 
-    def __init__(self, adopt: Adopt, is_alone: Callable[[], bool]) -> None:
+    def __init__(self, adopt: Adopt, is_alone: Callable[[str], bool]) -> None:
+        """`is_alone(group)`: whether no other operator looks after the MPIJobs of an API group."""
         self._adopt, self._is_alone = adopt, is_alone
 
     def takes(self, resource: Body) -> bool:
         """Whether to plan this MPIJob; one that we have begun is kept, whoever comes."""
-        if self._adopt is Adopt.ALL or (self._adopt is Adopt.AUTO and self._is_alone()):
+        if self._adopt is Adopt.ALL or (self._adopt is Adopt.AUTO and self._is_alone(group_of(resource))):
             return True
         return is_given(resource) or is_begun(resource)
 
@@ -87,9 +89,15 @@ class Neighbours:
         """The other operators, by what they were seen by: `Lease mpi-operator/mpi-operator`."""
         return self._seen or frozenset()
 
-    def is_alone(self) -> bool:
-        """Whether there is no other operator as far as we may look; False until that is known."""
-        return self._seen is not None and not self._seen
+    def is_alone(self, group: str) -> bool:
+        """Whether there is no other operator for a group's MPIJobs as far as we may look; False until that is known.
+
+        Kubeflow's leave T9k's alone; a second one of ours has a lease of the same name.
+        """
+        if self._seen is None:
+            return False
+        seen = self._seen
+        return not (any(name.endswith(f"/{self._own[1]}") for name in seen) if group == T9K_GROUP else seen)
 
     def start(self) -> None:
         """Look once, and then from time to time."""

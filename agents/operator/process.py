@@ -7,15 +7,17 @@ import socket
 import threading
 import uuid
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from agents.job.model import GROUP, T9K_GROUP
 from agents.operator.api import Api
-from agents.operator.caches import Caches, Key
+from agents.operator.caches import Caches, Key, key_of
 from agents.operator.controller import Controller
 from agents.operator.errors import ApiError, NotFoundError
 from agents.operator.executor import Executor
 from agents.operator.http_server import Answer, HttpServer
-from agents.operator.kinds import MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
+from agents.operator.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
 from agents.operator.neighbours import Adopt, Adoption, Neighbours
@@ -31,8 +33,17 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _LEASE_REQUEST_S = 4.0
 _CRD_WAIT_S = 2.0
+_T9K_WAIT_S = 15.0  # between two looks for T9k's MPIJobs
 _STEPS_END_S = 6.0  # for requests that have begun; then the lease is handed over all the same
 _EVENTS_END_S = 3.0
+
+
+class T9k(StrEnum):
+    """Whether T9k's MPIJobs are looked after: once the API server has them, at all events, or not."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,7 @@ class Options:
     namespaces: tuple[str, ...] = ()
     selector: str = ""
     adopt: Adopt = Adopt.AUTO
+    t9k: T9k = T9k.AUTO
     workers: int = 8
     elects: bool = True
     lease_namespace: str = "default"
@@ -93,7 +105,8 @@ class Process:
         return not self._is_lost
 
     def _lead(self, kind: Kind) -> None:
-        options, caches, queue = self._options, Caches(kind, self._settings.gang_scheduler), Queue[Key]()
+        options, queue = self._options, Queue[Key]()
+        caches = Caches((kind, MPI_JOB_T9K), self._settings.gang_scheduler)
         recorder = Recorder(self._api, self._metrics, socket.gethostname())
         executor = Executor(self._api, caches, recorder, self._metrics)
         settings = replace(self._settings, owner_version=self._preferred(kind))
@@ -109,12 +122,17 @@ class Process:
         self._metrics.neighbours.read = lambda: {(name,): 1.0 for name in neighbours.seen()}
         if adopt is Adopt.AUTO:
             neighbours.start()
-        self._informers = caches.informers(self._api, self._metrics, options.namespaces, options.selector)
-        for informer in self._informers:
-            informer.start()
+        self._inform(caches.informers_of_made(self._api, self._metrics, options.namespaces))
+        self._inform_of_jobs(GROUP, caches)
+        if options.t9k is T9k.ON or (options.t9k is T9k.AUTO and self._has_t9k()):
+            self._inform_of_jobs(T9K_GROUP, caches)
+            _LOG.info("T9k's MPIJobs (%s) are looked after as well", MPI_JOB_T9K.resource)
+        elif options.t9k is T9k.AUTO:
+            _LOG.info("the API server has no %s of T9k: looking again from time to time", MPI_JOB_T9K.resource)
+            threading.Thread(target=self._await_t9k, args=(caches,), name="t9k", daemon=True).start()
         recorder.start()
         if self._synced():
-            _LOG.info("%d MPIJobs are known; working with %d workers", len(caches.jobs), options.workers)
+            _LOG.info("%d MPIJobs are known; working with %d workers", len(caches.all_jobs()), options.workers)
             self._controller = controller
             controller.start(options.workers)
             self._stop.wait()
@@ -125,6 +143,28 @@ class Process:
             informer.stop()
         if not self._is_lost:
             recorder.stop(_EVENTS_END_S)
+
+    def _inform(self, informers: list[Informer]) -> None:
+        self._informers += informers
+        for informer in informers:
+            informer.start()
+
+    def _inform_of_jobs(self, group: str, caches: Caches) -> None:
+        options = self._options
+        self._inform(caches.informers((group,), self._api, self._metrics, options.namespaces, options.selector))
+
+    def _await_t9k(self, caches: Caches) -> None:
+        while not self._stop.wait(_T9K_WAIT_S):
+            if self._has_t9k():
+                _LOG.info("the API server has T9k's MPIJobs now (%s)", MPI_JOB_T9K.resource)
+                self._inform_of_jobs(T9K_GROUP, caches)
+                return
+
+    def _has_t9k(self) -> bool:
+        try:
+            return self._has(MPI_JOB_T9K)
+        except ApiError:
+            return False
 
     def _synced(self) -> bool:
         """Wait for the caches; False if stopped before."""
@@ -158,9 +198,9 @@ class Process:
         return None
 
     def _preferred(self, kind: Kind) -> str:
-        """Return the version that the API server names first for MPIJobs' group; the one we read if it won't say."""
+        """Return the version that the API server names first for kubeflow's group; the one we read if it won't say."""
         try:
-            group = self._api.get(f"/apis/{kind.api_version.partition('/')[0]}")
+            group = self._api.get(f"/apis/{kind.group}")
         except ApiError:
             return kind.api_version
         return str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
@@ -190,10 +230,10 @@ class Process:
 
 
 def _add_all(caches: Caches, queue: Queue[Key]) -> None:
-    for job in caches.jobs.all():
-        queue.add((job["metadata"]["namespace"], job["metadata"]["name"]))
+    for job in caches.all_jobs():
+        queue.add(key_of(job))
 
 
 def _job_info(caches: Caches) -> dict[tuple[str, ...], float]:
-    jobs = [job["metadata"] for job in caches.jobs.all()]
+    jobs = [job["metadata"] for job in caches.all_jobs()]
     return {(f"{metadata['name']}-launcher", metadata["namespace"]): 1.0 for metadata in jobs}

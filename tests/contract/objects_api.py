@@ -16,15 +16,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from stored_objects import Failure, Objects, Place, matches, merged, running
+from stored_objects import T9K, Failure, Objects, Place, matches, merged, only_metadata, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Body = dict[str, Any]
 
-_PATH = re.compile(r"^/apis?/(?:[^/]+/)?v[0-9a-z]+/(?:namespaces/([^/]+)/)?([a-z]+)(?:/([^/]+))?(?:/([^/]+))?$")
+_PATH = re.compile(r"^/apis?/(?:([^/]+)/)?v[0-9a-z]+/(?:namespaces/([^/]+)/)?([a-z]+)(?:/([^/]+))?(?:/([^/]+))?$")
 _BOOKMARK_S = 0.2
+_SERVED = {"/apis/kubeflow.org/v1": "mpijobs", "/apis/batch.tensorstack.dev/v1beta1": "mpijobs"}
 
 
 @dataclass
@@ -32,8 +33,9 @@ class Request:
     """What a fault is asked about."""
 
     verb: str
-    plural: str
+    plural: str  # T9k's have their group behind it
     name: str
+    partial: bool = False  # asks for metadata alone
 
 
 class ObjectsApi:
@@ -190,21 +192,23 @@ class _Handler(BaseHTTPRequestHandler):
             if found is None:
                 self._discover(parts.path)
                 return
-            namespace, plural, name, subresource = (text or "" for text in found.groups())
+            group, namespace, plural, name, subresource = (text or "" for text in found.groups())
+            plural = f"{plural}.{group}" if group == T9K else plural
             verb = self._verb(name, query)
             self.server.api.requests[verb, plural] += 1
-            request = Request(verb, plural, name or body.get("metadata", {}).get("name", ""))
+            partial = "as=PartialObjectMetadata" in self.headers.get("Accept", "")
+            request = Request(verb, plural, name or body.get("metadata", {}).get("name", ""), partial)
             if not self.server.api.fault(request):
                 self.close_connection = True
             elif verb == "watch":
-                self._watch(plural, namespace, query)
+                self._watch(plural, namespace, query, partial=partial)
             else:
                 with self.server.api.objects.changed:
                     answer = self._do(verb, (plural, namespace, name), subresource, query, body)
                 if self.server.api.forgets(request):
                     self.close_connection = True
                     return
-                self._send(201 if verb == "create" else 200, answer)
+                self._send(201 if verb == "create" else 200, only_metadata(answer) if partial else answer)
         except Failure as failure:
             status = {"kind": "Status", "status": "Failure", "reason": failure.reason, "message": str(failure)}
             headers = {"Retry-After": failure.retry_after} if failure.retry_after else {}
@@ -240,19 +244,22 @@ class _Handler(BaseHTTPRequestHandler):
     def _list(self, plural: str, namespace: str, query: dict[str, str]) -> Body:
         objects = self.server.api.objects
         items = objects.select(plural, namespace, query.get("labelSelector", ""))
+        if field := query.get("fieldSelector"):
+            items = [each for each in items if each["metadata"]["name"] == field.removeprefix("metadata.name=")]
         begin, limit = int(query.get("continue", "0")), int(query.get("limit", "0")) or len(items)
         metadata = {"resourceVersion": str(objects.version)}
         if begin + limit < len(items):
             metadata["continue"] = str(begin + limit)
         return {"kind": "List", "metadata": metadata, "items": items[begin : begin + limit]}
 
-    def _watch(self, plural: str, namespace: str, query: dict[str, str]) -> None:
+    def _watch(self, plural: str, namespace: str, query: dict[str, str], *, partial: bool) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.close_connection = True
         for event in self._events(plural, namespace, query):
-            data = json.dumps(event, separators=(",", ":")).encode() + b"\n"
+            told = {**event, "object": only_metadata(event["object"])} if partial else event
+            data = json.dumps(told, separators=(",", ":")).encode() + b"\n"
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
             self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")
@@ -279,8 +286,8 @@ class _Handler(BaseHTTPRequestHandler):
         return lambda: len(api.objects.log) > place or api.epoch != epoch
 
     def _discover(self, path: str) -> None:
-        if path == "/apis/kubeflow.org/v1":
-            self._send(200, {"kind": "APIResourceList", "resources": [{"name": "mpijobs"}]})
+        if path in _SERVED:
+            self._send(200, {"kind": "APIResourceList", "resources": [{"name": _SERVED[path]}]})
         else:
             raise Failure(404, "NotFound", "no such path")
 

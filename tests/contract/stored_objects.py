@@ -11,6 +11,7 @@ from typing import Any
 
 Body = dict[str, Any]
 Place = tuple[str, str, str]  # plural, namespace, name
+T9K = "batch.tensorstack.dev"
 
 
 class Failure(Exception):  # noqa: N818 (an answer, no error of ours)
@@ -105,6 +106,15 @@ def matches(body: Body, selector: str) -> bool:
 def conditions(job: Body) -> list[str]:
     """The types of a job's conditions that hold."""
     return [each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"]
+
+
+def only_metadata(answer: Body) -> Body:
+    """An object, a list or a Status as who wants no more than metadata gets it (a Status is no such object)."""
+    if answer.get("kind") == "Status":
+        return answer
+    if "items" in answer:
+        return {**answer, "items": [only_metadata(each) for each in answer["items"]]}
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": answer["metadata"]}
 
 
 def running(pod: Body) -> Body:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
-from agents.operator.caches import Caches
+from agents.operator.caches import Caches, Key
 from agents.operator.controller import Controller
 from agents.operator.errors import (
     AlreadyExistsError,
@@ -24,6 +24,7 @@ from agents.operator.kinds import BATCH_JOB, CONFIG_MAP, MPI_JOB_V1, MPI_JOB_V2B
 from agents.operator.metrics import Metrics
 from agents.operator.queue import Queue
 from agents.operator.settings import PodSettings
+from agents.operator.trim import trim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from agents.operator.observed import Observed
 
 Body = dict[str, Any]
-KEY = ("team", "pi")
+KEY = Key("team", "pi")
 
 
 def job(name: str = "pi", uid: str = "j", version: int = 1, generation: int = 1, **more: Any) -> Body:
@@ -46,7 +47,7 @@ def job(name: str = "pi", uid: str = "j", version: int = 1, generation: int = 1,
 
 
 def made(name: str, uid: str = "1", owner: Body | None = None, version: int = 5, role: str = "worker") -> Body:
-    owner = owner or {"kind": "MPIJob", "name": "pi", "uid": "j"}
+    owner = owner or {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "pi", "uid": "j"}
     labels = {"mpi-agents/job-uid": owner["uid"], "mpi-agents/role": role}
     metadata = {"namespace": "team", "name": name, "uid": uid, "resourceVersion": str(version), "labels": labels}
     return {"metadata": metadata | {"ownerReferences": [owner | {"controller": True}]}, "spec": {"containers": []}}
@@ -109,12 +110,12 @@ class Loop:
     def __init__(self, *plans: Plan | Callable[[Observed], Plan]) -> None:
         self.plans, self.observed = list(plans), list[Any]()
         self.api, self.recorder, self.metrics, self.clock = Api(), Recorder(), Metrics(), Clock()
-        self.caches, self.queue = Caches(MPI_JOB_V1), Queue[tuple[str, str]](self.clock, lambda: 1.0)
+        self.caches, self.queue = Caches([MPI_JOB_V1]), Queue[Key](self.clock, lambda: 1.0)
         executor = Executor(self.api, self.caches, self.recorder, self.metrics)  # type: ignore[arg-type]
         self.controller = Controller(
             self._plan, self.caches, self.queue, executor, PodSettings("i"), self.metrics, self.clock
         )
-        self.caches.jobs.put(job())
+        self.caches.jobs().put(job())
 
     def _plan(self, _job: Any, observed: Observed, _settings: PodSettings, now: float) -> Plan:
         assert now == self.clock.now
@@ -233,7 +234,7 @@ def test_refusals_are_told_to_plan_until_they_end_or_the_job_is_edited() -> None
     assert loop.observed[3].refused == {}
     loop.api.answers["create", "a"] = RefusedError("exceeded quota", 403)
     loop.run()
-    loop.caches.jobs.put(job(version=10, generation=2))
+    loop.caches.jobs().put(job(version=10, generation=2))
     loop.run()
     assert loop.observed[5].refused == {}
 
@@ -268,7 +269,7 @@ def test_what_we_made_and_did_not_know_of_is_taken_up() -> None:
 def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
     loop = Loop(steps(create("pi-worker-0"), create("never")))
     loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
-    former = {"kind": "MPIJob", "name": "pi", "uid": "former"}
+    former = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": "former"}
     loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=former)
     loop.run()
     assert ("create", "never") not in loop.api.asked
@@ -287,7 +288,7 @@ def test_a_deletion_that_takes_its_time_is_known_and_one_that_is_over_as_well() 
     loop.api.answers["delete", "/api/v1/namespaces/team/pods/c 3"] = NotFoundError("n", 404)
     loop.run()
     loop.run()
-    assert [each["metadata"] for each in loop.observed[1].pods] == [slow["metadata"]]
+    assert loop.observed[1].pods == (trim(POD, slow),)
 
 
 def test_a_standby_and_one_that_stops_do_nothing_more() -> None:
@@ -341,7 +342,7 @@ def test_a_fault_in_one_job_s_plan_holds_up_no_other(caplog: pytest.LogCaptureFi
     loop.controller.start(1)
     loop.queue.add(KEY)
     loop.caches.on_job = loop.queue.add
-    loop.caches.jobs.put(job("other", "o", 2))
+    loop.caches.jobs().put(job("other", "o", 2))
     assert done.wait(20)
     assert loop.controller.stop(20)
     assert loop.metrics.reconcile_errors.value("exception") >= 1
@@ -353,7 +354,7 @@ def test_a_fault_in_one_job_s_plan_holds_up_no_other(caplog: pytest.LogCaptureFi
 def test_a_job_that_is_gone_is_forgotten() -> None:
     loop = Loop(steps(create("a")))
     loop.run()
-    loop.caches.jobs.remove("team", "pi", "j")
+    loop.caches.jobs().remove("team", "pi", "j")
     loop.run()
     assert loop.controller._memories == {}
     assert len(loop.observed) == 1

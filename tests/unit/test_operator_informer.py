@@ -63,13 +63,13 @@ class Api:
         self.over = threading.Event()
         self.last: Watch | None = None
 
-    def list(self, path: str, *, token: str, labelSelector: str) -> Body:  # noqa: N803
+    def list(self, path: str, *, token: str, partial: bool, labelSelector: str) -> Body:  # noqa: N803
         self.asked.append(("list", token))
         answer = self._next()
         assert isinstance(answer, dict)
         return answer
 
-    def watch(self, path: str, *, version: str, timeout_s: int, selector: str) -> Watch:
+    def watch(self, path: str, *, version: str, timeout_s: int, selector: str, partial: bool) -> Watch:
         self.asked.append(("watch", version))
         events = self._next()
         assert isinstance(events, list)
@@ -182,8 +182,8 @@ def test_why_it_can_t_list_is_said_once(
         informer, _, _ = run(api, kind)
     end(informer)
     assert [each.getMessage() for each in caplog.records] == [
-        f"{kind.plural} can't be watched: {words}",
-        f"{kind.plural} can be watched again",
+        f"{kind.resource} can't be watched: {words}",
+        f"{kind.resource} can be watched again",
     ]
 
 

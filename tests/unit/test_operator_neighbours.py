@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from agents.job.model import GROUP
 from agents.operator.errors import ApiError, RefusedError, UnavailableError
 from agents.operator.neighbours import Adopt, Adoption, Neighbours, found, is_held
 
@@ -104,13 +105,13 @@ THEIRS = job({"mpi-agents/adopt": "false"}, "kubeflow.org/mpi-operator", "mpi-op
     ],
 )
 def test_which_jobs_are_taken(adopt: Adopt, seen: list[str], taken: list[Body]) -> None:
-    adoption = Adoption(adopt, lambda: not seen)
+    adoption = Adoption(adopt, lambda _group: not seen)
     assert [each for each in (PLAIN, LABELLED, NAMED, BEGUN, THEIRS) if adoption.takes(each)] == taken
 
 
 @pytest.mark.parametrize("spec", [None, [], "x", {"runPolicy": 3}])
 def test_a_job_of_any_form_can_be_asked_for(spec: Any) -> None:
-    assert not Adoption(Adopt.GIVEN, lambda: True).takes({"metadata": {"name": "x"}, "spec": spec})
+    assert not Adoption(Adopt.GIVEN, lambda _group: True).takes({"metadata": {"name": "x"}, "spec": spec})
 
 
 class Api:
@@ -156,7 +157,7 @@ def test_what_may_not_be_listed_is_asked_for_once() -> None:
     one.look()
     asked = len(api.asked)
     one.look()
-    assert one.is_alone()
+    assert one.is_alone(GROUP)
     assert one.seen() == frozenset()
     assert not [each for each in api.asked[asked:] if "deployments" in each]
 
@@ -169,7 +170,7 @@ def test_what_is_not_known_now_was_not_seen_to_go() -> None:
     one.look()
     api.answers["metadata.name=mpi-operator"] = UnavailableError("no answer")
     one.look()
-    assert not one.is_alone()
+    assert not one.is_alone(GROUP)
     assert "Lease mpi-operator/mpi-operator" in one.seen()
 
 
@@ -178,7 +179,7 @@ def test_nobody_is_alone_before_it_could_look() -> None:
     api.answers["metadata.name=mpi-operator"] = UnavailableError("no answer")
     one = Neighbours(api, *OWN)  # type: ignore[arg-type]
     one.look()
-    assert not one.is_alone()
+    assert not one.is_alone(GROUP)
     api.answers.clear()
     one.look()
-    assert one.is_alone()
+    assert one.is_alone(GROUP)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.operator.caches import Caches
+from agents.operator.caches import Caches, Key
 from agents.operator.kinds import BATCH_JOB, CONFIG_MAP, MPI_JOB_V1, POD
 from agents.operator.store import Store
 
@@ -223,24 +223,25 @@ def owned(body: Body, uid: str, kind: str = "MPIJob", name: str = "pi") -> Body:
 
 
 def job(uid: str = "j") -> Body:
-    return {"kind": "MPIJob", "metadata": {"name": "pi", "namespace": "ns", "uid": uid, "resourceVersion": "1"}}
+    metadata = {"name": "pi", "namespace": "ns", "uid": uid, "resourceVersion": "1"}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": metadata}
 
 
 def test_a_job_is_told_of_what_is_made_for_it() -> None:
-    caches, told = Caches(MPI_JOB_V1), list[tuple[str, str]]()
+    caches, told = Caches([MPI_JOB_V1]), list[Key]()
     caches.on_job = told.append
     caches.store(POD).put(owned(pod("early", "e", 1), "j"))
     assert told == []  # the job is not known yet
-    caches.jobs.put(job())
+    caches.jobs().put(job())
     caches.store(POD).put(owned(pod("a", "a", 2), "j"))
     caches.store(POD).event("DELETED", pod("a", "a", 3))
     caches.store(POD).put(owned(pod("b", "b", 4, job="another"), "another"))
-    caches.jobs.remove("ns", "pi", "j")
-    assert told == [("ns", "pi")] * 4
+    caches.jobs().remove("ns", "pi", "j")
+    assert told == [Key("ns", "pi")] * 4
 
 
 def test_a_job_s_objects_are_those_that_it_controls() -> None:
-    caches = Caches(MPI_JOB_V1)
+    caches = Caches([MPI_JOB_V1])
     caches.store(POD).put(owned(pod("worker", "1", 1), "j"))
     caches.store(POD).put(owned(pod("launcher", "2", 2), "batch", "Job", "pi-launcher"))
     caches.store(POD).put(owned(pod("another's", "6", 7), "other", "Job", "other-launcher"))
