@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING
 import click
 
 from delivery import hostfile, hostsfile, klog, lastwords, target, tools
-from delivery.exits import API_SETUP, READY, USAGE, DeliveryError, StoppedBySignal
+from delivery.exits import READY, USAGE, DeliveryError, StoppedBySignal
 from delivery.progress import Progress
-from delivery.settings import Options, checked_namespace, settings, termination_log
-from delivery.watching import Watching
-from rshagent.cluster import Cluster, ConfigError
-from rshagent.loop import Loop
+from delivery.settings import Options, settings, termination_log
 
 if TYPE_CHECKING:
     from delivery.settings import Settings
-    from rshagent.hosts import Entry
-    from rshagent.pods import Pod
+    from delivery.sshd.waiting import Waiting
+    from delivery.watching import Watching
 
 _EPILOG = "All settings, what is waited for and every exit code: docs/delivery.md."
 
@@ -67,7 +64,7 @@ class _Delivery:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._watching: Watching | None = None
+        self._waiting: Watching | Waiting | None = None
 
     def run(self, options: Options) -> int:
         """Return the exit code."""
@@ -76,16 +73,19 @@ class _Delivery:
         except DeliveryError as error:
             self._end(str(error))
             return error.exit_code
-        except ConfigError as error:
-            self._end(str(error))
-            return API_SETUP
         except StoppedBySignal as stopped:
-            standing = f" while waiting: {self._watching.standing}" if self._watching else ""
+            standing = f" while waiting: {self._waiting.standing}" if self._waiting else ""
             self._end(f"stopped by {signal.Signals(stopped.number).name}{standing}")
             raise
         return READY
 
     def _deliver(self, asked: Settings) -> None:
+        # What the other transport needs is not imported: it may cost more than the wait.
+        if asked.is_ssh:
+            from delivery.sshd.files import Files  # noqa: PLC0415
+
+            files = Files(asked.environ)
+            files.prepare()
         workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
         for tool in asked.tools:
             line = tools.copy(tool, asked.tools_folder, asked.target)
@@ -93,25 +93,17 @@ class _Delivery:
                 self._progress.line(line)
         if not workers:
             self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
-        pods = self._wait_for(workers, asked) if workers else []
-        content = hostsfile.content(asked.own_line, {pod.name: pod.ips for pod in pods}.items())
-        target.write_file(os.path.join(asked.target, "hosts"), content)
+        elif asked.is_ssh:
+            from delivery.sshd.waiting import waiting  # noqa: PLC0415
 
-    def _wait_for(self, workers: list[Entry], asked: Settings) -> list[Pod]:
-        cluster = Cluster.load(asked.environ)
-        namespace = checked_namespace(asked.namespace or cluster.namespace)
-        hosts = hostfile.hosts_in(namespace, workers)
-        loop = Loop()
-        self._watching = Watching(
-            loop,
-            cluster,
-            namespace,
-            hosts=hosts,
-            limits=asked.limits,
-            progress=self._progress,
-            changed=hostfile.Changes(asked.hostfile, namespace, asked.own_names, hosts).look,
-        )
-        return self._watching.run(asked.selector, asked.own_name)
+            self._waiting = waiting(workers, files, asked, self._progress)
+        else:
+            from delivery.watching import watching  # noqa: PLC0415
+
+            self._waiting = watching(workers, asked, self._progress)
+        addresses = self._waiting.run() if self._waiting else []
+        if asked.target:
+            target.write_file(os.path.join(asked.target, "hosts"), hostsfile.content(asked.own_line, addresses))
 
     def _end(self, text: str) -> None:
         """Say why, on stderr and where Kubernetes looks."""

@@ -49,9 +49,12 @@ def workers(data: bytes, own_names: frozenset[str]) -> list[Entry]:
     return [entry for entry in entries if not _is_launcher(entry, own, own_names, labels)]
 
 
-def hosts_in(namespace: str, entries: Iterable[Entry]) -> list[str]:
-    """Return the entries' hosts. Raises DeliveryError for one of another namespace."""
+def hosts_in(namespace: str | None, entries: Iterable[Entry]) -> list[str]:
+    """Return the entries' hosts. Raises DeliveryError for one of another namespace; None: ssh knows no namespaces."""
     for entry in entries:
+        if namespace is None and entry.namespace is not None:
+            text = f"the hostfile names {entry.namespace}/{entry.host}, which ssh takes for no host"
+            raise DeliveryError(HOSTFILE, text)
         if entry.namespace not in (None, namespace):
             text = (
                 f"the hostfile names {entry.namespace}/{entry.host}, but delivery waits in namespace {namespace} only"
@@ -81,7 +84,7 @@ def _is_pod_of(name: str, pod: str) -> bool:
 class Changes:
     """Tells when a hostfile comes to name other workers than `hosts`: its operator has changed their number."""
 
-    def __init__(self, path: str, namespace: str, own_names: frozenset[str], hosts: list[str]) -> None:
+    def __init__(self, path: str, namespace: str | None, own_names: frozenset[str], hosts: list[str]) -> None:
         self._file = WatchedFile(path)
         self._namespace, self._own_names, self._hosts = namespace, own_names, hosts
 

@@ -15,6 +15,7 @@ from delivery.wait import Limits
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_TARGET = "/opt/kube"
 _ETC_HOSTS = "/etc/hosts"
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
@@ -34,9 +35,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One delivery. `namespace` None: the API configuration's own."""
+    """One delivery. `namespace` None: the API configuration's own; `target` "": nothing is to be put anywhere."""
 
     environ: Mapping[str, str]
+    is_ssh: bool
     namespace: str | None
     hostfile: str
     target: str
@@ -57,12 +59,16 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
     # KUBECONFIG wins over the flag, as in kubectl-delivery.
     kubeconfig = environ.get("KUBECONFIG") or options.kubeconfig or ""
     hostfile = environ.get("MPI_AGENT_HOSTFILE") or "/etc/mpi/hostfile"
-    asked = options.tools or tools.default(_read_text(os.path.join(os.path.dirname(hostfile), "kubexec.sh")))
+    is_ssh = _transport(environ) == "ssh"
+    asked = options.tools
+    if not asked and not is_ssh:
+        asked = tools.default(_read_text(os.path.join(os.path.dirname(hostfile), "kubexec.sh")))
     return Settings(
         environ={**environ, "KUBECONFIG": kubeconfig},
+        is_ssh=is_ssh,
         namespace=options.namespace or environ.get("NAMESPACE") or None,
         hostfile=hostfile,
-        target=options.target or environ.get("TARGET_DIR") or "/opt/kube",
+        target=options.target or environ.get("TARGET_DIR") or (_TARGET if asked or not is_ssh else ""),
         tools_folder=environ.get("MPI_AGENT_TOOLS") or "/usr/local/lib/mpi-agents",
         tools=[tool for argument in asked for tool in tools.parse(argument)],
         selector=environ.get("MPI_AGENT_SELECTOR") or None,
@@ -83,6 +89,13 @@ def checked_namespace(name: str) -> str:
 def termination_log(environ: Mapping[str, str]) -> str:
     """Return where the reason of a failure goes."""
     return environ.get("MPI_AGENT_TERMINATION_LOG") or lastwords.DEFAULT
+
+
+def _transport(environ: Mapping[str, str]) -> str:
+    text = environ.get("MPI_AGENT_TRANSPORT") or "exec"
+    if text not in ("exec", "ssh"):
+        raise DeliveryError(USAGE, f"MPI_AGENT_TRANSPORT is {text!r}, and can be exec or ssh")
+    return text
 
 
 def _limits(options: Options, environ: Mapping[str, str]) -> Limits:

@@ -1,4 +1,4 @@
-"""The wait for all workers: Pod states and the time go in, a verdict comes out. Pure.
+"""The wait for all workers: Pod states, or lacks, and the time go in, a verdict comes out. Pure.
 
 - Ready: every wanted worker is Ready in the states known now. A worker that was Ready once and no longer is counts as
   lacking again.
@@ -61,27 +61,25 @@ class Verdict:
 class _Worker:
     """One wanted worker: what it lacks, and the clock of that lack (or of the last one, while it is Ready)."""
 
-    __slots__ = ("clock", "lack", "name", "ready_since", "seen", "since", "uid")
+    __slots__ = ("clock", "lack", "mark", "name", "ready_since", "seen", "since")
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
-        self.uid = ""
+        self.mark = ""
         self.seen = False
         self.lack: Lack | None = UNKNOWN
         self.clock = (UNKNOWN.kind, "")
         self.since = now
         self.ready_since = now
 
-    def update(self, pod: Pod | None, now: float) -> None:
-        before, self.lack = self.lack, lack_of(pod, was_seen=self.seen)
-        if pod is not None:
-            self.seen, self.uid = True, pod.uid
+    def take(self, lack: Lack | None, mark: str, now: float) -> None:
+        before, self.lack, self.mark = self.lack, lack, mark
         if self.lack is None:
             if before is not None:
                 self.ready_since = now
             return
         settled = before is None and now - self.ready_since >= SETTLED_S
-        clock = (self.lack.kind, self.uid)
+        clock = (self.lack.kind, mark)
         if settled or clock != self.clock:
             self.clock, self.since = clock, now
 
@@ -100,6 +98,11 @@ class Wait:
         """Whether all wanted workers are Ready at this moment."""
         return self._ready == len(self._workers)
 
+    @property
+    def lacking(self) -> int:
+        """How many wanted workers lack something."""
+        return len(self._workers) - self._ready
+
     def follow(self, names: Iterable[str], now: float) -> None:
         """Wait for these workers from now on; of those that were wanted before, all that is known stays."""
         before = self._workers
@@ -107,10 +110,17 @@ class Wait:
         self._ready = sum(worker.lack is None for worker in self._workers.values())
 
     def update(self, name: str, pod: Pod | None, now: float) -> None:
-        """Take the present state of the worker called `name`; None: there is no such pod."""
+        """Take the present state of the pod of the worker called `name`; None: there is no such pod."""
+        worker = self._workers[name]
+        lack = lack_of(pod, was_seen=worker.seen)
+        worker.seen = worker.seen or pod is not None
+        self.take(name, lack, now, mark=worker.mark if pod is None else pod.uid)
+
+    def take(self, name: str, lack: Lack | None, now: float, *, mark: str) -> None:
+        """Take what the worker called `name` lacks now; another `mark` tells that another pod is in its place."""
         worker = self._workers[name]
         was_ready = worker.lack is None
-        worker.update(pod, now)
+        worker.take(lack, mark, now)
         self._ready += (worker.lack is None) - was_ready
 
     def judge(self, now: float) -> Verdict:

@@ -1,0 +1,1 @@
+"""The wait for the workers' sshds, by their names and banners: it needs no rights in the API."""

@@ -1,0 +1,48 @@
+"""The files of ssh and sshd: prepared before the wait, and told the ports where sshds were found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from delivery.exits import SSH_FILES, USAGE, DeliveryError
+from sshd_bootstrap import exits, prepare
+from sshd_bootstrap.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Files:
+    """One job's files, as the environment describes them."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Raises DeliveryError."""
+        try:
+            self._settings = Settings.load(environ)
+        except exits.BootstrapError as error:
+            raise _failed(error) from None
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Where an sshd may be, ours first."""
+        return self._settings.ports
+
+    def prepare(self) -> None:
+        """Write them. Raises DeliveryError."""
+        try:
+            prepare.prepare(self._settings)
+        except exits.BootstrapError as error:
+            raise _failed(error) from None
+
+    def tell_ports(self, found: Mapping[str, int]) -> None:
+        """Have ssh use the ports where the hosts' sshds are. Raises DeliveryError."""
+        if set(found.values()) <= {self._settings.port}:
+            return
+        try:
+            prepare.set_port(self._settings, max(found.values(), key=list(found.values()).count))
+        except exits.BootstrapError as error:
+            raise _failed(error) from None
+
+
+def _failed(error: exits.BootstrapError) -> DeliveryError:
+    return DeliveryError(USAGE if error.exit_code == exits.USAGE else SSH_FILES, str(error))

@@ -1,0 +1,203 @@
+"""The wait as it runs: looks names up, knocks at sshds, feeds `Wait`, until every worker's sshd has answered.
+
+An answer that has become old while others were waited for is asked for again before the end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from delivery.hostfile import Changes, Roster, hosts_in
+from delivery.judging import GATHER_S, Judging, count
+from delivery.sshd import words
+from delivery.sshd.answer import Kind
+from delivery.sshd.knock import Round
+from delivery.sshd.lookups import Lookups
+from delivery.sshd.pace import CHECK_AGAIN_S, address_s, connect_s, pause_s
+from delivery.wait import Wait
+from rshagent.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from delivery.lack import Lack
+    from delivery.progress import Progress
+    from delivery.settings import Settings
+    from delivery.sshd.answer import Answer
+    from delivery.sshd.files import Files
+    from delivery.sshd.lookups import Address, Found
+    from delivery.wait import Limits
+    from rshagent.hosts import Entry
+
+_LOOK_S = 1.0  # a look at the hostfile is one stat(2)
+_AT_ONCE = 128  # workers that are looked up or knocked at
+_MOVED = frozenset({Kind.TIMED_OUT, Kind.UNREACHABLE})  # a pod of another address may be in its place
+
+
+class Worker:
+    """One wanted worker, and what is known of its sshd."""
+
+    def __init__(self, host: str, now: float) -> None:
+        self.host = host
+        self.name = host  # as people call it
+        self.addresses: tuple[Address, ...] = ()
+        self.port = 0
+        self.is_wanted = True
+        self.is_busy = False
+        self.looked_up_at = float("-inf")
+        self.answered_at = float("-inf")
+        self.answer: Answer | None = None
+        self.kind = ""  # of what it lacks
+        self.since = now  # it lacks it
+
+    def lacks(self, lack: Lack | None, now: float) -> None:
+        """Take what the worker lacks now."""
+        kind = lack.kind if lack else ""
+        if kind != self.kind:
+            self.kind, self.since = kind, now
+
+
+def waiting(entries: list[Entry], files: Files, asked: Settings, progress: Progress) -> Waiting:
+    """Return the wait for these workers. Raises DeliveryError."""
+    hosts = hosts_in(None, entries)
+    changes = Changes(asked.hostfile, None, asked.own_names, hosts)
+    return Waiting(Loop(), files, hosts=hosts, changed=changes.look, limits=asked.limits, progress=progress)
+
+
+class Waiting:
+    """Waits for the sshds of some hosts. One use.
+
+    `changed()` returns the hosts that are wanted from now on, None while they are the same.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        files: Files,
+        *,
+        hosts: Sequence[str],
+        changed: Callable[[], list[str] | None],
+        limits: Limits,
+        progress: Progress,
+    ) -> None:
+        self._loop, self._files, self._progress, self._changed = loop, files, progress, changed
+        self._ports = files.ports
+        self._workers: dict[str, Worker] = {}
+        self._wait = Wait((), limits, loop.now())
+        self._judging = Judging(loop, self._wait, progress)
+        self._judging.holds = self._check_again
+        self._lookups = Lookups(loop)
+        self._busy = 0
+        self._queue: deque[Worker] = deque()
+        self._hosts = hosts
+
+    @property
+    def standing(self) -> str:
+        """Where the wait stands, in words."""
+        return self._judging.standing
+
+    def run(self) -> list[tuple[str, Sequence[str]]]:
+        """Return the workers and their addresses; their sshds have all answered. Raises DeliveryError."""
+        self._progress.line(f"waiting for the sshds of {count(len(self._hosts))}, on {words.named(self._ports)}")
+        self._follow(self._hosts)
+        self._judging.within(GATHER_S)
+        self._loop.call_later(_LOOK_S, self._look_at_hostfile)
+        self._loop.run()
+        self._lookups.close()
+        self._progress.line(self.standing)
+        workers = list(self._workers.values())
+        self._files.tell_ports({worker.host: worker.port for worker in workers})
+        return [(worker.name, [address.host for address in worker.addresses]) for worker in workers]
+
+    def _look_at_hostfile(self) -> None:
+        self._loop.call_later(_LOOK_S, self._look_at_hostfile)
+        hosts = self._changed()
+        if hosts is not None:
+            self._follow(hosts)
+            self._progress.line(f"the hostfile has changed: waiting for {count(len(self._workers))}")
+            self._judging.within(GATHER_S)
+
+    def _follow(self, hosts: Sequence[str]) -> None:
+        """Want these from now on."""
+        before, now = self._workers, self._loop.now()
+        names = Roster(hosts).display_names()
+        self._workers = {host: before.get(host) or Worker(host, now) for host in names}
+        for host, worker in self._workers.items():
+            worker.name = names[host]
+        self._wait.follow(names.values(), now)
+        for host, worker in before.items():
+            worker.is_wanted = host in names
+        for host, worker in self._workers.items():
+            if host not in before:
+                self._look(worker)
+
+    def _look(self, worker: Worker) -> None:
+        """Look a worker's name up where that is due, and knock."""
+        worker.is_busy = True
+        if self._busy >= _AT_ONCE:
+            self._queue.append(worker)
+            return
+        self._busy += 1
+        now = self._loop.now()
+        has_moved = worker.answer is not None and worker.answer.kind in _MOVED
+        if not worker.addresses or has_moved or now - worker.looked_up_at >= address_s(now - worker.since):
+            self._lookups.ask(worker.host, lambda found: self._found(worker, found))
+        else:
+            self._knock(worker)
+
+    def _found(self, worker: Worker, found: Found) -> None:
+        was_there = worker.looked_up_at > float("-inf")
+        if found.addresses or not found.trouble:
+            worker.addresses = found.addresses
+        if worker.addresses:
+            worker.looked_up_at = self._loop.now()
+            self._knock(worker)
+        else:
+            self._settle(
+                worker, words.no_lookup(found.trouble) if found.trouble else words.no_name(was_there=was_there)
+            )
+
+    def _knock(self, worker: Worker) -> None:
+        waited_s = self._loop.now() - worker.since
+        Round(
+            self._loop,
+            worker.addresses,
+            self._ports,
+            connect_s(waited_s),
+            lambda answer: self._answered(worker, answer),
+        ).start()
+
+    def _answered(self, worker: Worker, answer: Answer) -> None:
+        worker.answer = answer
+        if answer.kind is Kind.READY:
+            worker.answered_at, worker.port = self._loop.now(), answer.port
+        self._settle(worker, words.lack_of(answer, self._ports))
+
+    def _settle(self, worker: Worker, lack: Lack | None) -> None:
+        """Take what came of one look at a worker, and see to the next."""
+        self._busy -= 1
+        worker.is_busy = False
+        if self._queue:
+            self._loop.call_later(0.0, self._next)
+        if not worker.is_wanted:
+            return
+        now = self._loop.now()
+        worker.lacks(lack, now)
+        self._wait.take(worker.name, lack, now, mark=" ".join(address.host for address in worker.addresses))
+        self._judging.within(0.0 if self._wait.ready else GATHER_S)
+        if lack is not None:
+            pause = pause_s(now - worker.since, self._wait.lacking)
+            self._loop.call_later(pause, lambda: self._look(worker) if worker.is_wanted else None)
+
+    def _next(self) -> None:
+        if self._queue and self._busy < _AT_ONCE:
+            self._look(self._queue.popleft())
+
+    def _check_again(self) -> bool:
+        """Ask for answers that have become old again; return whether some are under way."""
+        now = self._loop.now()
+        for worker in self._workers.values():
+            if not worker.is_busy and now - worker.answered_at >= CHECK_AGAIN_S:
+                self._look(worker)
+        return any(worker.is_busy for worker in self._workers.values())
