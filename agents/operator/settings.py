@@ -25,7 +25,7 @@ MESH: Mapping[str, str] = {
 class PodSettings:
     """What goes into the objects of every job. An empty text: not set."""
 
-    image: str  # of hub and delivery
+    image: str  # of all our containers
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     cluster_domain: str = ""  # "" names hosts as NAME.SERVICE.NAMESPACE.svc
@@ -34,8 +34,13 @@ class PodSettings:
     hub_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "64Mi"})
     delivery_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "48Mi"})
     delivery_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "48Mi"})
+    has_worker_agent: bool = True  # in ssh jobs that don't say
+    worker_agent_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "10m", "memory": "32Mi"})
+    worker_agent_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "48Mi"})
+    bootstrap_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "32Mi"})
+    bootstrap_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "48Mi"})
     guaranteed_cpu: str = "200m"  # request and limit of each of ours in a pod that is to stay Guaranteed
-    run_as_user: int | None = 65532  # of ours; None where the platform assigns one
+    run_as_user: int | None = 65532  # of ours, but for what prepares ssh; None where the platform assigns one
     annotations: Mapping[str, str] = field(default_factory=lambda: dict(MESH))  # of all pods; a template's own win
     wait_timeout: str = ""  # MPI_AGENT_WAIT_TIMEOUT of delivery
     owner_version: str = ""  # by which objects name their job; "" for the version that it was read by

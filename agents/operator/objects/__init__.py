@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.job.model import Transport
 from agents.operator.objects.config_map import config_map
 from agents.operator.objects.launcher import launcher
 from agents.operator.objects.metadata import template_hash
@@ -37,4 +38,4 @@ __all__ = [
 def has_api_token(job: Job) -> bool:
     """Return whether the launcher's template asks for a token in its containers: it may exec into the workers."""
     spec = job.launcher.template.get("spec", {})
-    return spec.get("automountServiceAccountToken") is True
+    return job.transport is Transport.EXEC and spec.get("automountServiceAccountToken") is True

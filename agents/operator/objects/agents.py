@@ -1,15 +1,18 @@
-"""Our containers in the launcher's pod: hub and delivery, and the volumes that they share with the user's container."""
+"""Our containers in the launcher's pod, hub and delivery, and the volumes that they share with the user's container."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agents.operator.objects import names, pod, resources
+from agents.job.model import LAUNCHER, Transport
+from agents.operator.objects import guest, names, pod, resources
+from agents.operator.objects.ssh import Ssh
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agents.job.model import Job
+    from agents.operator.objects.user import User
     from agents.operator.settings import PodSettings
 
 Body = dict[str, Any]
@@ -23,18 +26,22 @@ _TOKEN: Body = {
         ]
     }
 }
-_IMAGE_USER = 65532  # of our image
+_SSH_FILES = {name: mode for name, mode in pod.LAUNCHER_FILES.items() if name != "kubexec.sh"}
 # A worker that was scaled away is missing until the kubelet renews the mounted hostfile, in a minute and a half. One
 # that was lost is replaced at once.
 _REPLACEMENT = "5m"
 
 
 def add(job: Job, settings: PodSettings, spec: Body) -> None:
-    """Add hub and delivery behind the user's init containers, delivery last: the hub starts while it waits.
+    """Add our containers behind the user's init containers. The user's container gets the job's files, and no token."""
+    files = _SSH_FILES if job.transport is Transport.SSH else pod.LAUNCHER_FILES
+    config = pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, files))
+    by_transport = _by_ssh if job.transport is Transport.SSH else _by_exec
+    guest.let_in(settings, spec, *by_transport(job, settings, spec, config))
 
-    The user's container gets the client, the hub's socket and the job's files, and no token.
-    """
-    config = pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, pod.LAUNCHER_FILES))
+
+def _by_exec(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Body]:
+    """Return hub and delivery, in this order: the hub starts while delivery waits."""
     tools = pod.add_volume(spec, names.TOOLS_VOLUME, {"emptyDir": {}})
     run = pod.add_volume(spec, names.RUN_VOLUME, {"emptyDir": {}})
     token = pod.add_volume(spec, names.TOKEN_VOLUME, _TOKEN)
@@ -50,20 +57,25 @@ def add(job: Job, settings: PodSettings, spec: Body) -> None:
     for container in (hub, delivery):
         pod.mount(container, config, names.CONFIG_PATH)
         pod.mount(container, token, names.TOKEN_PATH, is_read_only=True)
+    return [hub, delivery]
 
-    secrets = spec.get("imagePullSecrets", [])
-    known = [one.get("name") for one in secrets]
-    secrets = [*secrets, *({"name": name} for name in settings.image_pull_secrets if name not in known)]
-    if secrets:
-        spec["imagePullSecrets"] = secrets
-    spec["initContainers"] = [*spec.get("initContainers", []), hub, delivery]
+
+def _by_ssh(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Body]:
+    """Return delivery, which prepares ssh before it waits: one more container would be a second more."""
+    ssh = Ssh(job, LAUNCHER, settings, spec)
+    pod.mount(pod.main_container(job, spec), config, names.CONFIG_PATH)
+    ssh.mount()
+    delivery = _delivery(job, settings, spec, ssh.user)
+    ssh.let_prepare(delivery)
+    pod.mount(delivery, config, names.CONFIG_PATH)
+    return [delivery]
 
 
 def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
     """Return the hub, a native sidecar. Clients wait for it, so no probe makes the start wait, too."""
     worker = pod.main_container(job, dict(job.worker.template["spec"]))["name"] if job.worker.template else ""
     return {
-        **_container(names.HUB, settings, spec),
+        **guest.container(names.HUB, settings, spec),
         "command": ["rshagent-hub", *(["--container", worker] if worker else [])],
         "env": _environment(job, {"MPI_AGENT_SLOTS": str(job.slots)}),
         "lifecycle": {"preStop": {"exec": {"command": ["rshagent-hub", "--ending"]}}},
@@ -72,43 +84,18 @@ def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
     }
 
 
-def _delivery(job: Job, settings: PodSettings, spec: Body) -> Body:
-    """Return delivery, by kubectl-delivery's name and with its variables."""
-    variables = {
-        "TARGET_DIR": names.TOOLS_PATH,
-        "NAMESPACE": job.namespace,
-        "MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT,
-    }
+def _delivery(job: Job, settings: PodSettings, spec: Body, whose: User | None = None) -> Body:
+    """Return delivery, by kubectl-delivery's name and with its variables. By ssh it asks no API, and copies nothing."""
+    is_ssh = job.transport is Transport.SSH
+    variables = {"MPI_AGENT_TRANSPORT": "ssh"} if is_ssh else {"TARGET_DIR": names.TOOLS_PATH}
+    variables |= {"NAMESPACE": job.namespace, "MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT}
     if settings.wait_timeout:
         variables["MPI_AGENT_WAIT_TIMEOUT"] = settings.wait_timeout
     return {
-        **_container(names.DELIVERY, settings, spec),
+        **guest.container(names.DELIVERY, settings, spec, whose),
         "command": ["mpi-delivery"],
         "env": _environment(job, variables),
         "resources": resources.of_ours(spec, settings, settings.delivery_requests, settings.delivery_limits),
-    }
-
-
-def _container(name: str, settings: PodSettings, spec: Body) -> Body:
-    """Return what both have: nothing that Pod Security's level *restricted* would refuse."""
-    taken = [one.get("name") for key in ("initContainers", "containers") for one in spec.get(key, [])]
-    context: Body = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    user = settings.run_as_user
-    if user is None and spec.get("securityContext", {}).get("runAsUser") == 0:
-        user = _IMAGE_USER  # the platform assigns none, or the user's pod could not be root's
-    if user is not None:
-        context["runAsUser"] = user
-    return {
-        "name": names.free(name, taken),
-        "image": settings.image,
-        "imagePullPolicy": settings.image_pull_policy,
-        "securityContext": context,
     }
 
 

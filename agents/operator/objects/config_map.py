@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Implementation
+from agents.job.model import Implementation, Transport
 from agents.operator.kinds import CONFIG_MAP
 from agents.operator.objects import metadata, names
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agents.job.model import Job
     from agents.operator.settings import PodSettings
 
+_NOTHING = ":\n"
 _KUBEXEC = f"#!{names.TOOLS_PATH}/rshagent\n"
 
 
@@ -21,14 +22,14 @@ def config_map(job: Job, settings: PodSettings, hosts: Sequence[int]) -> dict[st
     """Return the ConfigMap of a job whose workers have these indexes."""
     named = list(_hosts(job, settings, hosts))
     separator = " slots=" if job.implementation is Implementation.OPEN_MPI else ":"
-    return {
-        **metadata.new(CONFIG_MAP, job, job.config_name, settings),
-        "data": {
-            "hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in named),
-            "kubexec.sh": _KUBEXEC,
-            "discover_hosts.sh": _discover_hosts(named, job.slots),
-        },
-    }
+    files = {"hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in named)}
+    lines = "".join(f"echo {host}:{job.slots}\n" for host in named)
+    if job.transport is Transport.SSH:
+        files["discover_hosts.sh"] = f"#!/bin/sh\n{lines}"
+    else:
+        files["kubexec.sh"] = _KUBEXEC
+        files["discover_hosts.sh"] = _asked_first(lines)
+    return {**metadata.new(CONFIG_MAP, job, job.config_name, settings), "data": files}
 
 
 def _hosts(job: Job, settings: PodSettings, hosts: Sequence[int]) -> Iterator[str]:
@@ -38,7 +39,6 @@ def _hosts(job: Job, settings: PodSettings, hosts: Sequence[int]) -> Iterator[st
         yield names.worker_host(job, index, settings)
 
 
-def _discover_hosts(hosts: Sequence[str], slots: int) -> str:
+def _asked_first(lines: str) -> str:
     """Return elastic Horovod's script. The hub knows who is Ready; a mounted file is a minute old."""
-    lines = "".join(f"echo {host}:{slots}\n" for host in hosts) or ":\n"
-    return f"#!/bin/sh\n{names.TOOLS_PATH}/rshagent --discover-hosts || {{\n{lines}}}\n"
+    return f"#!/bin/sh\n{names.TOOLS_PATH}/rshagent --discover-hosts || {{\n{lines or _NOTHING}}}\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agents.job.model import LAUNCHER, WORKER, Dialect, Implementation
+from agents.job.model import LAUNCHER, WORKER, Dialect, Implementation, Transport
 from agents.job.template import wants_gpu
 from agents.operator.objects import names
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agents.job.model import Job
 
 _LEAST_AT_ONCE = 1000  # agents that may run at once: Open MPI 5 stays attached, and waits for ever at one more
+
+_SSH_OPTIONS = f"-F {names.SSH_CONFIG} -o ConnectionAttempts=10"
 
 
 def worker(job: Job) -> dict[str, str]:
@@ -27,9 +29,11 @@ def launcher(job: Job) -> dict[str, str]:
     """Return the variables of the launcher's container."""
     found = {"K_MPI_JOB_ROLE": LAUNCHER} if job.dialect is Dialect.V2BETA1 else {}
     if job.dialect is Dialect.V1:  # it knows no implementations: both operators' variables are there for all
-        found |= _open_mpi(job) | _intel_agent()
-    # Whatever the implementation: by this very text horovodrun knows that there is no ssh.
-    found |= {"OMPI_MCA_plm_rsh_agent": names.AGENT} | _FAMILIES[job.implementation](job)
+        found |= _open_mpi(job) | _intel_agent(job)
+    if job.transport is Transport.EXEC:
+        # Whatever the implementation: by this very text horovodrun knows that there is no ssh.
+        found["OMPI_MCA_plm_rsh_agent"] = names.AGENT
+    found |= _FAMILIES[job.implementation](job)
     if not (job.launcher_is_worker or wants_gpu(job.launcher.template)):
         # Images for GPUs would have the launcher see all of its node's, which others have asked for.
         found |= {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
@@ -42,13 +46,15 @@ def _open_mpi(job: Job) -> dict[str, str]:
     Tree spawn is off: above 64 workers, workers would start workers, for which they have no rights.
     """
     at_once = _at_once(job)
+    is_ssh = job.transport is Transport.SSH
+    key, value = ("args", _SSH_OPTIONS) if is_ssh else ("agent", names.AGENT)
     found = {
-        "OMPI_MCA_plm_rsh_agent": names.AGENT,
+        f"OMPI_MCA_plm_rsh_{key}": value,
         "OMPI_MCA_orte_default_hostfile": names.HOSTFILE,
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "OMPI_MCA_plm_rsh_num_concurrent": at_once,
         "OMPI_MCA_if_base_do_not_resolve": "1",  # it would ask DNS for every host before it starts the first daemon
-        "PRTE_MCA_plm_ssh_agent": names.AGENT,
+        f"PRTE_MCA_plm_ssh_{key}": value,
         "PRTE_MCA_prte_default_hostfile": names.HOSTFILE,
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "PRTE_MCA_plm_ssh_num_concurrent": at_once,
@@ -62,7 +68,7 @@ def _open_mpi(job: Job) -> dict[str, str]:
 
 def _intel(job: Job) -> dict[str, str]:
     return {
-        **_intel_agent(),
+        **_intel_agent(job),
         "I_MPI_HYDRA_HOST_FILE": names.HOSTFILE,
         "I_MPI_HYDRA_BRANCH_COUNT": _at_once(job),  # above so many workers, workers would start workers
         "I_MPI_PERHOST": str(job.slots),
@@ -70,14 +76,19 @@ def _intel(job: Job) -> dict[str, str]:
     }
 
 
-def _intel_agent() -> dict[str, str]:
+def _intel_agent(job: Job) -> dict[str, str]:
+    if job.transport is Transport.SSH:
+        return {"I_MPI_HYDRA_BOOTSTRAP": "ssh", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": _SSH_OPTIONS}
     return {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": names.AGENT}
 
 
 def _mpich(job: Job) -> dict[str, str]:
+    agent = {"HYDRA_LAUNCHER": "rsh", "HYDRA_LAUNCHER_EXEC": names.AGENT}
+    if job.transport is Transport.SSH:  # the last is kubeflow's name for the one before, which MPICH doesn't read
+        options = {"HYDRA_LAUNCHER_EXTRA_ARGS": _SSH_OPTIONS, "HYDRA_LAUNCH_EXTRA_ARGS": _SSH_OPTIONS}
+        agent = {"HYDRA_LAUNCHER": "ssh", **options}
     return {
-        "HYDRA_LAUNCHER": "rsh",
-        "HYDRA_LAUNCHER_EXEC": names.AGENT,
+        **agent,
         "HYDRA_HOST_FILE": names.HOSTFILE,
         **_interface(job, "HYDRA_IFACE"),
     }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
 ROLE = f"{PREFIX}role"  # label of pods: LAUNCHER or WORKER
 TEMPLATE = f"{PREFIX}template"  # annotation: what a pod was made from
-HUB, DELIVERY = "hub", "kubectl-delivery"  # containers
+HUB, DELIVERY, WORKER_AGENT, BOOTSTRAP = "hub", "kubectl-delivery", "worker-agent", "sshd-bootstrap"  # containers
 CONFIG_VOLUME, TOOLS_VOLUME, RUN_VOLUME, TOKEN_VOLUME = (
     "mpi-job-config",
     "mpi-job-kubectl",
@@ -30,6 +30,11 @@ CONFIG_VOLUME, TOOLS_VOLUME, RUN_VOLUME, TOKEN_VOLUME = (
 )
 CONFIG_PATH, TOOLS_PATH, RUN_PATH = "/etc/mpi", "/opt/kube", "/run/mpi-agents"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 (a path)
+SSH_VOLUME, SSH_KEYS_VOLUME, ORDERS_VOLUME = "ssh-auth", "mpi-job-ssh", "mpi-agents-orders"
+SSH_PATH, SSH_KEYS_PATH, ORDERS_PATH = "/mpi-ssh", "/etc/mpi-ssh", "/etc/mpi-orders"  # in our containers
+SSH_RUN_PATH, SSH_EMPTY_PATH = "/run/mpi-agents/ssh", "/run/sshd"  # in the user's
+SSHD_START = f"{SSH_RUN_PATH}/sshd-start"
+SSH_CONFIG = f"{SSH_RUN_PATH}/ssh_config"
 AGENT = f"{CONFIG_PATH}/kubexec.sh"  # Horovod compares this very text (runner/util/env.py)
 HOSTFILE = f"{CONFIG_PATH}/hostfile"
 

@@ -89,9 +89,10 @@ def config_volume(job: Job, files: Mapping[str, int]) -> Body:
     return {"configMap": {"name": job.config_name, "items": items}}
 
 
-def mount(container: Body, volume: str, path: str, *, is_read_only: bool = False) -> None:
-    """Mount a volume, unless the user has mounted something there."""
+def mount(container: Body, volume: str, path: str, *, folder: str = "", is_read_only: bool = False) -> None:
+    """Mount a volume, or a folder or file of it, unless the user has mounted something there."""
     mounts = container.get("volumeMounts", [])
-    if path not in {one.get("mountPath", "").rstrip("/") for one in mounts}:
+    if path.rstrip("/") not in {one.get("mountPath", "").rstrip("/") for one in mounts}:
         added: Body = {"name": volume, "mountPath": path}
+        added |= {"subPath": folder} if folder else {}
         container["volumeMounts"] = [*mounts, added | ({"readOnly": True} if is_read_only else {})]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import WORKER, Dialect
+from agents.job.model import WORKER, Dialect, Transport
 from agents.operator.kinds import POD
-from agents.operator.objects import environment, metadata, names, pod
+from agents.operator.objects import environment, metadata, names, pod, sshd, worker_agent
 
 if TYPE_CHECKING:
     from agents.job.model import Job
@@ -23,11 +23,15 @@ def worker(job: Job, index: int, settings: PodSettings) -> dict[str, Any]:
     spec = body["spec"]
     pod.name_host(job, settings, spec, names.worker_hostname(job, index))
     main = pod.main_container(job, spec)
-    _let_wait(job, main)
     pod.set_environment(main, environment.worker(job))
-    pod.mount(
-        main, pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, pod.WORKER_FILES)), names.CONFIG_PATH
-    )
+    if job.transport is Transport.SSH:
+        sshd.set_command(job, main)
+        sshd.declare_port(job, spec, main)
+    else:
+        _let_wait(job, main)
+        config = pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, pod.WORKER_FILES))
+        pod.mount(main, config, names.CONFIG_PATH)
+    worker_agent.add(job, settings, spec)
     about = {
         "name": name,
         "namespace": job.namespace,
