@@ -1,25 +1,29 @@
 """An MPIJob's status and events, in the words of the job's dialect. Pure: it is told what has happened.
 
-Words and fields are those of mpi-operator v0.8.2 (v2beta1), of mpi-operator v0.3.0 and where that is silent of
-training-operator v1.9.3 (v1). What is ours is added to a message's end, or is a condition of our own
-(`agents.job.conditions`); `readyWorkers` is ours too.
+Fields are kubeflow's, words the dialect's (`agents.job.words`). What is ours is added to a message's end, or is a
+condition of our own (`agents.job.conditions`); `readyWorkers` is ours too. Of T9k's jobs `agents.job.t9k_status` makes
+another status when it is written, and kubeflow's of it when it is read.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agents.job import conditions
+from agents.job import conditions, t9k_status
 from agents.job.conditions import Change, Stated, Type
 from agents.job.model import Dialect
+from agents.job.words import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agents.job.model import Job, Object
+    from agents.job.t9k_status import Task
+    from agents.job.words import Told
 
 MESSAGE_MAX = 1024  # of an Event's message; what is longer the API server refuses
 
@@ -68,7 +72,11 @@ class Draft:
         metadata, status = _mapping(resource.get("metadata")), _mapping(resource.get("status"))
         self._name = str(metadata.get("name", ""))
         self._full_name = f"{metadata.get('namespace', '')}/{self._name}"
+        self._job, self._resource = job, resource
         self._is_v1 = job is not None and job.dialect is Dialect.V1
+        self._is_t9k = t9k_status.is_t9k(resource)
+        dialect = Dialect.T9K if self._is_t9k else Dialect.V2BETA1
+        self._words = words_of(dialect if job is None else job.dialect)
         self._before = status
         self._now = time_text(now)
         self.status: dict[str, Any] = dict(status)
@@ -78,56 +86,58 @@ class Draft:
 
     def created(self, *, starts: bool) -> None:
         """Say that the job is known, and if it `starts` now, that its time runs."""
-        message = f"MPIJob {self._full_name} is created."
-        if self._put(Stated(Type.CREATED, True, "MPIJobCreated", message)):
-            self.events.append(Event("Normal", "MPIJobCreated", message))
+        is_new = conditions.find(self.status["conditions"], Type.CREATED) is None
+        if is_new or self._words.initialized is None:
+            self._tell(Type.CREATED, self._words.created, status=self._words.initialized is None)
         if starts and not self.status.get("startTime"):
             self._set("startTime", self._now)
 
+    def initialized(self) -> None:
+        """Say that all that the job needs has been made: T9k has a word for it."""
+        if self._words.initialized is not None:
+            told = self._words.initialized
+            self.note(Stated(Type.CREATED, True, told.reason, self._said(told.message)), urgency=Urgency.LOW)
+
     def running(self) -> None:
         """Say that the launcher and all workers are running."""
-        message = f"MPIJob {self._full_name} is running."
-        if self._put(Stated(Type.RUNNING, True, "MPIJobRunning", message)):
-            self.events.append(Event("Normal", "MPIJobRunning", message.removesuffix(".")))
+        self._tell(Type.RUNNING, self._words.running)
 
     def restarting(self, why: str) -> None:
         """Say that a new launcher pod takes the place of a failed one."""
-        message = f"MPIJob {self._name} is restarting because 1 Launcher replica(s) failed: {why}"
-        if self._put(Stated(Type.RESTARTING, True, "MPIJobRestarting", message), tells_message=True):
-            self.events.append(Event("Warning", "MPIJobRestarting", cut(message)))
+        told = self._words.restarting
+        message = self._said(told.message, why)
+        if self._put(Stated(Type.RESTARTING, True, told.reason, message), tells_message=True):
+            self.events.append(Event("Warning", told.reason, cut(message)))
 
     def suspended(self) -> None:
         """Say that the job has, or is to have, no pods until it is resumed."""
-        running = f"MPIJob {self._full_name} is suspended."
-        words = f"MPIJob {self._name} is suspended." if self._is_v1 else "MPIJob suspended"
         was_running = conditions.is_true(self.status["conditions"], Type.RUNNING)
-        if self._put(Stated(Type.SUSPENDED, True, "MPIJobSuspended", words)):
-            self.events.append(Event("Normal", "MPIJobSuspended", words))
+        self._tell(Type.SUSPENDED, self._words.suspended)
         if was_running or not self._is_v1:
-            self._put(Stated(Type.RUNNING, False, "MPIJobSuspended", running))
+            told = self._words.not_running
+            self._put(Stated(Type.RUNNING, False, told.reason, self._said(told.message)))
         if "startTime" in self.status:
             del self.status["startTime"]
             self.urgency = Urgency.AT_ONCE
 
     def resumed(self) -> None:
         """Say that a suspended job goes on, if it was suspended; its time begins anew."""
-        if not conditions.is_true(self.status["conditions"], Type.SUSPENDED):
-            return
-        words = f"MPIJob {self._name} is resumed." if self._is_v1 else "MPIJob resumed"
-        self._put(Stated(Type.SUSPENDED, False, "MPIJobResumed", words))
-        self.events.append(Event("Normal", "MPIJobResumed", words))
-        self._set("startTime", self._now)
+        if conditions.is_true(self.status["conditions"], Type.SUSPENDED):
+            self._tell(Type.SUSPENDED, self._words.resumed, status=False)
+            self._set("startTime", self._now)
 
     def succeeded(self, at: float, but: str = "") -> None:
         """Say that the launcher ended with success at this time. `but`: what there is to doubt it."""
-        message = f"MPIJob {self._full_name} successfully completed."
-        self.events.append(Event("Normal", "MPIJobSucceeded", message))
+        told = self._words.succeeded
+        message = self._said(told.message)
+        self.events.append(Event("Normal", told.event or told.reason, message))
         if but:
             self.events.append(Event("Warning", "WorkersLost", cut(but)))
-        self._end(Stated(Type.SUCCEEDED, True, "MPIJobSucceeded", f"{message} {but}".rstrip()), at)
+        self._end(Stated(Type.SUCCEEDED, True, told.reason, f"{message} {but}".rstrip()), at)
 
     def failed(self, at: float, reason: str, message: str) -> None:
-        """Say that the job has failed for good."""
+        """Say that the job has failed for good; `reason` in kubeflow's words."""
+        reason = dict(self._words.reasons).get(reason, reason)
         self.events.append(Event("Warning", reason, cut(message)))
         self._end(Stated(Type.FAILED, True, reason, cut(message)), at)
 
@@ -143,6 +153,13 @@ class Draft:
             )
         else:
             self.status.pop("readyWorkers", None)
+
+    def tasks(self, tasks: Sequence[Task]) -> None:
+        """State the pods of each role: T9k's status lists them."""
+        for field, listed in t9k_status.tasks(self._resource, tasks).items():
+            if self.status.get(field) != listed:
+                self.status[field] = listed
+                self._at_least(Urgency.LOW)
 
     def note(self, stated: Stated, event: Event | None = None, urgency: Urgency = Urgency.AT_ONCE) -> None:
         """State a condition of our own. `event` goes with a new one or a new reason, not with a new message."""
@@ -163,7 +180,22 @@ class Draft:
 
     def written(self) -> dict[str, Any]:
         """Return the status to write."""
-        return {**self.status, "lastReconcileTime": self._now}
+        status = {**self.status, "lastReconcileTime": self._now}
+        if self._job is not None and self._job.launch_command:
+            status["launchCommand"] = shlex.join(self._job.launch_command)
+        if not self._is_t9k:
+            return status
+        return t9k_status.face(status, self._before, self._now, is_readable=self._job is not None)
+
+    def _tell(self, kind: Type, told: Told, *, status: bool = True) -> None:
+        """State one of kubeflow's conditions, and record an event if that is worth one."""
+        message = self._said(told.message)
+        if self._put(Stated(kind, status, told.reason, message)):
+            words = self._said(told.event_message) if told.event_message else message
+            self.events.append(Event("Normal", told.event or told.reason, words))
+
+    def _said(self, template: str, why: str = "") -> str:
+        return template.format(name=self._name, full=self._full_name, why=why)
 
     def _put(self, stated: Stated, *, tells_message: bool = False) -> bool:
         """State one of kubeflow's conditions; return whether that is worth an event."""
@@ -177,8 +209,8 @@ class Draft:
         self._set("completionTime", time_text(at))
         self.forget((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED))
         if not self._is_v1 and conditions.find(self.status["conditions"], Type.RUNNING) is None:
-            never = f"MPIJob {self._full_name} is finished but Running condition was never set."
-            self._put(Stated(Type.RUNNING, False, "MPIJobRunning", never))
+            told = self._words.never_ran
+            self._put(Stated(Type.RUNNING, False, told.reason, self._said(told.message)))
 
     def _set(self, field: str, text: str) -> None:
         self.status[field] = text
@@ -189,7 +221,13 @@ class Draft:
 
 
 def conditions_of(resource: Object) -> list[Mapping[str, Any]]:
-    """Return the job's conditions; none for what is no list of objects."""
+    """Return the job's conditions, by kubeflow's types; none for what is no list of objects."""
+    found = raw_conditions(resource)
+    return t9k_status.canonical(found) if t9k_status.is_t9k(resource) else found
+
+
+def raw_conditions(resource: Object) -> list[Mapping[str, Any]]:
+    """Return the job's conditions as they stand there."""
     found = _mapping(resource.get("status")).get("conditions")
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 

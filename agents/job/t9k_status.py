@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.model import T9K_GROUP
+from agents.job.model import T9K_GROUP, WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,16 +111,15 @@ def canonical(found: Iterable[Condition]) -> list[Condition]:
     return read
 
 
-def replicas_of(status: Object) -> dict[str, Replica]:
-    """Return the replicas that a status tells of, by name."""
-    tasks = status.get("tasks")
+def replicas_of(status: Object, role: str) -> dict[str, Replica]:
+    """Return the replicas of a role that a status tells of, by name."""
     found = {}
-    for task in tasks if isinstance(tasks, list) else ():
-        listed = (task.get("replicas") or task.get("status")) if isinstance(task, dict) else None
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, dict) and one.get("phase") in set(Phase):
-                name = str(one.get("name"))
-                found[name] = Replica(name, Phase(one["phase"]), str(one.get("uid", "")), _containers(one))
+    for task in _objects(status.get("tasks")):
+        if task.get("type") == role:
+            for one in _objects(task.get("replicas") or task.get("status")):
+                if one.get("phase") in set(Phase):
+                    name = str(one.get("name"))
+                    found[name] = Replica(name, Phase(one["phase"]), str(one.get("uid", "")), _containers(one))
     return found
 
 
@@ -141,7 +140,7 @@ def tasks(resource: Object, made: Sequence[Task]) -> dict[str, Any]:
 def face(status: Object, before: Object, now: str, *, is_readable: bool) -> dict[str, Any]:
     """Return a status with kubeflow's conditions as T9k's. `before`: T9k's, as it is; not `is_readable`: the spec."""
     found = status["conditions"]
-    named = {str(one.get("type")): one for one in _conditions(before)}
+    named = {str(one.get("type")): one for one in _objects(before.get("conditions"))}
     shown = {str(kind): conditions.find(found, kind) for kind in conditions.KUBEFLOW}
     has_ended = any(conditions.is_true(found, kind) for kind in (Type.SUCCEEDED, Type.FAILED))
     failed, running = shown[Type.FAILED], shown[Type.RUNNING]
@@ -176,7 +175,7 @@ def phase(found: Sequence[Condition], *, is_readable: bool = True) -> str:
 def _replica_failure(status: Object, named: Mapping[str, Condition], now: str) -> Condition | None:
     """Of an ended job it tells of what failed, else what it told last."""
     found, before = status["conditions"], named.get(_REPLICA_FAILURE)
-    failed = [name for name, one in replicas_of(status).items() if one.phase is Phase.FAILED and "-worker-" in name]
+    failed = [name for name, one in replicas_of(status, WORKER).items() if one.phase is Phase.FAILED]
     has_ended = any(conditions.is_true(found, kind) for kind in (Type.SUCCEEDED, Type.FAILED))
     trouble = _trouble(found)
     if not trouble and failed:
@@ -208,7 +207,7 @@ def _stated(before: Condition | None, status: str, reason: str, message: str, no
 
 
 def _entry(kind: str, one: Condition) -> Condition:
-    return {field: kind if field == "type" else one.get(field) for field in _FIELDS}
+    return {**{field: one[field] for field in _FIELDS if field in one}, "type": kind}
 
 
 def _listed(task: Task) -> Iterable[Replica]:
@@ -220,12 +219,9 @@ def _listed(task: Task) -> Iterable[Replica]:
 
 
 def _containers(entry: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    listed = entry.get("containers")
-    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    codes = [(str(one.get("name")), one.get("exitCode")) for one in found]
+    codes = [(str(one.get("name")), one.get("exitCode")) for one in _objects(entry.get("containers"))]
     return tuple((name, code) for name, code in codes if isinstance(code, int))
 
 
-def _conditions(status: Object) -> list[Condition]:
-    found = status.get("conditions")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

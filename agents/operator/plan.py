@@ -24,9 +24,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.job import conditions
 from agents.job.conditions import Stated, Type
 from agents.job.dialects import is_managed_elsewhere
-from agents.job.status import Draft, Event, conditions_of, is_finished
+from agents.job.modes import effective
+from agents.job.status import Draft, Event, conditions_of, is_finished, raw_conditions
 from agents.operator.actions import Emit, Plan, WriteStatus
 from agents.operator.planning import active, ended, launcher, suspended
 from agents.operator.planning.launcher import Stage
@@ -50,7 +52,8 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
         return Plan() if is_finished(resource) else _invalid(job, observed, now)
     if job.is_being_deleted:
         return Plan()
-    view = View(job, observed, settings, now)
+    was_paused = conditions.find(conditions_of(resource), Type.SUSPENDED) is not None
+    view = View(effective(job, is_resumed=was_paused), observed, settings, now)
     if is_finished(resource):
         return ended.plan(view)
     found = launcher.judge(view)
@@ -64,7 +67,7 @@ def is_ours(resource: Object) -> bool:
     metadata = mapping(resource.get("metadata"))
     if metadata.get("deletionTimestamp") or is_managed_elsewhere(resource):
         return False
-    if not conditions_of(resource):
+    if not raw_conditions(resource):
         return True
     managers = mappings(metadata.get("managedFields"))
     return any((one.get("manager"), one.get("subresource")) == (MANAGER, "status") for one in managers)

@@ -11,7 +11,7 @@ from agents.job.status import EVICTED, FAILED, Counts, Draft, Event
 from agents.operator import objects
 from agents.operator.actions import Create, CreateKeys, Delete, Emit, Patch, Plan
 from agents.operator.kinds import BATCH_JOB, POD, ROLE_BINDING
-from agents.operator.planning import ended, launcher, losses, notes, refusals, resources, workers
+from agents.operator.planning import ended, launcher, losses, notes, refusals, resources, tasks, workers
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.values import mapping
 from agents.operator.planning.writing import Steps
@@ -43,8 +43,11 @@ def plan(view: View, found: Launcher) -> Plan:
     elif found.stage is Stage.RUNNING and _running(view) == len(view.wanted):
         draft.running()
     draft.counts(found.counts, _worker_counts(view), f"{view.ready}/{len(view.wanted)}")
+    tasks.tell(view, draft, found.counts.failed)
     needed = resources.changes(view)
     pods = [*_launcher(view, found), *change.creates]
+    if not (needed or pods):
+        draft.initialized()
     notes.tell_rbac(view, draft)
     if not is_new:
         notes.tell(view, draft, found, change.outdated)
@@ -117,6 +120,7 @@ def _end(view: View, draft: Draft, found: Launcher) -> Plan:
     else:
         draft.failed(at, found.reason, found.message + losses.first_failure(view))
     draft.counts(found.counts, Counts(), "")
+    tasks.tell(view, draft, found.counts.failed)
     steps = Steps(view, draft)
     removals, again_at = ended.clean(view, "" if found.stage is Stage.SUCCEEDED else found.reason)
     steps.add(removals)

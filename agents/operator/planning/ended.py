@@ -4,12 +4,13 @@
 |---|---|---|
 | None | stay | stays |
 | Running | those not ended go | stays, unless it has not ended (below) |
-| All | go | goes |
+| All | go | goes; T9k: as with Running |
 
 v1 as training-operator has it, where All takes the launcher too, and v2beta1 (whose All kept the launcher) likewise.
+T9k's `cleanUpWorkers` is All, and its document sends the user to the launcher's log to learn how the job ended.
 A launcher that has not ended when its job has (past its deadline or backoffLimit) goes whatever the policy; in v1 the
 running workers then go as well, as in training-operator's core. One whose program has ended, but which another
-container keeps Running, has a minute to end before Running takes it away: its log goes with it. The PodGroup goes
+container keeps Running, has a minute to end before it is taken away: its log goes with it. The PodGroup goes
 unless pods may be left running. All that comes after the status that says how the job ended was written.
 """
 
@@ -19,12 +20,13 @@ from typing import TYPE_CHECKING
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.model import GROUP, CleanPodPolicy, Dialect
-from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED
+from agents.job.model import CleanPodPolicy, Dialect
+from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, Draft
 from agents.operator.actions import Delete, DeleteWorkers, Plan
-from agents.operator.kinds import BATCH_JOB, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
-from agents.operator.planning import resources
+from agents.operator.kinds import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
+from agents.operator.planning import launcher, resources, tasks
 from agents.operator.planning.values import mapping
+from agents.operator.planning.writing import Steps
 
 if TYPE_CHECKING:
     from agents.operator.planning.pods import PodView
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 Removal = Delete | DeleteWorkers
 
+_KINDS = {kind.api_version: kind for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
 _END_GRACE_S = 60  # for a launcher pod to end after its program has: sidecars are told to first
 
 
@@ -41,11 +44,16 @@ def plan(view: View) -> Plan:
     ttl_s = view.job.policy.ttl_s
     expires = None if ttl_s is None or completed is None else completed + ttl_s
     if expires is not None and expires <= view.now:
-        kind = MPI_JOB_V1 if view.job.api_version == f"{GROUP}/v1" else MPI_JOB_V2BETA1
+        kind = _KINDS.get(view.job.api_version, MPI_JOB_V2BETA1)
         return Plan(((Delete(kind, view.job.name, view.job.uid, "ttlSecondsAfterFinished is over"),),))
+    draft = Draft(view.job, view.observed.resource, view.now)
+    tasks.tell(view, draft, launcher.failed_before(view))
+    steps = Steps(view, draft)
     removals, again_at = clean(view, reason(view))
-    steps = (removals,) if removals else ()
-    return Plan(steps, min((at for at in (expires, again_at) if at is not None), default=None))
+    steps.add(removals)
+    steps.again(expires)
+    steps.again(again_at)
+    return steps.plan()
 
 
 def reason(view: View) -> str:
@@ -62,9 +70,9 @@ def clean(view: View, failed: str) -> tuple[tuple[Removal, ...], float | None]:
     is_cut_off = failed == DEADLINE_EXCEEDED or failed.startswith(BACKOFF_LIMIT_EXCEEDED)
     if policy is CleanPodPolicy.NONE and is_cut_off and view.job.dialect is Dialect.V1:
         policy = CleanPodPolicy.RUNNING
-    launcher, again_at = _launcher(view, policy)
+    launchers, again_at = _launcher(view, policy)
     group = resources.pod_group_end(view) if policy is not CleanPodPolicy.NONE else ()
-    return (*_workers(view, policy), *launcher, *group), again_at
+    return (*_workers(view, policy), *launchers, *group), again_at
 
 
 def _workers(view: View, policy: CleanPodPolicy) -> tuple[Removal, ...]:
@@ -83,7 +91,7 @@ def removal(going: list[PodView], present: list[PodView], why: str) -> tuple[Rem
 
 
 def _launcher(view: View, policy: CleanPodPolicy) -> tuple[tuple[Delete, ...], float | None]:
-    if policy is CleanPodPolicy.ALL:
+    if policy is CleanPodPolicy.ALL and view.job.dialect is not Dialect.T9K:
         return launcher_end(view, "cleanPodPolicy All"), None
     containers, restart = view.launcher_containers, view.job.launcher.restart_policy
     again_at = None
@@ -93,7 +101,7 @@ def _launcher(view: View, policy: CleanPodPolicy) -> tuple[tuple[Delete, ...], f
         end = pod.end(containers, restart)
         if end is None:
             return launcher_end(view, "the job has ended, and its launcher goes on"), None
-        if policy is CleanPodPolicy.RUNNING:
+        if policy is not CleanPodPolicy.NONE:
             at = (end.at or pod.created_at) + _END_GRACE_S
             if at <= view.now:
                 return launcher_end(view, "its program has ended, and another container keeps it running"), None

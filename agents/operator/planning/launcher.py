@@ -27,6 +27,7 @@ from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.model import Dialect, RestartPolicy
 from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, EVICTED, FAILED, Counts, cut, seconds
+from agents.job.words import words_of
 from agents.operator.planning.values import mapping, mappings
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def judge(view: View) -> Launcher:
     ]
     for pod, end in ended:
         if end.is_success:
-            counts = Counts(succeeded=1, failed=_failed_before(view))
+            counts = Counts(succeeded=1, failed=failed_before(view))
             return Launcher(Stage.SUCCEEDED, counts, pod, ended_at=end.at)
     found = _judge_pod(view) if view.job.dialect.has_launcher_pod else _judge_job(view, ended)
     return _within_deadline(view, found)
@@ -108,13 +109,14 @@ def _end(view: View, pod: PodView) -> End | None:
     return pod.end(view.launcher_containers, view.job.launcher.restart_policy)
 
 
-def _failed_before(view: View) -> int:
+def failed_before(view: View) -> int:
+    """Return how many of the launcher's pods have failed, as the status counts them."""
     failed = mapping(mapping(view.status.get("replicaStatuses")).get("Launcher")).get("failed")
     return failed if isinstance(failed, int) else 0
 
 
 def _judge_pod(view: View) -> Launcher:
-    failed = _failed_before(view)
+    failed = failed_before(view)
     if not view.launchers:
         return Launcher(Stage.ABSENT, Counts(failed=failed), may_start_at=_may_start_at(view, failed))
     pod = view.launchers[-1]
@@ -141,8 +143,8 @@ def _failed_pod(view: View, pod: PodView, end: End, failed: int) -> Launcher:
             return _past_limit(view, pod, counts, why)
         return Launcher(Stage.RETRY, counts, pod, why=f"{why} (uid {pod.uid})")
     reason = EVICTED if pod.state.reason == "Evicted" else pod.state.reason or FAILED
-    message = f"MPIJob {view.job.namespace}/{view.job.name} has failed: {why}"
-    return Launcher(Stage.FAILED, counts, pod, reason, message, why, end.at)
+    failure = words_of(view.job.dialect).failure.format(full=f"{view.job.namespace}/{view.job.name}")
+    return Launcher(Stage.FAILED, counts, pod, reason, f"{failure}{why}", why, end.at)
 
 
 def _past_limit(view: View, pod: PodView, counts: Counts, why: str) -> Launcher:

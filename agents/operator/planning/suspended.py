@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agents.job.conditions import Type
 from agents.job.status import Counts, Draft, Urgency
-from agents.operator.planning import ended, resources
+from agents.operator.planning import ended, resources, tasks
 from agents.operator.planning.writing import Steps
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def plan(view: View) -> Plan:
     # Kueue gives what the job had to another one when none is active.
     urgency = Urgency.LOW if launcher.active + worker.active else Urgency.AT_ONCE
     draft.counts(launcher, worker, f"{view.ready}/{len(view.wanted)}", urgency)
+    tasks.tell(view, draft)
     steps = Steps(view, draft)
     steps.add([*ended.launcher_end(view, "suspended"), *resources.pod_group_end(view), *_workers(view, steps)])
     return steps.plan()

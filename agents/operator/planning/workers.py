@@ -69,7 +69,7 @@ def changes(view: View) -> Changes:
     deletes += [_delete(view.workers[index], "its template has changed") for index in rolled]
     missing = [index for index in view.wanted if index not in view.workers]
     creates = [_create(view, index, 0) for index in missing]
-    creates += [_create(view, index, _score(view.workers[index]) + 1) for index in due]
+    creates += [_create(view, index, score(view.workers[index]) + 1) for index in due]
     return Changes(
         deletes=tuple(deletes),
         creates=tuple(sorted((one for one in creates if one is not None), key=_ordinal)),
@@ -94,16 +94,16 @@ def _is_permanent(view: View, pod: PodView, end: End) -> bool:
     return end.exit_code is not None and end.exit_code < 128
 
 
-def _score(pod: PodView) -> int:
-    """How many have failed one after the other, before this pod."""
+def score(pod: PodView) -> int:
+    """Return how many have failed one after the other, before this pod."""
     text = pod.annotations.get(RESTARTS, "")
     is_number = isinstance(text, str) and text.isascii() and text.isdigit()
     return int(text) if is_number and pod.failed_at - pod.created_at < _LONG_LIFE_S else 0
 
 
 def _replaced_at(pod: PodView) -> float:
-    score = _score(pod)
-    return pod.failed_at + min(_FIRST_DELAY_S * 2.0 ** min(score - 1, 10), _LONGEST_DELAY_S) if score else 0.0
+    before = score(pod)
+    return pod.failed_at + min(_FIRST_DELAY_S * 2.0 ** min(before - 1, 10), _LONGEST_DELAY_S) if before else 0.0
 
 
 def _outdated(view: View, candidates: Sequence[int]) -> tuple[list[int], list[int]]:
