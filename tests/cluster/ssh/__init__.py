@@ -1,0 +1,1 @@
+"""Tests of jobs whose daemons are started by ssh, under our operator."""

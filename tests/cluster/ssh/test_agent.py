@@ -1,0 +1,62 @@
+"""The worker agent beside sshd: ready by its banner, metrics, the process view, and no rights."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import pods as of
+from tests.cluster.ssh.sshjob import SshJob
+
+if TYPE_CHECKING:
+    from tests.cluster.operator.submitted import Submitted
+    from tests.cluster.ssh.conftest import SubmitAll
+
+PORT = 9470
+
+
+@pytest.fixture(scope="module")
+def running(submit_all: SubmitAll) -> Submitted:
+    """A job whose ranks compute until it is deleted, and whose workers share their process namespace."""
+    job = SshJob(workers=1, slots=2)
+    job.worker["shareProcessNamespace"] = True
+    job.run("pi", "3600")
+    one = submit_all({"long": job}, "baseline")["long"]
+    one.until_output("rank 1 of 2")
+    return one
+
+
+def ask(running: Submitted, path: str) -> str:
+    """What the agent of the worker answers, by the API server's proxy."""
+    where = running.namespace.path("Pod", f"{running.job.workers[0]}:{PORT}")
+    return "".join(running.namespace.api.lines(f"{where}/proxy/{path}", {}, 10))
+
+
+def test_a_worker_is_ready_when_its_sshd_answers(running: Submitted) -> None:
+    worker = running.namespace.wait_ready(running.job.workers)[running.job.workers[0]]
+    assert ask(running, "readyz")
+    agent = next(one for one in worker["spec"]["initContainers"] if one["name"] == "worker-agent")
+    assert agent["restartPolicy"] == "Always"
+    assert not [one for one in agent.get("volumeMounts") or () if "serviceaccount" in one["mountPath"]]
+
+
+def test_metrics_tell_of_ranks(running: Submitted) -> None:
+    text = ask(running, "metrics")
+    assert 'rank="0"' in text, text
+    assert 'rank="1"' in text, text
+
+
+def test_the_process_view_is_read_on_a_local_socket(running: Submitted) -> None:
+    done = running.namespace.exec_in(running.job.workers[0], ["mpi-worker", "processes"], "worker-agent")
+    assert done.code == 0, done.errors
+    found = json.loads(done.output)["processes"]
+    assert {one["rank"] for one in found if one["name"] == "pi"} == {0, 1}, found
+
+
+def test_a_worker_that_is_deleted_comes_back_with_its_sshd(running: Submitted) -> None:
+    name = running.job.workers[0]
+    uid = running.namespace.get("Pod", name)["metadata"]["uid"]
+    running.namespace.delete("Pod", name, grace_s=1)
+    running.namespace.wait(name, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
