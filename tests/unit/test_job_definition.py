@@ -11,8 +11,9 @@ import yaml
 from mpijobs import mpijob
 
 from agents.job.model import KUBEFLOW as DIALECTS
-from agents.job.model import Implementation, Rbac, Transport, WorkerUpdate
+from agents.job.model import Implementation, KeyType, Passwd, Rbac, Transport, WorkerUpdate
 from agents.job.read import dialect_of
+from agents.job.run_mode import RoleType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,22 @@ KUBEFLOW = {
     *(f"mpiReplicaSpecs.{role}" for role in ("Launcher", "Worker")),
     *(f"mpiReplicaSpecs.{role}.{key}" for role in ("Launcher", "Worker") for key in ROLE),
 }
-OURS = {"dialect", "transport", "workerUpdateStrategy", "rbac"}
+OVERRIDE = ("[]", "[].type", "[].skipInitContainer", "[].command", "[].command.[]")
+OURS = {
+    *("dialect", "transport", "workerUpdateStrategy", "rbac", "workerAgent", "ssh", "runMode"),
+    *(f"ssh.{key}" for key in ("sshdPath", "port", "keyType", "passwd")),
+    *("runMode.debug", "runMode.debug.enabled", "runMode.debug.replicaSpecs"),
+    *("runMode.pause", "runMode.pause.enabled", "runMode.pause.resumeSpecs"),
+    *(f"runMode.debug.replicaSpecs.{key}" for key in OVERRIDE),
+    *(f"runMode.pause.resumeSpecs.{key}" for key in (*OVERRIDE, "[].args", "[].args.[]")),
+}
+SWITCHES = {  # the API server writes them only where the object that they stand in is given
+    "runMode.debug.enabled": False,
+    "runMode.debug.replicaSpecs.[].skipInitContainer": False,
+    "runMode.pause.enabled": False,
+    "runMode.pause.resumeSpecs.[].skipInitContainer": False,
+    "runPolicy.suspend": False,
+}
 
 
 def schema(version: str) -> dict[str, Any]:
@@ -85,7 +101,7 @@ def test_rest_of_the_versions_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
-        ("v1", {"dialect": "v1", "runPolicy.suspend": False}),
+        ("v1", {"dialect": "v1"}),
         (
             "v2beta1",
             {
@@ -95,13 +111,15 @@ def test_rest_of_the_versions_is_the_same() -> None:
                 "sshAuthMountPath": "/root/.ssh",
                 "launcherCreationPolicy": "AtStartup",
                 "mpiImplementation": "OpenMPI",
-                "runPolicy.suspend": False,
             },
         ),
     ],
 )
 def test_defaults_are_each_versions_own(version: str, expected: dict[str, Any]) -> None:
-    assert {path: one["default"] for path, one in spec_fields(version).items() if "default" in one} == expected
+    assert {path: one["default"] for path, one in spec_fields(version).items() if "default" in one} == {
+        **expected,
+        **SWITCHES,
+    }
 
 
 def test_fields_are_kubeflows_and_ours() -> None:
@@ -130,6 +148,10 @@ def test_status_takes_what_later_versions_add() -> None:
         ("rbac", Rbac),
         ("workerUpdateStrategy", WorkerUpdate),
         ("mpiImplementation", Implementation),
+        ("ssh.keyType", KeyType),
+        ("ssh.passwd", Passwd),
+        ("runMode.debug.replicaSpecs.[].type", RoleType),
+        ("runMode.pause.resumeSpecs.[].type", RoleType),
     ],
 )
 def test_choices_are_those_that_are_read(field: str, choices: Any) -> None:
