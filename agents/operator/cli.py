@@ -104,7 +104,7 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     help="MPIJobs of batch.tensorstack.dev as well: auto: once the API server has them; on: waits for them; off.",
 )
-@click.option("--image", default=f"mpi-agents:{__version__}", show_default=True, help="Of our containers in launchers.")
+@click.option("--image", default=f"mpi-agents:{__version__}", show_default=True, help="Of our containers.")
 @click.option(
     "--image-pull-policy",
     default="IfNotPresent",
@@ -126,7 +126,13 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     metavar="UID|none",
     callback=_user,
-    help="Of our containers in launchers; none: where the platform assigns one (OpenShift).",
+    help="Of our containers, but for those that prepare ssh; none: where the platform assigns one (OpenShift).",
+)
+@click.option(
+    "--worker-agent/--no-worker-agent",
+    default=True,
+    show_default=True,
+    help="Beside each worker of an ssh job that doesn't say.",
 )
 @click.option("--cluster-domain", default="", metavar="DOMAIN", help="What host names of v2beta1 jobs end in.")
 @click.option(
@@ -188,6 +194,7 @@ def command(**given: Any) -> int:
         cluster_domain=given["cluster_domain"],
         gang_scheduler=given["gang_scheduling"],
         wait_timeout=given["wait_timeout"],
+        has_worker_agent=given["worker_agent"],
         run_as_user=given["run_as_user"],
     )
     options = Options(

@@ -14,6 +14,7 @@ import pytest
 from agents.operator import cli
 from agents.operator.access import AccessError
 from agents.operator.neighbours import Adopt
+from agents.operator.process import T9k
 from agents.operator.settings import PodSettings
 from rshagent import __version__
 
@@ -69,6 +70,8 @@ def test_nothing_needs_to_be_given() -> None:
     assert process.settings.image == f"mpi-agents:{__version__}"
     assert process.options.namespaces == ()
     assert process.options.adopt is Adopt.AUTO
+    assert process.options.t9k is T9k.AUTO
+    assert process.settings.has_worker_agent
     assert (process.options.lease_namespace, process.options.lease_name) == ("default", "mpi-agents-operator")
 
 
@@ -76,7 +79,7 @@ def test_every_setting_of_pods() -> None:
     run(
         *("--image", "r/agents:2", "--image-pull-policy", "Always", "--image-pull-secret", "a,b"),
         *("--image-pull-secret", "c", "--cluster-domain", "cluster.local", "--gang-scheduling", "volcano"),
-        *("--wait-timeout", "30m"),
+        *("--wait-timeout", "30m", "--no-worker-agent"),
     )
     assert started().settings == PodSettings(
         image="r/agents:2",
@@ -85,17 +88,19 @@ def test_every_setting_of_pods() -> None:
         cluster_domain="cluster.local",
         gang_scheduler="volcano",
         wait_timeout="30m",
+        has_worker_agent=False,
     )
 
 
 def test_every_option_of_the_process() -> None:
     run(
         *("--namespace", "a,b", "--namespace", "c", "--selector", "team=x", "--adopt", "given", "--workers", "3"),
-        *("--no-leader-elect", "--lease-namespace", "ours", "--lease-name", "l", "--port", "0"),
+        *("--no-leader-elect", "--lease-namespace", "ours", "--lease-name", "l", "--port", "0", "--t9k", "off"),
     )
     options = started().options
     assert started().served is None
     assert (options.namespaces, options.selector, options.adopt) == (("a", "b", "c"), "team=x", Adopt.GIVEN)
+    assert options.t9k is T9k.OFF
     assert (options.workers, options.elects, options.lease_namespace, options.lease_name) == (3, False, "ours", "l")
 
 
@@ -150,7 +155,9 @@ def test_ends(arguments: list[str], code: int, words: str, capsys: pytest.Captur
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--workers", "0"], ["--adopt", "some"], ["--unknown"], ["word"]])
+@pytest.mark.parametrize(
+    "arguments", [["--workers", "0"], ["--adopt", "some"], ["--t9k", "yes"], ["--unknown"], ["word"]]
+)
 def test_mistakes_are_usage_errors(arguments: list[str]) -> None:
     with pytest.raises(click.UsageError):
         run(*arguments)

@@ -12,6 +12,7 @@
 - --selector={{ . }}
 {{- end }}
 - --adopt={{ .Values.adopt }}
+- --t9k={{ ternary "auto" "off" .Values.t9k.enabled }}
 - --lease-name={{ include "mpi-agents.lease" . }}
 - --lease-namespace={{ .Release.Namespace }}
 - --port={{ .Values.metrics.port }}
@@ -19,6 +20,9 @@
 - --log-format={{ .Values.operator.logFormat }}
 {{- /* Helm's numbers are floats, and a million is 1e+06 as text. */}}
 - --run-as-user={{ .Values.jobs.runAsUser | default 0 | int64 | default "none" }}
+{{- if not .Values.jobs.workerAgent }}
+- --no-worker-agent
+{{- end }}
 {{- with .Values.jobs.clusterDomain }}
 - --cluster-domain={{ . }}
 {{- end }}

@@ -1,15 +1,21 @@
+{{- /* The API groups whose MPIJobs are looked after. */}}
+{{- define "mpi-agents.groups" -}}
+[kubeflow.org{{ if .Values.t9k.enabled }}, batch.tensorstack.dev{{ end }}]
+{{- end }}
+
 {{- /*
 What the operator may do where jobs run. Nobody can grant what they have not: the launchers' Roles are why it may exec
 into pods. What is made is deleted with its job by Kubernetes itself.
 */}}
 {{- define "mpi-agents.rules" -}}
-- apiGroups: [kubeflow.org]
+{{- $groups := include "mpi-agents.groups" . }}
+- apiGroups: {{ $groups }}
   resources: [mpijobs]
   verbs: [list, watch, delete]  # delete: ttlSecondsAfterFinished
-- apiGroups: [kubeflow.org]
+- apiGroups: {{ $groups }}
   resources: [mpijobs/status]
   verbs: [update]
-- apiGroups: [kubeflow.org]
+- apiGroups: {{ $groups }}
   resources: [mpijobs/finalizers]
   verbs: [update]  # owner references that block deletion, where that is enforced (OpenShift)
 - apiGroups: [""]
@@ -27,6 +33,9 @@ into pods. What is made is deleted with its job by Kubernetes itself.
   resources: [configmaps]
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
+  resources: [secrets]
+  verbs: [list, watch, create]  # the keys of ssh jobs; asked for is their metadata alone
+- apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [get, list, watch, create]
 {{- if .Values.rbac.launcherRoles }}
@@ -42,7 +51,8 @@ into pods. What is made is deleted with its job by Kubernetes itself.
   resources: [events]
   verbs: [create, patch]
 {{- with .Values.jobs.gangScheduler }}
-- apiGroups: [{{ ternary "scheduling.volcano.sh" "scheduling.x-k8s.io" (eq . "volcano") }}]
+{{- $podGroups := dict "volcano" "scheduling.volcano.sh" "t9k" "scheduler.tensorstack.dev" }}
+- apiGroups: [{{ get $podGroups . | default "scheduling.x-k8s.io" }}]
   resources: [podgroups]
   verbs: [get, list, watch, create, patch, delete]
 {{- end }}
