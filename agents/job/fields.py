@@ -116,7 +116,7 @@ class Fields:
         for index, one in enumerate(found):
             if not isinstance(one, str):
                 self.add(f"must be text, not {kind(one)}", f"{key}[{index}]")
-        return found
+        return [one for one in found if isinstance(one, str)]
 
     def _quantity(self, key: str) -> str:
         value = self.value[key]

@@ -39,7 +39,7 @@ def slots(arguments: Sequence[str], workers: int) -> int:
     on_each = [_count(value) for option, value in pairwise(arguments) if _name(option) in ("N", "npernode", "ppr")]
     on_each += [_count(value.split(":")[1]) for option, value in pairwise(arguments) if _is_mapping(option, value)]
     in_all = [_count(value) for option, value in pairwise(arguments) if _name(option) in ("n", "np", "c")]
-    return max(1, *on_each, *(-(-count // max(workers, 1)) for count in in_all))
+    return max([1, *on_each, *(-(-count // max(workers, 1)) for count in in_all)])
 
 
 def launcher_template(workers: Object, main: str, command: Sequence[str], own: Object) -> dict[str, Any]:
