@@ -29,6 +29,7 @@ RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolatio
     && mkdir -p ${TOOLS} \
     && python3 -m rshagent.client_build ${TOOLS}/rshagent \
     && python3 -m rshagent.client_build --direct-start ${TOOLS}/rshagent-direct \
+    && python3 -m sshd_bootstrap.start_build ${TOOLS}/sshd-start \
     && python3 -m images.relocatable tree ${TOOLS}/python /packages \
     && python3 -m images.relocatable root /image /packages \
         mpi-delivery mpi-operator mpi-worker rshagent-hub sshd-bootstrap \
