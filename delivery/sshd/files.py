@@ -36,7 +36,7 @@ class Files:
 
     def tell_ports(self, found: Mapping[str, int]) -> None:
         """Have ssh use the ports where the hosts' sshds are. Raises DeliveryError."""
-        if set(found.values()) <= {self._settings.port}:
+        if not self._settings.has_own_config and set(found.values()) <= {self._settings.port}:
             return
         try:
             prepare.set_port(self._settings, max(found.values(), key=list(found.values()).count))

@@ -11,17 +11,19 @@ CHECK_AGAIN_S = 30.0  # an answer that is older when the last worker answers is 
 _FIRST_S = 0.05
 _LONGEST_S = 1.0
 _GROWTH = 1 / 32
-_LOOKS_A_SECOND = 300
+_LOOK_UPS_A_SECOND = 300  # each is half a dozen of queries, by the search domains
+_CONNECTIONS_A_SECOND = 1500
 _CONNECT_FIRST_S, _CONNECT_LONGEST_S = 0.5, 4.0
 _ADDRESS_FIRST_S, _ADDRESS_LONGEST_S = 2.0, 10.0
 
 
-def pause_s(waited_s: float, waiting: int) -> float:
+def pause_s(waited_s: float, waiting: int, *, has_address: bool) -> float:
     """Return how long to wait before the next look at a worker that has lacked the same for `waited_s`.
 
-    `waiting`: how many workers are waited for.
+    `waiting`: how many workers are waited for. `has_address`: the look is a connection, and else a look-up.
     """
-    return max(min(max(_FIRST_S, waited_s * _GROWTH), _LONGEST_S), waiting / _LOOKS_A_SECOND)
+    rate = _CONNECTIONS_A_SECOND if has_address else _LOOK_UPS_A_SECOND
+    return max(min(max(_FIRST_S, waited_s * _GROWTH), _LONGEST_S), waiting / rate)
 
 
 def connect_s(waited_s: float) -> float:
@@ -32,6 +34,6 @@ def connect_s(waited_s: float) -> float:
     return min(max(_CONNECT_FIRST_S, waited_s / 4), _CONNECT_LONGEST_S)
 
 
-def address_s(waited_s: float) -> float:
+def address_s(waited_s: float, waiting: int) -> float:
     """Return how old an address may be that nobody has answered at: a replaced pod has another."""
-    return min(max(_ADDRESS_FIRST_S, waited_s / 8), _ADDRESS_LONGEST_S)
+    return max(min(max(_ADDRESS_FIRST_S, waited_s / 8), _ADDRESS_LONGEST_S), waiting / _LOOK_UPS_A_SECOND)

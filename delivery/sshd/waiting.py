@@ -141,22 +141,24 @@ class Waiting:
         self._busy += 1
         now = self._loop.now()
         has_moved = worker.answer is not None and worker.answer.kind in _MOVED
-        if not worker.addresses or has_moved or now - worker.looked_up_at >= address_s(now - worker.since):
+        is_old = now - worker.looked_up_at >= address_s(now - worker.since, self._wait.lacking)
+        if not worker.addresses or has_moved or is_old:
             self._lookups.ask(worker.host, lambda found: self._found(worker, found))
         else:
             self._knock(worker)
 
     def _found(self, worker: Worker, found: Found) -> None:
+        now = self._loop.now()
         was_there = worker.looked_up_at > float("-inf")
         if found.addresses or not found.trouble:
             worker.addresses = found.addresses
         if worker.addresses:
-            worker.looked_up_at = self._loop.now()
+            worker.looked_up_at = now
             self._knock(worker)
+        elif found.trouble:
+            self._settle(worker, words.no_lookup(found.trouble))
         else:
-            self._settle(
-                worker, words.no_lookup(found.trouble) if found.trouble else words.no_name(was_there=was_there)
-            )
+            self._settle(worker, words.no_name(now - worker.since, was_there=was_there))
 
     def _knock(self, worker: Worker) -> None:
         waited_s = self._loop.now() - worker.since
@@ -172,7 +174,7 @@ class Waiting:
         worker.answer = answer
         if answer.kind is Kind.READY:
             worker.answered_at, worker.port = self._loop.now(), answer.port
-        self._settle(worker, words.lack_of(answer, self._ports))
+        self._settle(worker, words.lack_of(answer, self._ports, self._loop.now() - worker.since))
 
     def _settle(self, worker: Worker, lack: Lack | None) -> None:
         """Take what came of one look at a worker, and see to the next."""
@@ -184,10 +186,10 @@ class Waiting:
             return
         now = self._loop.now()
         worker.lacks(lack, now)
-        self._wait.take(worker.name, lack, now, mark=" ".join(address.host for address in worker.addresses))
+        self._wait.take(worker.name, lack, now, mark=" ".join(sorted(address.host for address in worker.addresses)))
         self._judging.within(0.0 if self._wait.ready else GATHER_S)
         if lack is not None:
-            pause = pause_s(now - worker.since, self._wait.lacking)
+            pause = pause_s(now - worker.since, self._wait.lacking, has_address=bool(worker.addresses))
             self._loop.call_later(pause, lambda: self._look(worker) if worker.is_wanted else None)
 
     def _next(self) -> None:

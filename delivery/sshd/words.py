@@ -1,7 +1,7 @@
 """What a worker lacks whose sshd doesn't answer, in the words of `delivery.lack`, and how long that is worth waiting.
 
 A name that isn't there and a port that nobody listens on may be a pod that still pulls its image, for as long as that
-takes. Anything else answers where an sshd should: trouble that may heal. Pure.
+takes. Anything else is trouble that may heal: something answers that is no sshd, or packets get lost. Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from delivery.sshd.answer import Answer
 
+LONG_S = 60.0  # who waits for longer is told where to look
+_LOOK = "its image, its init containers or its sshd: see `kubectl describe pod` and `kubectl logs`"
 _PORT_HINT = "set the job's ssh port, or free that one in the worker's image"
 _HINTS = {
     Kind.UNREACHABLE: "see whether its node is up",
@@ -28,10 +30,11 @@ _HINTS = {
 }
 
 
-def no_name(*, was_there: bool) -> Lack:
+def no_name(waited_s: float, *, was_there: bool) -> Lack:
     """Return what a worker lacks that has no address in DNS; `was_there`: it had one before."""
     if not was_there:
-        return Lack("name", "not in DNS yet")
+        detail = "its pod has no address, or its Service selects it not: see `kubectl describe pod`"
+        return Lack("name", "not in DNS yet", detail if waited_s >= LONG_S else "")
     hint = "is the job being deleted, or its operator down?"
     return Lack("gone", "gone from DNS", "", Patience.REPLACEMENT, exits.GONE, hint)
 
@@ -41,12 +44,12 @@ def no_lookup(reason: str) -> Lack:
     return Lack("lookup", "not looked up", f"DNS gives no answer ({reason})")
 
 
-def lack_of(answer: Answer, ports: Sequence[int]) -> Lack | None:
+def lack_of(answer: Answer, ports: Sequence[int], waited_s: float) -> Lack | None:
     """Return what a worker lacks by the best answer of its `ports`, None if an sshd answered."""
     if answer.kind is Kind.READY:
         return None
     if answer.kind is Kind.REFUSED:
-        return Lack("refused", f"not listening on {named(ports)} yet")
+        return Lack("refused", f"not listening on {named(ports)} yet", _LOOK if waited_s >= LONG_S else "")
     words, detail = {
         Kind.UNREACHABLE: ("not reachable", answer.said),
         Kind.TIMED_OUT: (f"not answering on {named(ports)}", "connections time out"),
@@ -55,7 +58,8 @@ def lack_of(answer: Answer, ports: Sequence[int]) -> Lack | None:
         Kind.STRANGE: (f"no sshd on port {answer.port}", f'what listens there says "{answer.said}"'),
         Kind.TURNED_AWAY: (f"turning connections to port {answer.port} away", f'sshd says "{answer.said}"'),
     }[answer.kind]
-    return Lack(answer.kind.name.lower(), words, detail, Patience.GRACE, exits.GRACE_OVER, _HINTS[answer.kind])
+    kind = "lost" if answer.kind in (Kind.UNREACHABLE, Kind.TIMED_OUT) else "no sshd"
+    return Lack(kind, words, detail, Patience.GRACE, exits.GRACE_OVER, _HINTS[answer.kind])
 
 
 def named(ports: Sequence[int]) -> str:
