@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agents.job.model import Dialect, KeyType, Passwd, Ssh
+from agents.job.model import Dialect, KeyType, Passwd, Problem, Ssh
 
 if TYPE_CHECKING:
     from agents.job.settings import Settings
 
-_NAMES = {"port": "sshPort", "keyType": "sshKeyType", "passwd": "sshPasswd"}
+_NAMES = {"port": "sshPort", "keyType": "sshKeyType", "passwd": "sshPasswd"}  # of annotations
+_LAST_PORT = 65534  # on the nodes' network the worker agent has the next one
+_NEVER = ':"%$\\'  # a mount path can't have the first, nor a quoted path in OpenSSH's configuration the others
 
 
 def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
@@ -17,9 +19,17 @@ def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
     ssh = settings.child("ssh", _NAMES)
     known = Ssh()
     return Ssh(
-        mount_path=(ssh if dialect is Dialect.T9K else settings).text("sshAuthMountPath") or known.mount_path,
-        sshd_path=ssh.text("sshdPath") or known.sshd_path,
-        port=ssh.number("port", least=1, most=65535),
+        mount_path=_path(ssh if dialect is Dialect.T9K else settings, "sshAuthMountPath", known.mount_path),
+        sshd_path=_path(ssh, "sshdPath", known.sshd_path),
+        port=ssh.number("port", least=1, most=_LAST_PORT),
         key_type=ssh.choice("keyType", KeyType) or known.key_type,
         passwd=ssh.choice("passwd", Passwd) or known.passwd,
     )
+
+
+def _path(settings: Settings, key: str, otherwise: str) -> str:
+    text = settings.text(key)
+    if text and not (text.startswith("/") and text.strip("/") and text.isprintable() and not set(_NEVER) & set(text)):
+        words = f"must be an absolute path without {' '.join(_NEVER)}"
+        settings.fields.problems.append(Problem(settings.path(key), words))
+    return text.rstrip("/") or otherwise

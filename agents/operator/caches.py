@@ -19,6 +19,7 @@ from agents.operator.kinds import (
     T9K_POD_GROUP,
     VOLCANO_POD_GROUP,
     Kind,
+    pod_group_kind,
 )
 from agents.operator.observed import Observed
 from agents.operator.store import Store
@@ -45,7 +46,6 @@ class Key(NamedTuple):
 
 
 _MADE = (POD, BATCH_JOB, CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
-_POD_GROUPS = {"volcano": VOLCANO_POD_GROUP, "t9k": T9K_POD_GROUP}
 _FIELDS = {  # of Observed
     BATCH_JOB: "launcher_job",
     CONFIG_MAP: "config_map",
@@ -64,7 +64,7 @@ def watched(gang_scheduler: str) -> tuple[Kind, ...]:
     """The kinds of objects that are made for jobs."""
     if not gang_scheduler:
         return _MADE
-    return (*_MADE, _POD_GROUPS.get(gang_scheduler, SCHEDULER_PLUGINS_POD_GROUP))
+    return (*_MADE, pod_group_kind(gang_scheduler))
 
 
 class Caches:

@@ -47,3 +47,10 @@ MPI_JOB_V1 = Kind("MPIJob", "kubeflow.org/v1", "mpijobs")
 T9K_POD_GROUP = Kind("PodGroup", "scheduler.tensorstack.dev/v1beta1", "podgroups")
 MPI_JOB_T9K = Kind("MPIJob", "batch.tensorstack.dev/v1beta1", "mpijobs")
 MPI_JOB_V2BETA1 = Kind("MPIJob", "kubeflow.org/v2beta1", "mpijobs")
+
+_POD_GROUPS = {"volcano": VOLCANO_POD_GROUP, "t9k": T9K_POD_GROUP}
+
+
+def pod_group_kind(gang_scheduler: str) -> Kind:
+    """Return the kind of PodGroup that a gang scheduler knows: any other name is one with coscheduling's."""
+    return _POD_GROUPS.get(gang_scheduler, SCHEDULER_PLUGINS_POD_GROUP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import LAUNCHER, Transport
-from agents.operator.objects import guest, names, pod, resources
+from agents.operator.objects import guest, names, pod, resources, sshd
 from agents.operator.objects.ssh import Ssh
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def _delivery(job: Job, settings: PodSettings, spec: Body, whose: User | None = 
     is_ssh = job.transport is Transport.SSH
     variables = {"MPI_AGENT_TRANSPORT": "ssh"} if is_ssh else {"TARGET_DIR": names.TOOLS_PATH}
     variables |= {"NAMESPACE": job.namespace, "MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT}
+    if is_ssh and not sshd.is_expected(job):
+        variables["MPI_AGENT_WAIT"] = "false"
     if settings.wait_timeout:
         variables["MPI_AGENT_WAIT_TIMEOUT"] = settings.wait_timeout
     return {

@@ -18,18 +18,22 @@ _NOTHING = ":\n"
 _KUBEXEC = f"#!{names.TOOLS_PATH}/rshagent\n"
 
 
-def config_map(job: Job, settings: PodSettings, hosts: Sequence[int]) -> dict[str, Any]:
-    """Return the ConfigMap of a job whose workers have these indexes."""
-    named = list(_hosts(job, settings, hosts))
+def config_map(
+    job: Job, settings: PodSettings, hosts: Sequence[int], running: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Return the ConfigMap of a job whose workers have these indexes. `running`: those that run, if that is known."""
     separator = " slots=" if job.implementation is Implementation.OPEN_MPI else ":"
-    files = {"hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in named)}
-    lines = "".join(f"echo {host}:{job.slots}\n" for host in named)
+    files = {"hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in _hosts(job, settings, hosts))}
     if job.transport is Transport.SSH:
-        files["discover_hosts.sh"] = f"#!/bin/sh\n{lines}"
+        files["discover_hosts.sh"] = "#!/bin/sh\n" + _echoed(job, settings, hosts if running is None else running)
     else:
         files["kubexec.sh"] = _KUBEXEC
-        files["discover_hosts.sh"] = _asked_first(lines)
+        files["discover_hosts.sh"] = _asked_first(_echoed(job, settings, hosts))
     return {**metadata.new(CONFIG_MAP, job, job.config_name, settings), "data": files}
+
+
+def _echoed(job: Job, settings: PodSettings, hosts: Sequence[int]) -> str:
+    return "".join(f"echo {host}:{job.slots}\n" for host in _hosts(job, settings, hosts))
 
 
 def _hosts(job: Job, settings: PodSettings, hosts: Sequence[int]) -> Iterator[str]:

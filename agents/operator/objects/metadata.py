@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agents.operator.kinds import Kind
     from agents.operator.settings import PodSettings
 
-_TRAINING = "training.kubeflow.org/"
+_TRAINING, _T9K = "training.kubeflow.org/", "tensorstack.dev/"
 _HASH_SIZE = 16
 
 
@@ -54,9 +54,15 @@ def owner(kind: Kind, job: Job, settings: PodSettings) -> dict[str, Any]:
 def pod_labels(job: Job, role: str, index: int | None = None) -> dict[str, str]:
     """Return what a pod of a role is labelled with; `index` is a worker's.
 
-    v1 has what mpi-operator v0.3.0 and training-operator v1.9.3 set, v2beta1 what mpi-operator v0.8.2 does.
+    v1 has what mpi-operator v0.3.0 and training-operator v1.9.3 set, v2beta1 what mpi-operator v0.8.2 does. T9k's are
+    by analogy with its GenericJob's (tasks/use-podgroup.md): its MPIJob's own are not published.
     """
-    labels = {f"{_TRAINING}job-name": job.name, names.JOB_UID: job.uid, names.ROLE: role}
+    own = {names.JOB_UID: job.uid, names.ROLE: role}
+    if job.dialect is Dialect.T9K:
+        pod = job.launcher_name if index is None else job.worker_name(index)
+        component = {f"{_T9K}component": "mpijob", f"{_T9K}component-type": "user"}
+        return {"mpijob": job.name, "mpijob-replica": pod, **component, **own}
+    labels = {f"{_TRAINING}job-name": job.name, **own}
     if job.dialect is Dialect.V1:
         labels |= {
             "group-name": "kubeflow.org",

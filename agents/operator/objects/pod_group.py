@@ -1,4 +1,7 @@
-"""Gang scheduling: the PodGroup of Volcano or of scheduler-plugins' coscheduling (mpi-operator v0.8.2, podgroup.go)."""
+"""Gang scheduling: the PodGroup of Volcano, of scheduler-plugins' coscheduling, or of T9k's scheduler.
+
+The first two as in mpi-operator v0.8.2's podgroup.go, the last as T9k's manual has it (tasks/use-podgroup.md).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from agents.operator.kinds import SCHEDULER_PLUGINS_POD_GROUP, VOLCANO_POD_GROUP
-from agents.operator.objects import metadata, quantity
+from agents.job.model import Dialect
+from agents.operator.kinds import pod_group_kind
+from agents.operator.objects import metadata, names, quantity
 
 if TYPE_CHECKING:
     from agents.job.model import Job, Role
@@ -15,30 +19,25 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 
-_VOLCANO = "volcano"
+_VOLCANO, _T9K = "volcano", "t9k"
 _QUEUE = "scheduling.volcano.sh/queue-name"
 _VOLCANO_GROUP = "scheduling.k8s.io/group-name"
 _SCHEDULER_PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
+_T9K_PREFIX = "scheduler.tensorstack.dev/"
+_T9K_SCHEDULER = "t9k-scheduler"
 
 
 def pod_group(job: Job, settings: PodSettings) -> Body | None:
-    """Return the PodGroup, None without a gang scheduler.
+    """Return the PodGroup, None for a job that has none.
 
-    Volcano has no field for schedulingPolicy's scheduleTimeoutSeconds, coscheduling none for queue and priorityClass.
+    Volcano has no field for schedulingPolicy's scheduleTimeoutSeconds, coscheduling none for queue and priorityClass,
+    T9k's scheduler none for any but the queue. A priority in numbers is T9k's alone.
     """
-    if not settings.gang_scheduler:
+    if not _has_group(job, settings):
         return None
-    spec: Body = {"minMember": least_members(job)}
-    if resources := _least_resources(job):
-        spec["minResources"] = resources
-    if settings.gang_scheduler != _VOLCANO:
-        spec["scheduleTimeoutSeconds"] = job.policy.scheduling.timeout_s or 0
-        return {**metadata.new(SCHEDULER_PLUGINS_POD_GROUP, job, job.name, settings), "spec": spec}
-    if queue := job.policy.scheduling.queue or job.annotations.get(_QUEUE):
-        spec["queue"] = queue
-    if priority := job.policy.scheduling.priority_class or _priority(job.launcher) or _priority(job.worker):
-        spec["priorityClassName"] = priority
-    return {**metadata.new(VOLCANO_POD_GROUP, job, job.name, settings), "spec": spec}
+    specs = {_VOLCANO: _volcanos, _T9K: _t9ks}
+    spec = specs.get(settings.gang_scheduler, _coschedulings)(job)
+    return {**metadata.new(pod_group_kind(settings.gang_scheduler), job, job.name, settings), "spec": spec}
 
 
 def join(job: Job, settings: PodSettings, pod: Body) -> None:
@@ -46,13 +45,53 @@ def join(job: Job, settings: PodSettings, pod: Body) -> None:
 
     As in kubeflow, the template's own scheduler gives way: a gang of which half is another's is never complete.
     """
-    if not settings.gang_scheduler:
+    if not _has_group(job, settings):
         return
+    labels = pod["metadata"]["labels"]
     pod["spec"]["schedulerName"] = settings.gang_scheduler
     if settings.gang_scheduler == _VOLCANO:
         pod["metadata"]["annotations"][_VOLCANO_GROUP] = job.name
+    elif settings.gang_scheduler == _T9K:
+        pod["spec"]["schedulerName"] = _T9K_SCHEDULER
+        labels |= {f"{_T9K_PREFIX}group-name": job.name, f"{_T9K_PREFIX}role": labels[names.ROLE]}
+        if queue := job.policy.scheduling.queue:
+            labels[f"{_T9K_PREFIX}queue"] = queue
     else:
-        pod["metadata"]["labels"][_SCHEDULER_PLUGINS_GROUP] = job.name
+        labels[_SCHEDULER_PLUGINS_GROUP] = job.name
+
+
+def _has_group(job: Job, settings: PodSettings) -> bool:
+    """Return whether a job is scheduled as a gang. T9k's jobs say so each, by naming a queue."""
+    is_asked = job.dialect is not Dialect.T9K or bool(job.policy.scheduling.queue)
+    return bool(settings.gang_scheduler) and is_asked
+
+
+def _volcanos(job: Job) -> Body:
+    spec = _members(job)
+    if queue := job.policy.scheduling.queue or job.annotations.get(_QUEUE):
+        spec["queue"] = queue
+    if priority := job.policy.scheduling.priority_class or _priority(job.launcher) or _priority(job.worker):
+        spec["priorityClassName"] = priority
+    return spec
+
+
+def _coschedulings(job: Job) -> Body:
+    return {**_members(job), "scheduleTimeoutSeconds": job.policy.scheduling.timeout_s or 0}
+
+
+def _t9ks(job: Job) -> Body:
+    asked = job.policy.scheduling
+    spec: Body = {"minMember": least_members(job)}
+    if asked.queue:
+        spec["queue"] = asked.queue
+    if asked.priority is not None:
+        spec["priority"] = asked.priority
+    return spec
+
+
+def _members(job: Job) -> Body:
+    resources = _least_resources(job)
+    return {"minMember": least_members(job), **({"minResources": resources} if resources else {})}
 
 
 def least_members(job: Job) -> int:

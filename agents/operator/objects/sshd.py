@@ -68,6 +68,11 @@ def sshd(job: Job) -> Sshd:
     return Sshd(start, tuple(dict.fromkeys([*declared, *others])))
 
 
+def is_expected(job: Job) -> bool:
+    """Return whether the workers will have an sshd: who debugs a job may run something else in them."""
+    return job.debug is None or sshd(job).start is not Start.THEIRS
+
+
 def set_command(job: Job, container: Body) -> None:
     """Have a worker's container start sshd by our helper, unless it starts it by itself."""
     found = sshd(job)

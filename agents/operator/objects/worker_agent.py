@@ -53,7 +53,8 @@ def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body
     if ssh is not None:
         ssh.let_prepare(container)
         container["lifecycle"] = {"postStart": {"exec": {"command": ["sshd-bootstrap"]}}}
-        container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": port}, "periodSeconds": _READY_S}
+        if sshd.is_expected(job):
+            container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": port}, "periodSeconds": _READY_S}
     pod.mount(container, orders, names.ORDERS_PATH, is_read_only=True)
     return container
 

@@ -6,27 +6,25 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import PREFIX
+from agents.job.model import PREFIX, Transport
 from agents.operator import objects
 from agents.operator.actions import Create, CreateKeys, Delete, Patch
 from agents.operator.kinds import (
     CONFIG_MAP,
     ROLE,
     ROLE_BINDING,
-    SCHEDULER_PLUGINS_POD_GROUP,
     SERVICE,
     SERVICE_ACCOUNT,
-    VOLCANO_POD_GROUP,
+    pod_group_kind,
 )
 from agents.operator.planning.values import mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from agents.job.model import Object
     from agents.operator.kinds import Kind
     from agents.operator.planning.view import View
-    from agents.operator.settings import PodSettings
 
 _NUMBER = "the workers' number"
 SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache doesn't keep
@@ -40,7 +38,9 @@ def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
     """
     job, settings, seen = view.job, view.settings, view.observed
     found: list[Create | CreateKeys | Patch | None] = [
-        _kept(CONFIG_MAP, objects.config_map(job, settings, view.hosts), seen.config_map, "data", _NUMBER),
+        _kept(
+            CONFIG_MAP, objects.config_map(job, settings, view.hosts, _running(view)), seen.config_map, "data", _NUMBER
+        ),
         _keys(view),
         _made(SERVICE, objects.service(job, settings), seen.service),
         _made(SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
@@ -63,13 +63,19 @@ def pod_group_end(view: View) -> tuple[Delete, ...]:
     if group is None or mapping(group.get("metadata")).get("deletionTimestamp"):
         return ()
     metadata = mapping(group.get("metadata"))
-    kind = pod_group_kind(view.settings)
+    kind = pod_group_kind(view.settings.gang_scheduler)
     return (Delete(kind, str(metadata.get("name")), str(metadata.get("uid")), "no pods are to be scheduled"),)
 
 
-def pod_group_kind(settings: PodSettings) -> Kind:
-    """Return the kind of PodGroup that the gang scheduler knows."""
-    return VOLCANO_POD_GROUP if settings.gang_scheduler == "volcano" else SCHEDULER_PLUGINS_POD_GROUP
+def _running(view: View) -> Sequence[int] | None:
+    """Return the workers that a running launcher may find by discover_hosts.sh; None before it runs.
+
+    By exec the hub knows better. While workers start, each would be another change of the ConfigMap.
+    """
+    if view.job.transport is Transport.EXEC or not any(pod.phase == "Running" for pod in view.launchers):
+        return None
+    pods = ((index, view.workers.get(index)) for index in view.hosts)
+    return [index for index, pod in pods if pod is not None and pod.phase == "Running" and not pod.is_going]
 
 
 def _keys(view: View) -> CreateKeys | None:
@@ -96,7 +102,7 @@ def _pod_group(view: View) -> Create | Patch | None:
     body = objects.pod_group(view.job, view.settings)
     if body is None:
         return None
-    kind = pod_group_kind(view.settings)
+    kind = pod_group_kind(view.settings.gang_scheduler)
     digest = hashlib.sha256(json.dumps(body["spec"], sort_keys=True).encode()).hexdigest()[:16]
     annotations = {**body["metadata"].get("annotations", {}), SPEC_HASH: digest}
     seen = view.observed.pod_group
