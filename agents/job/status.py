@@ -208,6 +208,7 @@ class Draft:
         self._put(stated)
         self._set("completionTime", time_text(at))
         self.forget((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED))
+        self.forget([Type.DEBUGGING])
         if not self._is_v1 and conditions.find(self.status["conditions"], Type.RUNNING) is None:
             told = self._words.never_ran
             self._put(Stated(Type.RUNNING, False, told.reason, self._said(told.message)))

@@ -8,7 +8,7 @@ How a job is looked at, in this order; the first that holds decides:
 | has ended, as its status says | its pods are cleaned up, and its ttl kept | `planning.ended` |
 | can't be read | event and condition ValidationError, until it is edited | here |
 | its launcher has ended | the status says so; then as above | `planning.active` |
-| is suspended | launcher, workers and PodGroup go | `planning.suspended` |
+| is suspended, or resumed with pods of before | launcher, then workers and PodGroup go | `planning.suspended` |
 | is to run | what it needs is made and kept | `planning.active` |
 
 Of the launcher's ends and retries `planning.launcher` has the table, of the workers' `planning.workers`, of what
@@ -57,7 +57,7 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
     if is_finished(resource):
         return ended.plan(view)
     found = launcher.judge(view)
-    if job.policy.is_suspended and found.stage is not Stage.SUCCEEDED:
+    if view.is_stopping and found.stage is not Stage.SUCCEEDED:
         return suspended.plan(view)
     return active.plan(view, found)
 

@@ -11,7 +11,7 @@ from agents.job.status import EVICTED, FAILED, Counts, Draft, Event
 from agents.operator import objects
 from agents.operator.actions import Create, CreateKeys, Delete, Emit, Patch, Plan
 from agents.operator.kinds import BATCH_JOB, POD, ROLE_BINDING
-from agents.operator.planning import ended, launcher, losses, notes, refusals, resources, tasks, workers
+from agents.operator.planning import debugging, ended, launcher, losses, notes, refusals, resources, tasks, workers
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.values import mapping
 from agents.operator.planning.writing import Steps
@@ -49,6 +49,7 @@ def plan(view: View, found: Launcher) -> Plan:
     if not (needed or pods):
         draft.initialized()
     notes.tell_rbac(view, draft)
+    debugging.tell(view, draft, found)
     if not is_new:
         notes.tell(view, draft, found, change.outdated)
         refusals.tell(view, draft, [one for one in (*needed, *pods) if not isinstance(one, Patch)])

@@ -81,7 +81,12 @@ def judge(view: View) -> Launcher:
 
 def is_running(view: View) -> bool:
     """Whether a program of the launcher has been started and has not ended."""
-    return any(pod.phase == "Running" for pod in view.launchers if _end(view, pod) is None)
+    return any(runs(view, pod) for pod in view.launchers)
+
+
+def runs(view: View, pod: PodView) -> bool:
+    """Whether this pod's program has been started and has not ended."""
+    return pod.phase == "Running" and _end(view, pod) is None
 
 
 def deadline(view: View) -> float | None:
@@ -102,7 +107,7 @@ def _within_deadline(view: View, found: Launcher) -> Launcher:
 
 def _is_stopped(view: View, pod: PodView) -> bool:
     """Whether a suspension stops this pod, or one did from which the job was resumed since: its 0 is no success."""
-    return pod.is_going and (view.job.policy.is_suspended or pod.created_at < (view.time("startTime") or 0.0))
+    return pod.is_going and (view.is_stopping or pod.created_at < (view.time("startTime") or 0.0))
 
 
 def _end(view: View, pod: PodView) -> End | None:
@@ -186,7 +191,7 @@ def _judge_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     if failure is None and view.launchers and all(pod.is_going or pod.is_over for pod in view.launchers):
         failure = _condition(status, "FailureTarget")
     is_going = bool(mapping(job.get("metadata")).get("deletionTimestamp"))
-    if complete is not None and not (view.job.policy.is_suspended and is_going):
+    if complete is not None and not (view.is_stopping and is_going):
         at = seconds(status.get("completionTime"))
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
     if failure is not None:

@@ -92,13 +92,14 @@ class PodView:
         return self.phase == "Failed" and (is_target or self.state.reason in _DISRUPTIONS)
 
     @property
-    def stuck_at(self) -> float | None:
-        """When its deletion will have taken, or took, longer than it can on a node that answers; None: not deleted.
+    def deleted_by(self) -> float | None:
+        """When its grace period is, or was, over; None: it is not being deleted."""
+        return seconds(self._metadata.get("deletionTimestamp")) if self.is_going else None
 
-        `deletionTimestamp` is when the grace period is over, not when the deletion was asked for.
-        """
-        deadline = seconds(self._metadata.get("deletionTimestamp")) if self.is_going else None
-        return None if deadline is None else deadline + DELETION_GRACE_S
+    @property
+    def stuck_at(self) -> float | None:
+        """When its deletion will have taken, or took, longer than it can on a node that answers; None: not deleted."""
+        return None if self.deleted_by is None else self.deleted_by + DELETION_GRACE_S
 
     @property
     def failed_at(self) -> float:

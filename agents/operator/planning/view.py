@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from agents.job import conditions
+from agents.job.conditions import Type
 from agents.job.status import conditions_of, seconds
 from agents.operator.planning.pods import PodView, own_containers
 from agents.operator.planning.values import mapping
@@ -74,6 +76,12 @@ class View:
     def conditions(self) -> list[Mapping[str, Any]]:
         """The conditions in it."""
         return conditions_of(self.observed.resource)
+
+    @cached_property
+    def is_stopping(self) -> bool:
+        """Whether the job is to have no pods: until it is resumed, and then until those of before are gone."""
+        was_suspended = conditions.is_true(self.conditions, Type.SUSPENDED)
+        return self.job.policy.is_suspended or (was_suspended and bool(self._pods))
 
     @cached_property
     def launcher_containers(self) -> frozenset[str]:

@@ -44,6 +44,10 @@ class Steps:
             self._steps.append(step)
             self.is_written |= any(isinstance(one, Create) and one.kind in (POD, BATCH_JOB) for one in step)
 
+    def write(self) -> None:
+        """Write the status whatever is in it: what is deleted rests on what was read."""
+        self.is_written = True
+
     def again(self, at: float | None) -> None:
         """Plan again at this time, if it is to come."""
         if at is not None and at > self._view.now:

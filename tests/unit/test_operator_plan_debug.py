@@ -1,0 +1,123 @@
+"""Debug mode: the launcher waits for its user, and is the one that it was made as until the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from operator_stories import (
+    CREATED,
+    LAUNCHERS,
+    READY,
+    RUNNING,
+    condition,
+    events,
+    launcher,
+    own,
+    planned,
+    resource,
+    stated,
+    told,
+    workers,
+    written,
+)
+
+from agents.job.modes import WAIT
+from agents.operator.actions import Create
+
+DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
+DEBUG = {"spec/runMode": {"debug": {"enabled": True}}}
+COUNTS = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
+
+
+def debugging(status: str = "True") -> dict[str, Any]:
+    return condition("Debugging", status, "DebugMode", "the launcher waits")
+
+
+def launchers_command(found: Any) -> Any:
+    (made,) = (one.body for step in found.steps for one in step if isinstance(one, Create) and _is_launcher(one))
+    spec = made["spec"].get("template", made)["spec"]
+    return spec["containers"][0]["command"]
+
+
+def _is_launcher(one: Create) -> bool:
+    return one.kind.name in ("Pod", "Job") and one.body["metadata"]["name"] == "pi-launcher"
+
+
+@DIALECTS
+def test_the_launcher_waits_and_the_status_says_how_to_enter_it(version: str) -> None:
+    found = planned(resource(version, DEBUG))
+    assert launchers_command(found) == list(WAIT)
+    name = {"v1": "pi-launcher", "v2beta1": "job/pi-launcher"}[version]
+    status, reason, words = stated(found)["Debugging"]
+    assert (status, reason) == ("True", "DebugMode")
+    assert f"kubectl -n default exec -it {name} -c mpi -- sh" in words
+    assert ("Normal", "DebugMode", words) in events(found)
+    assert written(found)["conditions"][-1]["type"] == "Created"  # what `kubectl get` shows
+
+
+@DIALECTS
+def test_a_debugged_job_runs_when_all_its_pods_do(version: str) -> None:
+    body = resource(version, DEBUG, debugging(), CREATED)
+    found = planned(body, launcher(), *workers(), **own(version))
+    assert stated(found)["Running"][0] == "True"
+    assert stated(found)["Debugging"][:2] == ("True", "DebugMode")
+
+
+@DIALECTS
+def test_a_worker_that_is_deleted_in_debug_mode_comes_back(version: str) -> None:
+    body = resource(version, DEBUG, READY, debugging(), CREATED, RUNNING, replicaStatuses=COUNTS)
+    found = planned(body, launcher(), *workers(1), **own(version))
+    assert "create Pod pi-worker-1" in told(found)[-1]
+
+
+@DIALECTS
+def test_debug_mode_that_is_switched_on_while_the_launcher_runs_begins_with_the_next_one(version: str) -> None:
+    body = resource(version, DEBUG, READY, CREATED, RUNNING, replicaStatuses=COUNTS)
+    found = planned(body, launcher(), *workers(), **own(version))
+    assert told(found) == [["write"], ["tell DebugModeLater"]]
+    status, _, words = stated(found)["Debugging"]
+    assert status == "False"
+    deleted = {"v1": "pod/pi-launcher", "v2beta1": "job/pi-launcher"}[version]
+    assert f"kubectl -n default delete {deleted}, or pause and resume the job" in words
+    body["status"] = written(found)
+    next_one = planned(body, *workers(), **own(version) | {"launcher_job": None})
+    assert launchers_command(next_one) == list(WAIT)
+    assert stated(next_one)["Debugging"][:2] == ("True", "DebugMode")
+
+
+@DIALECTS
+def test_debug_mode_that_is_switched_off_lasts_as_long_as_its_launcher(version: str) -> None:
+    body = resource(version, None, READY, debugging(), CREATED, RUNNING, replicaStatuses=COUNTS)
+    found = planned(body, launcher(), *workers(), **own(version))
+    assert told(found) == [["write"], ["tell DebugModeEnds"]]
+    assert stated(found)["Debugging"][:2] == ("True", "DebugModeEnds")
+    body["status"] = written(found)
+    next_one = planned(body, *workers(), **own(version) | {"launcher_job": None})
+    assert f"create {LAUNCHERS[version]}" in told(next_one)[-1]
+    assert "Debugging" not in stated(next_one)
+
+
+@DIALECTS
+def test_debug_mode_that_is_switched_on_and_off_again_leaves_no_trace(version: str) -> None:
+    body = resource(version, None, READY, debugging("False"), CREATED, RUNNING, replicaStatuses=COUNTS)
+    assert "Debugging" not in stated(planned(body, launcher(), *workers(), **own(version)))
+
+
+@DIALECTS
+def test_a_job_that_ends_or_pauses_is_not_debugged_any_more(version: str) -> None:
+    ended = planned(resource(version, DEBUG, debugging(), CREATED, RUNNING), launcher("Succeeded", code=0), *workers())
+    assert "Debugging" not in stated(ended)
+    paused = resource(version, {"spec/runPolicy/suspend": True}, debugging(), CREATED, RUNNING)
+    assert "Debugging" not in stated(planned(paused, launcher(), *workers(), **own(version)))
+
+
+@DIALECTS
+def test_workers_of_another_debug_template_are_kept_while_the_launcher_runs(version: str) -> None:
+    """As after an edit of the template: who debugs replaces them by deleting them."""
+    serve = {"spec/runMode": {"debug": {"enabled": True, "replicaSpecs": [{"type": "worker", "command": ["serve"]}]}}}
+    body = resource(version, serve, READY, CREATED, RUNNING, replicaStatuses=COUNTS)
+    old = workers(2, annotations={"mpi-agents/template": "of-before"})
+    found = planned(body, launcher(), *old, **own(version))
+    assert not [words for step in told(found) for words in step if words.startswith(("delete", "create"))]
+    assert "WorkersOutdated" in stated(found)
