@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sshd_bootstrap import checks, keys, layout, paths
+from sshd_bootstrap.exits import HELPER_MISSING, BootstrapError
+from sshd_bootstrap.settings import Role
+
 if TYPE_CHECKING:
+    from sshd_bootstrap.layout import File, Folder
     from sshd_bootstrap.settings import Settings
 
 
@@ -13,9 +20,76 @@ def prepare(settings: Settings) -> None:
 
     Each file is replaced at once, the host key last: by it sshd-start knows that the keys have changed.
     """
-    raise NotImplementedError
+    checks.check_port(settings)
+    pair = keys.read(settings.keys)
+    helper = _helper(settings.tools) if settings.role is Role.WORKER else b""
+    for folder in layout.folders(settings):
+        _make(settings, folder)
+    for file in layout.files(settings, pair, helper):
+        _write(settings, file)
 
 
 def set_port(settings: Settings, port: int) -> None:
     """Have ssh use `port`, at which an sshd with the image's own configuration answers. Raises BootstrapError."""
-    raise NotImplementedError
+    for file in layout.ssh_configs(settings, port):
+        _write(settings, file)
+
+
+def _helper(tools: str) -> bytes:
+    path = os.path.join(tools, paths.HELPER)
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BootstrapError(
+            HELPER_MISSING, f"{path} can't be read: {error.strerror}; this image is not the project's own, or broken"
+        ) from None
+
+
+def _make(settings: Settings, folder: Folder) -> None:
+    path = os.path.join(settings.volume, folder.path)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(path)
+        if os.stat(path).st_mode & 0o1777 != folder.mode:
+            os.chmod(path, folder.mode)
+    except OSError as error:
+        raise checks.volume_error(error, path, settings.uid) from None
+
+
+def _write(settings: Settings, file: File) -> None:
+    path = os.path.join(settings.volume, file.path)
+    try:
+        if not _is_there(path, file):
+            _replace(path, file)
+        found = os.stat(path).st_mode
+    except OSError as error:
+        raise checks.volume_error(error, path, settings.uid) from None
+    checks.check_mode(path, file.mode, found)
+
+
+def _is_there(path: str, file: File) -> bool:
+    try:
+        with open(path, "rb") as there:
+            return file.is_kept or (
+                there.read() == file.content and os.fstat(there.fileno()).st_mode & 0o7777 == file.mode
+            )
+    except FileNotFoundError:
+        return False
+
+
+def _replace(path: str, file: File) -> None:
+    folder, name = os.path.split(path)
+    # One fixed name: what was left by a preparation that was killed is taken away by the next.
+    part = os.path.join(folder, f".{name}.part")
+    with suppress(FileNotFoundError):
+        os.unlink(part)
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(file.content)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fchmod(fd, file.mode)
+    finally:
+        os.close(fd)
+    os.rename(part, path)

@@ -1,0 +1,5 @@
+"""python -m sshd_bootstrap."""
+
+from sshd_bootstrap.cli import main
+
+main()

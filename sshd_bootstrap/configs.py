@@ -1,0 +1,117 @@
+"""The texts that sshd and ssh read: keywords of OpenSSH 8.4 to 10. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sshd_bootstrap import paths
+from sshd_bootstrap.settings import HostKeys
+
+if TYPE_CHECKING:
+    from sshd_bootstrap.settings import Settings
+
+_ALL_HOSTS = ("*",)
+# In the user's own ~/.ssh, where ssh to other hosts must go on working: names of a job's pods, in every dialect.
+_JOB_HOSTS = ("*-worker-*", "*-launcher*")
+
+
+def sshd_config(settings: Settings) -> str:
+    """Return our configuration of sshd. UsePAM is left to sshd-start, which sees the image's sshd."""
+    run = settings.run_path
+    return f"""\
+# sshd of an MPI job's worker.
+Port {settings.port}
+HostKey "{run}/{paths.HOST_KEY}"
+PidFile "{run}/{paths.PID_FILE}"
+LogLevel INFO
+
+# The job's key, and nothing else.
+AuthorizedKeysFile "{run}/{paths.AUTHORIZED_KEYS}"
+AuthenticationMethods publickey
+PubkeyAuthentication yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+ChallengeResponseAuthentication no
+HostbasedAuthentication no
+PermitEmptyPasswords no
+PermitRootLogin prohibit-password
+StrictModes {"yes" if settings.is_owner else "no"}
+
+AllowTcpForwarding no
+AllowStreamLocalForwarding no
+AllowAgentForwarding no
+X11Forwarding no
+PermitTunnel no
+GatewayPorts no
+PermitUserEnvironment no
+PermitUserRC no
+
+# A launcher may start thousands of ranks' daemons at once.
+MaxStartups 4096
+MaxSessions 4096
+LoginGraceTime 120
+UseDNS no
+PrintMotd no
+TCPKeepAlive yes
+ClientAliveInterval 60
+ClientAliveCountMax 5
+
+# Sessions have the container's environment.
+ForceCommand "{run}/{paths.HELPER}" --session
+"""
+
+
+def ssh_config(settings: Settings, port: int | None) -> str:
+    """Return what ssh is given by -F. `port` None: it is not known where the image's own sshd listens."""
+    text = _ssh_config(settings, _ALL_HOSTS, f"{settings.run_path}/{paths.IDENTITY}", port)
+    # By -F the image's own is not read, and where sshd has the image's configuration, so has ssh.
+    return text + "\nInclude /etc/ssh/ssh_config\n" if settings.has_own_config else text
+
+
+def user_ssh_config(settings: Settings, port: int | None) -> str:
+    """Return what is in the user's ~/.ssh/config, where the keys are mounted there."""
+    return _ssh_config(settings, _JOB_HOSTS, f"{settings.mount_path}/id_rsa", port)
+
+
+def known_hosts(settings: Settings, public: str) -> str:
+    """Return what knows every host of the job by the job's key, or nobody yet."""
+    return _known_hosts(settings, _ALL_HOSTS, public)
+
+
+def user_known_hosts(settings: Settings, public: str) -> str:
+    """Return the same for the user's ~/.ssh/known_hosts."""
+    return _known_hosts(settings, _JOB_HOSTS, public)
+
+
+def authorized_keys(public: str) -> str:
+    """Return whom sshd lets in."""
+    return f"{public}\n"
+
+
+def _ssh_config(settings: Settings, hosts: tuple[str, ...], identity: str, port: int | None) -> str:
+    checking = "yes" if settings.host_keys is HostKeys.JOB else "accept-new"
+    own_port = f"    Port {port}\n" if port is not None else ""
+    return f"""\
+# ssh from pod to pod of an MPI job.
+Host {" ".join(hosts)}
+{own_port}    IdentityFile "{identity}"
+    IdentitiesOnly yes
+    PreferredAuthentications publickey
+    BatchMode yes
+    UserKnownHostsFile "{settings.run_path}/{paths.KNOWN_HOSTS}"
+    GlobalKnownHostsFile /dev/null
+    StrictHostKeyChecking {checking}
+    CheckHostIP no
+    UpdateHostKeys no
+    ConnectionAttempts 10
+    ConnectTimeout 20
+    ServerAliveInterval 60
+    ServerAliveCountMax 5
+    ForwardAgent no
+    ForwardX11 no
+    LogLevel ERROR
+"""
+
+
+def _known_hosts(settings: Settings, hosts: tuple[str, ...], public: str) -> str:
+    return f"{','.join(hosts)} {public}\n" if settings.host_keys is HostKeys.JOB else ""

@@ -1,0 +1,81 @@
+/* sshd's ForceCommand. sshd gives a session next to nothing of its own environment, and an image's LD_LIBRARY_PATH, or
+ * what the job's template sets, must reach the ranks: the first process keeps it in a file, and sessions take it up. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "start.h"
+
+static const char kept[] = "environment";
+
+/* It may hold secrets, so it is for this uid alone. */
+void save_environment(void) {
+    char *path = beside(kept), *part = beside(".environment.part");
+    unlink(part);
+    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    for (char **variable = environ; file && *variable; variable++) fwrite(*variable, strlen(*variable) + 1, 1, file);
+    if (!file || fclose(file) != 0 || rename(part, path) < 0)
+        end(VOLUME, "%s can't be written by uid %u: %s", path, (unsigned)geteuid(), strerror(errno));
+    free(path);
+    free(part);
+}
+
+/* Whether sshd sets it for each session, so that the container's own means nothing there. */
+static bool is_sessions(const char *variable) {
+    static const char *const names[] = {"USER=", "LOGNAME=", "HOME=", "SHELL=", "MAIL=", "TERM=", "SSH_"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(variable, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
+/* The kept variables, one after another, each with its end; none for another user than the one who started sshd. */
+static char *read_kept(size_t *size) {
+    struct stat found;
+    int fd = open(beside(kept), O_RDONLY | O_CLOEXEC);
+    char *text = fd < 0 || fstat(fd, &found) < 0 ? NULL : malloc((size_t)found.st_size + 1);
+    ssize_t n = 0;
+    *size = 0;
+    while (text && (n = read(fd, text + *size, (size_t)found.st_size - *size)) > 0) *size += (size_t)n;
+    if (fd >= 0) close(fd);
+    if (text) text[*size] = '\0';
+    return text;
+}
+
+static void take_up(void) {
+    size_t size, count = 0;
+    bool has_path = false;
+    char *text = read_kept(&size);
+    if (!text) return;
+    for (char **variable = environ; *variable; variable++) count++;
+    for (size_t at = 0; at < size; at++) count += text[at] == '\0';
+    char **all = calloc(count + 1, sizeof *all), **next = all;
+    if (!all) end(VOLUME, "out of memory");
+    for (char *at = text; at < text + size; at += strlen(at) + 1) {
+        has_path |= strncmp(at, "PATH=", 5) == 0;
+        if (!is_sessions(at)) *next++ = at;
+    }
+    for (char **variable = environ; *variable; variable++)
+        if (is_sessions(*variable) || (!has_path && strncmp(*variable, "PATH=", 5) == 0)) *next++ = *variable;
+    environ = all;
+}
+
+void run_session(void) {
+    static char login[FILENAME_MAX];
+    char *command = getenv("SSH_ORIGINAL_COMMAND");
+    take_up();
+    unsetenv("SSH_ORIGINAL_COMMAND"); /* sessions without a ForceCommand have none */
+    const char *shell = getenv("SHELL");
+    if (!shell || !*shell) shell = "/bin/sh";
+    const char *slash = strrchr(shell, '/'), *name = slash ? slash + 1 : shell;
+    snprintf(login, sizeof login, "-%s", name);
+    if (command && *command) execl(shell, name, "-c", command, (char *)NULL);
+    else execl(shell, login, (char *)NULL);
+    end(errno == ENOENT ? MISSING : NOT_EXECUTABLE, "%s can't be run: %s", shell, strerror(errno));
+}
