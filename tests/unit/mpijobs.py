@@ -1,4 +1,4 @@
-"""MPIJobs for tests: the least that either version takes, changed at the paths that a test names."""
+"""MPIJobs for tests: the least that each version takes, changed at the paths that a test names."""
 
 from __future__ import annotations
 
@@ -16,9 +16,39 @@ def _template() -> Object:
     return {"spec": {"containers": [{"name": "mpi", "image": "example/mpi"}]}}
 
 
-def mpijob(version: str, changes: dict[str, Any] | None = None) -> Object:
-    """A job with two workers. A change's key is a path of keys and indexes, `spec/mpiReplicaSpecs/Worker/replicas`."""
-    made: Object = {
+def t9k_mpijob() -> Object:
+    """T9k's, of its generation 2, with two workers."""
+    return {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "pi", "namespace": "default", "uid": "1-2", "generation": 1},
+        "spec": {
+            "worker": {
+                "replicas": 2,
+                "cmd": ["/pi"],
+                "template": {"spec": {"containers": [{"name": "mpi-worker", "image": "example/mpi"}]}},
+            }
+        },
+    }
+
+
+def t9k_third_mpijob() -> Object:
+    """T9k's, of its generation 3, with two workers."""
+    template = {"spec": {"containers": [{"name": "worker", "image": "example/mpi"}]}}
+    return t9k_mpijob() | {
+        "spec": {
+            "mpiConfig": {"script": ["/pi"]},
+            "replicaSpecs": [
+                {"type": "worker", "replicas": 2, "template": template},
+                {"type": "launcher", "replicas": 1, "template": {}},
+            ],
+        }
+    }
+
+
+def kubeflow_mpijob(version: str) -> Object:
+    """Kubeflow's, with two workers."""
+    return {
         "apiVersion": f"kubeflow.org/{version}",
         "kind": "MPIJob",
         "metadata": {"name": "pi", "namespace": "default", "uid": "1-2", "generation": 1},
@@ -29,6 +59,14 @@ def mpijob(version: str, changes: dict[str, Any] | None = None) -> Object:
             }
         },
     }
+
+
+_MADE = {"t9k": t9k_mpijob, "t9k-3": t9k_third_mpijob}
+
+
+def mpijob(version: str, changes: dict[str, Any] | None = None) -> Object:
+    """A job of v1, v2beta1, t9k or t9k-3, changed at paths of keys and indexes: `spec/worker/replicas`."""
+    made = _MADE[version]() if version in _MADE else kubeflow_mpijob(version)
     for path, value in (changes or {}).items():
         *parents, last = path.split("/")
         one: Any = made
