@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -76,17 +75,3 @@ class Question:
     def _answer(self, answer: Answer) -> None:
         self.close()
         self._told(answer)
-
-
-def pid_file(path: str) -> str:
-    """Return what a pid file says, empty if there is none."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        return os.read(fd, 32).decode("ascii", "replace").strip()
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)

@@ -6,7 +6,8 @@ import os
 import sys
 
 from agents.worker import settings as worker_settings
-from agents.worker.agent import Agent, ServeError
+from agents.worker.agent import Agent
+from agents.worker.listeners import ServeError
 from agents.worker.settings import SettingsError
 
 USAGE, CANNOT_SERVE = 2, 3
@@ -28,7 +29,7 @@ def main() -> int:
     if arguments:
         return _failed(f"{arguments[0]!a} is not known: mpi-worker has no arguments (mpi-worker --help)", USAGE)
     try:
-        agent = Agent(worker_settings.read(os.environ))
+        agent = Agent(worker_settings.read(os.environ), os.environ)
     except SettingsError as error:
         return _failed(str(error), USAGE)
     except ServeError as error:

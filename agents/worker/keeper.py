@@ -154,7 +154,7 @@ class Keeper:
         if self.state is State.READY:
             return f"sshd answers {again}at port {self.port}: {answer.text}"
         if self.state is State.SILENT:
-            return f"{self.words()}: is sshd stopped, or is this another program?"
+            return f"{self.words()}: {answer.text or 'is sshd stopped, or is this another program?'}"
         return f"{self.words()}: it says {answer.text!a}"
 
     def _order(self) -> tuple[int, ...]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from agents.worker import listening
-from agents.worker.banner import Question, pid_file
-from agents.worker.keeper import Keeper, State
+from agents.worker.banner import Question
+from agents.worker.keeper import Heard, Keeper
+from sshd_bootstrap import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agents.worker.keeper import Answer
     from agents.worker.listening import Listener
+    from agents.worker.view import View
     from rshagent.loop import Loop, Timer
 
 SOON_S = 0.1
@@ -25,19 +28,19 @@ _SOON_FOR_S = 30.0
 class Sshd:
     """The keeper's eyes."""
 
-    def __init__(self, loop: Loop, ports: tuple[int, ...], volume: str, log: Callable[[str], None]) -> None:
-        self._loop, self._log = loop, log
-        self._pid_file = f"{volume}/run/sshd.pid" if volume else ""
+    def __init__(
+        self, loop: Loop, ports: tuple[int, ...], volume: str, view: View | None, log: Callable[[str], None]
+    ) -> None:
+        self._loop, self._ports, self._view, self._log = loop, ports, view, log
+        self._pid_file = os.path.join(volume, paths.RUN_FOLDER, paths.PID_FILE)
         self._had_pid_file = False
         self._started = loop.now()
         self._question: Question | None = None
         self._timer: Timer | None = None
+        self._is_followed = False
         self.keeper = Keeper(ports)
-        self._ports = ports
-
-    def start(self) -> None:
-        """Look now, and from now on."""
-        self.look()
+        self.answered: Callable[[], None] = lambda: None
+        """Called when sshd has become ready."""
 
     def close(self) -> None:
         """Look no more."""
@@ -47,35 +50,45 @@ class Sshd:
             self._question.close()
 
     def look(self) -> None:
-        """See who listens."""
-        now = self._loop.now()
+        """See who listens, now and from now on."""
         listeners = listening.read(self._ports)
         if self.keeper.is_gone(listeners):
             self._say(self.keeper.gone(self._clue()))
+        self._timer = self._loop.call_later(self._pause(), self.look)
         if self._question is None:
-            asked = self.keeper.look(listeners, now)
+            asked = self.keeper.look(listeners, self._loop.now())
             if asked is not None:
                 self._question = Question(self._loop, asked, lambda answer: self._heard(asked, answer))
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(self._pause(now), self.look)
 
     def _heard(self, listener: Listener, answer: Answer) -> None:
         self._question = None
+        if answer.heard is Heard.SILENT and self._view is not None:
+            answer = answer._replace(text=self._view.state_of_sshd())
+        was_ready = self.keeper.is_ready
         self._say(self.keeper.heard(listener, answer))
-        if self.keeper.is_ready and self._pid_file:
-            self._had_pid_file = bool(pid_file(self._pid_file))  # it is written before the first banner is sent
+        if not self.keeper.is_ready:
+            return
+        self._had_pid_file = os.path.exists(self._pid_file)  # it is written before the first banner is sent
+        if self._view is not None and not self._is_followed:
+            self._is_followed = self._view.follow_sshd(self._ended)
+        if not was_ready:
+            self.answered()
 
-    def _pause(self, now: float) -> float:
-        if self.keeper.state is State.READY:
+    def _ended(self, pid: int) -> None:
+        """Take it that sshd's process has ended: sooner than its socket's end would be seen."""
+        self._is_followed = False
+        self._say(self.keeper.gone(f"process {pid} has ended: {self._clue()}"))
+
+    def _pause(self) -> float:
+        if self.keeper.is_ready:
             return READY_S
-        return SOON_S if now - self._started < _SOON_FOR_S else WAITING_S
+        return SOON_S if self._loop.now() - self._started < _SOON_FOR_S else WAITING_S
 
     def _clue(self) -> str:
         """What can be known from outside its container: sshd removes its pid file when it is told to end (sshd.c)."""
         if not self._had_pid_file:
-            return ""
-        if pid_file(self._pid_file):
+            return "why is not to be seen from here"
+        if os.path.exists(self._pid_file):
             return (
                 "it was killed or has crashed, as its pid file is still there; `kubectl describe pod` tells whether"
                 " its container ran out of memory (OOMKilled) or was killed (exit code 137)"

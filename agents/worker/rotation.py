@@ -1,0 +1,58 @@
+"""Keys that were rotated in the Secret are prepared anew, for an sshd that runs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sshd_bootstrap import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Rotation:
+    """Compares the Secret with what is in force, and has sshd_bootstrap write what differs."""
+
+    def __init__(self, keys: str, volume: str, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._private = os.path.join(keys, paths.PRIVATE_KEY)
+        self._in_force = os.path.join(volume, paths.RUN_FOLDER, paths.IDENTITY)
+        self._environ, self._say = environ, say
+        self._told = ""
+        self.done = self.failed = 0
+
+    def look(self) -> None:
+        """Prepare, if the Secret's key is another than the one that was prepared."""
+        if not self._is_due():
+            return
+        from sshd_bootstrap.exits import BootstrapError  # noqa: PLC0415 (of no use in a pod whose keys stay)
+        from sshd_bootstrap.prepare import prepare  # noqa: PLC0415
+        from sshd_bootstrap.settings import Settings  # noqa: PLC0415
+
+        try:
+            prepare(Settings.load(self._environ))
+        except BootstrapError as error:
+            if error.message != self._told:
+                self._told = error.message
+                self.failed += 1
+                self._say(
+                    f"the keys in the Secret have changed and can't be taken, the former ones stay: {error.message}"
+                )
+            return
+        self._told = ""
+        self.done += 1
+        self._say("the keys in the Secret have changed: new connections are made by the new ones")
+
+    def _is_due(self) -> bool:
+        """Whether keys are prepared, and are others than the Secret's."""
+        in_force = _content(self._in_force)
+        return in_force is not None and in_force != _content(self._private)
+
+
+def _content(path: str) -> bytes | None:
+    """Return a key in the form in which sshd_bootstrap.keys writes it; None if there is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().replace(b"\r\n", b"\n").strip()
+    except OSError:
+        return None
