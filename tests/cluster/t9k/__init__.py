@@ -1,0 +1,1 @@
+"""Tests of T9k's MPIJobs under our operator."""
