@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 NAME = "mpi-agents"
 LEASE = "mpi-agents-operator"
-DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/mpijobs.kubeflow.org"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+DEFINITION = f"{_DEFINITIONS}mpijobs.kubeflow.org"
+T9K_DEFINITION = f"{_DEFINITIONS}mpijobs.batch.tensorstack.dev"
 _READY_S = 90.0
 _GONE_S = 90.0
 _PAUSE_S = 0.2
@@ -68,18 +70,27 @@ class Release:
             return None
 
     def remove_definition(self) -> None:
-        """Remove it with all jobs there are, and wait. Raises WaitError."""
-        if self.definition() is not None:
-            self.api.call("delete", DEFINITION)
-            self.until_undefined()
+        """Remove it and T9k's with all jobs there are, and wait. Raises WaitError."""
+        for path in (DEFINITION, T9K_DEFINITION):
+            if self._is_there(path):
+                self.api.call("delete", path)
+        self.until_undefined()
 
     def until_undefined(self) -> None:
-        """Wait until there is no definition. Raises WaitError."""
-        _until(lambda: self.definition() is None, "the definition is gone", _GONE_S)
+        """Wait until there is neither definition. Raises WaitError."""
+        there = (DEFINITION, T9K_DEFINITION)
+        _until(lambda: not any(map(self._is_there, there)), "the definitions are gone", _GONE_S)
 
     def until_defined(self) -> None:
         """Wait until the kind can be used. Raises WaitError."""
         _until(lambda: _is_established(self.definition() or {}), "the definition is established", _GONE_S)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self.api.call("get", path)
+        except NotFoundError:
+            return False
+        return True
 
     # What runs --------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ _END_S = 120.0  # for a whole job, its pods' start included
 _KINDS = (
     ("Pod", "v1"),
     ("ConfigMap", "v1"),
+    ("Secret", "v1"),
     ("Service", "v1"),
     ("ServiceAccount", "v1"),
     ("Role", "rbac.authorization.k8s.io/v1"),

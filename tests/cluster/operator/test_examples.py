@@ -9,7 +9,6 @@ import pytest
 from tests.cluster import pods as of
 from tests.cluster.images import needs_horovod
 from tests.cluster.operator.mpijob import MpiJob
-from tests.cluster.operator.submitted import true_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,18 +46,6 @@ def test_pi_runs_by_exec_as_a_field_says(submit: Submit) -> None:
     running = submit(job)
     assert running.verdict() == "Succeeded", running.output
     assert running.ranks() == dict(enumerate(running.job.workers))
-
-
-@pytest.mark.parametrize("file", PI)
-def test_an_example_for_ssh_waits_and_says_what_for(submit: Submit, file: str) -> None:
-    running = submit(MpiJob.of_kubeflow(file))
-    status = running.until(
-        lambda status: any("transport: exec" in one["message"] for one in status.get("conditions") or []),
-        "says what to do",
-    )
-    assert "Failed" not in true_conditions(status)
-    assert "exec" in running.until_event("TransportNotSupported")
-    assert not [one for one in running.objects() if one.startswith(("Pod/", "Job/"))]
 
 
 @needs_horovod
