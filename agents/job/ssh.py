@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from agents.job.settings import Settings
 
 _NAMES = {"port": "sshPort", "keyType": "sshKeyType", "passwd": "sshPasswd"}  # of annotations
-_LAST_PORT = 65534  # on the nodes' network the worker agent has the next one
 _NEVER = ':"%$\\'  # a mount path can't have the first, nor a quoted path in OpenSSH's configuration the others
 
 
@@ -21,7 +20,7 @@ def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
     return Ssh(
         mount_path=_path(ssh if dialect is Dialect.T9K else settings, "sshAuthMountPath", known.mount_path),
         sshd_path=_path(ssh, "sshdPath", known.sshd_path),
-        port=ssh.number("port", least=1, most=_LAST_PORT),
+        port=ssh.number("port", least=1, most=65535),
         key_type=ssh.choice("keyType", KeyType) or known.key_type,
         passwd=ssh.choice("passwd", Passwd) or known.passwd,
     )

@@ -9,7 +9,7 @@ from agents.operator.objects import guest, names, pod, resources, sshd
 from agents.operator.objects.ssh import Ssh
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from agents.job.model import Job
     from agents.operator.objects.user import User
@@ -26,6 +26,7 @@ _TOKEN: Body = {
         ]
     }
 }
+_POD_NAME, _POD_IPS = ("POD_NAME", "metadata.name"), ("POD_IPS", "status.podIPs")
 _SSH_FILES = {name: mode for name, mode in pod.LAUNCHER_FILES.items() if name != "kubexec.sh"}
 # A worker that was scaled away is missing until the kubelet renews the mounted hostfile, in a minute and a half. One
 # that was lost is replaced at once.
@@ -77,7 +78,7 @@ def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
     return {
         **guest.container(names.HUB, settings, spec),
         "command": ["rshagent-hub", *(["--container", worker] if worker else [])],
-        "env": _environment(job, {"MPI_AGENT_SLOTS": str(job.slots)}),
+        "env": _environment([_POD_NAME, _POD_IPS], {**_of_job(job), "MPI_AGENT_SLOTS": str(job.slots)}),
         "lifecycle": {"preStop": {"exec": {"command": ["rshagent-hub", "--ending"]}}},
         "resources": resources.of_ours(spec, settings, settings.hub_requests, settings.hub_limits),
         "restartPolicy": "Always",
@@ -86,27 +87,32 @@ def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
 
 def _delivery(job: Job, settings: PodSettings, spec: Body, whose: User | None = None) -> Body:
     """Return delivery, by kubectl-delivery's name and with its variables. By ssh it asks no API, and copies nothing."""
-    is_ssh = job.transport is Transport.SSH
-    variables = {"MPI_AGENT_TRANSPORT": "ssh"} if is_ssh else {"TARGET_DIR": names.TOOLS_PATH}
-    variables |= {"NAMESPACE": job.namespace, "MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT}
-    if is_ssh and not sshd.is_expected(job):
-        variables["MPI_AGENT_WAIT"] = "false"
+    variables = {"MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT}
     if settings.wait_timeout:
         variables["MPI_AGENT_WAIT_TIMEOUT"] = settings.wait_timeout
+    if job.transport is Transport.EXEC:
+        target = {"TARGET_DIR": names.TOOLS_PATH, "NAMESPACE": job.namespace}
+        environment = _environment([_POD_NAME, _POD_IPS], {**_of_job(job), **target, **variables})
+    else:
+        waits = {} if sshd.is_expected(job) else {"MPI_AGENT_WAIT": "false"}
+        own = {"MPI_AGENT_TRANSPORT": "ssh", "MPI_AGENT_LAUNCHER": job.launcher_name}
+        environment = _environment([_POD_NAME], {**own, **variables, **waits})
     return {
         **guest.container(names.DELIVERY, settings, spec, whose),
         "command": ["mpi-delivery"],
-        "env": _environment(job, variables),
+        "env": environment,
         "resources": resources.of_ours(spec, settings, settings.delivery_requests, settings.delivery_limits),
     }
 
 
-def _environment(job: Job, variables: Mapping[str, str]) -> list[Body]:
-    """Return a container's variables. A host name is shared by the pods of a batch Job, and is the node's at times."""
-    own = {"POD_NAME": "metadata.name", "POD_IPS": "status.podIPs"}
-    return [
-        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in own.items()),
-        {"name": "MPI_AGENT_LAUNCHER", "value": job.launcher_name},
-        {"name": "MPI_AGENT_SELECTOR", "value": names.worker_selector(job)},
-        *({"name": name, "value": value} for name, value in variables.items()),
-    ]
+def _of_job(job: Job) -> dict[str, str]:
+    return {"MPI_AGENT_LAUNCHER": job.launcher_name, "MPI_AGENT_SELECTOR": names.worker_selector(job)}
+
+
+def _environment(fields: Sequence[tuple[str, str]], variables: Mapping[str, str]) -> list[Body]:
+    """Return a container's variables, some of them fields of its pod.
+
+    A host name is shared by the pods of a batch Job, and is the node's at times.
+    """
+    referring = ({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields)
+    return [*referring, *pod.variables(variables)]

@@ -66,13 +66,18 @@ def name_host(job: Job, settings: PodSettings, spec: Body, hostname: str) -> Non
     config["searches"] = list(dict.fromkeys([*config.get("searches", []), search]))
 
 
-def set_environment(container: Body, variables: Mapping[str, str]) -> None:
+def set_environment(container: Body, found: Mapping[str, str]) -> None:
     """Add variables; those that the user has set stay as they are."""
     given = container.get("env", [])
     known = {one["name"] for one in given}
-    added = [{"name": name, "value": value} for name, value in variables.items() if name not in known]
+    added = variables({name: value for name, value in found.items() if name not in known})
     if added:
         container["env"] = [*given, *added]
+
+
+def variables(values: Mapping[str, str]) -> list[Body]:
+    """Return variables as a container has them."""
+    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def add_volume(spec: Body, name: str, source: Body) -> str:

@@ -63,7 +63,7 @@ class Ssh:
         }
         if found.start is not Start.OURS:
             variables["MPI_SSH_OWN_CONFIG"] = "true"
-        return [{"name": name, "value": value} for name, value in variables.items()]
+        return pod.variables(variables)
 
 
 def _keys(job: Job) -> Body:

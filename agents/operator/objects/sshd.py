@@ -51,7 +51,7 @@ def sshd(job: Job) -> Sshd:
     spec = job.worker.template.get("spec", {})
     container = pod.main_container(job, spec) if spec.get("containers") else {}
     is_hosts = spec.get("hostNetwork") is True
-    chosen = job.ssh.port or (_host_port(job) if is_hosts else None)
+    chosen = job.ssh.port or (host_port(job) if is_hosts else None)
     start, words = _start(job, container)
     if start is Start.OURS:
         return Sshd(start, (chosen or next(_probed(container), DEFAULT_PORT),))
@@ -73,6 +73,12 @@ def is_expected(job: Job) -> bool:
     return job.debug is None or sshd(job).start is not Start.THEIRS
 
 
+def host_port(job: Job) -> int:
+    """Return the port that a job has on the nodes' network; the next one is free for the job, too."""
+    digest = hashlib.sha256(job.uid.encode()).digest()
+    return _HOST_PORTS[int.from_bytes(digest[:8], "big") % len(_HOST_PORTS)]
+
+
 def set_command(job: Job, container: Body) -> None:
     """Have a worker's container start sshd by our helper, unless it starts it by itself."""
     found = sshd(job)
@@ -89,9 +95,9 @@ def set_command(job: Job, container: Body) -> None:
 
 
 def declare_port(job: Job, spec: Body, container: Body) -> None:
-    """Name the port to the scheduler, where two pods of a node can't both have it."""
-    port = sshd(job).ports[0]
-    if spec.get("hostNetwork") is True and port not in _ports(container).values():
+    """Name the port to the scheduler, where it is known: on the nodes' network no two pods of a node have it."""
+    port, *others = sshd(job).ports
+    if spec.get("hostNetwork") is True and not others and port not in _ports(container).values():
         added = {"containerPort": port, "hostPort": port, "protocol": "TCP"}
         container["ports"] = [*container.get("ports", []), added]
 
@@ -144,8 +150,3 @@ def _port(value: object) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 6:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536 else None
-
-
-def _host_port(job: Job) -> int:
-    digest = hashlib.sha256(job.uid.encode()).digest()
-    return _HOST_PORTS[int.from_bytes(digest[:8], "big") % len(_HOST_PORTS)]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 ORDER = f"{PREFIX}order"  # annotation of a worker's pod
+_ORDERS: Body = {
+    "downwardAPI": {"items": [{"path": "order", "fieldRef": {"fieldPath": f"metadata.annotations['{ORDER}']"}}]}
+}
 _PORT = 9470
 _READY_S = 1
 
@@ -39,14 +42,14 @@ def has_agent(job: Job, settings: PodSettings) -> bool:
 
 def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body:
     """Return the agent, a native sidecar. What its hook prepares is there before any container behind it starts."""
-    port = _port(job, spec)
+    port = sshd.host_port(job) + 1 if spec.get("hostNetwork") is True else _PORT
     orders = pod.add_volume(spec, names.ORDERS_VOLUME, _ORDERS)
     whose = user.user(pod.main_container(job, spec), spec, settings) if ssh is None else ssh.user
     container = {
         **guest.container(names.WORKER_AGENT, settings, spec, whose),
         "command": ["mpi-worker"],
-        "env": [{"name": "MPI_WORKER_PORT", "value": str(port)}],
-        "ports": [{"containerPort": port, "protocol": "TCP"}],
+        "env": pod.variables({"MPI_WORKER_PORT": str(port)}),
+        "ports": [{"name": "mpi-worker", "containerPort": port, "protocol": "TCP"}],
         "resources": resources.of_ours(spec, settings, settings.worker_agent_requests, settings.worker_agent_limits),
         "restartPolicy": "Always",
     }
@@ -57,16 +60,6 @@ def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body
             container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": port}, "periodSeconds": _READY_S}
     pod.mount(container, orders, names.ORDERS_PATH, is_read_only=True)
     return container
-
-
-_ORDERS: Body = {
-    "downwardAPI": {"items": [{"path": "order", "fieldRef": {"fieldPath": f"metadata.annotations['{ORDER}']"}}]}
-}
-
-
-def _port(job: Job, spec: Body) -> int:
-    """Return where the agent's endpoints are: on the nodes' network beside sshd's port."""
-    return sshd.sshd(job).ports[0] + 1 if spec.get("hostNetwork") is True else _PORT
 
 
 def _bootstrap(settings: PodSettings, spec: Body, ssh: Ssh) -> Body:
