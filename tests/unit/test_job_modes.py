@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import os
@@ -195,4 +196,5 @@ def test_waiting_ends_when_told_to() -> None:
         try:
             assert waiting.wait(10) == 0
         finally:
-            os.killpg(waiting.pid, signal.SIGKILL)  # its sleep, which a container's end takes along
+            with contextlib.suppress(ProcessLookupError):  # its sleep, which a container's end takes along
+                os.killpg(waiting.pid, signal.SIGKILL)
