@@ -8,6 +8,8 @@ from sshd_bootstrap import paths
 from sshd_bootstrap.settings import HostKeys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sshd_bootstrap.settings import Settings
 
 _ALL_HOSTS = ("*",)
@@ -73,6 +75,11 @@ def user_ssh_config(settings: Settings, port: int | None) -> str:
     return _ssh_config(settings, _JOB_HOSTS, f"{settings.mount_path}/id_rsa", port)
 
 
+def ports_of(ports: Mapping[str, int]) -> str:
+    """Return what comes before either, for hosts whose sshd is at a port of its own: ssh takes the first it finds."""
+    return "".join(f"Host {' '.join(_names(host))}\n    Port {port}\n\n" for host, port in ports.items())
+
+
 def known_hosts(settings: Settings, public: str) -> str:
     """Return what knows every host of the job by the job's key, or nobody yet."""
     return _known_hosts(settings, _ALL_HOSTS, public)
@@ -86,6 +93,12 @@ def user_known_hosts(settings: Settings, public: str) -> str:
 def authorized_keys(public: str) -> str:
     """Return whom sshd lets in."""
     return f"{public}\n"
+
+
+def _names(host: str) -> list[str]:
+    """Return the patterns of a host: launchers cut DNS names at their first dot, or make them longer."""
+    label = host.partition(".")[0]
+    return [host] if ":" in host or label.isdigit() else [host, label, f"{label}.*"]
 
 
 def _ssh_config(settings: Settings, hosts: tuple[str, ...], identity: str, port: int | None) -> str:

@@ -13,6 +13,8 @@ from sshd_bootstrap import configs, passwd, paths
 from sshd_bootstrap.settings import Passwd, Role
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sshd_bootstrap.keys import Pair
     from sshd_bootstrap.settings import Settings
 
@@ -63,11 +65,15 @@ def files(settings: Settings, pair: Pair, helper: bytes) -> list[File]:
     return found
 
 
-def ssh_configs(settings: Settings, port: int | None) -> list[File]:
-    """Return the files that name the port."""
-    found = [File(_run(paths.SSH_CONFIG), configs.ssh_config(settings, port).encode(), 0o644)]
+def ssh_configs(settings: Settings, ports: Mapping[str, int]) -> list[File]:
+    """Return the files that name the ports, by host; none: they are not known yet, unless our configuration says so."""
+    counted = list(ports.values())
+    port = max(counted, key=counted.count) if counted else None if settings.has_own_config else settings.port
+    others = configs.ports_of({host: own for host, own in ports.items() if own != port})
+    found = [File(_run(paths.SSH_CONFIG), (others + configs.ssh_config(settings, port)).encode(), 0o644)]
     if settings.is_owner or settings.uid == 0:  # ssh refuses a ~/.ssh/config that is neither the user's nor root's
-        found.append(File(f"{paths.AUTH_FOLDER}/config", configs.user_ssh_config(settings, port).encode(), 0o644))
+        user = (others + configs.user_ssh_config(settings, port)).encode()
+        found.append(File(f"{paths.AUTH_FOLDER}/config", user, 0o644))
     return found
 
 
@@ -89,7 +95,7 @@ def _ssh(settings: Settings, pair: Pair, secret: int) -> list[File]:
         File(_run(paths.IDENTITY), pair.private, secret),
         # Without the job's key ssh itself writes down whom it met.
         File(_run(paths.KNOWN_HOSTS), known, 0o644 if known or settings.is_owner else 0o666, is_kept=not known),
-        *ssh_configs(settings, None if settings.has_own_config else settings.port),
+        *ssh_configs(settings, {}),
     ]
 
 

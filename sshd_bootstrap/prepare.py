@@ -11,6 +11,8 @@ from sshd_bootstrap.exits import HELPER_MISSING, BootstrapError
 from sshd_bootstrap.settings import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sshd_bootstrap.layout import File, Folder
     from sshd_bootstrap.settings import Settings
 
@@ -29,9 +31,12 @@ def prepare(settings: Settings) -> None:
         _write(settings, file)
 
 
-def set_port(settings: Settings, port: int) -> None:
-    """Have ssh use `port`, at which an sshd with the image's own configuration answers. Raises BootstrapError."""
-    for file in layout.ssh_configs(settings, port):
+def set_ports(settings: Settings, ports: Mapping[str, int]) -> None:
+    """Have ssh use these ports, by host, at which sshds with the image's own configuration answer.
+
+    Raises BootstrapError.
+    """
+    for file in layout.ssh_configs(settings, ports):
         _write(settings, file)
 
 
@@ -60,6 +65,8 @@ def _make(settings: Settings, folder: Folder) -> None:
 def _write(settings: Settings, file: File) -> None:
     path = os.path.join(settings.volume, file.path)
     try:
+        if file.is_kept and os.path.exists(path):
+            return
         if not _is_there(path, file):
             _replace(path, file)
         found = os.stat(path).st_mode
@@ -71,9 +78,7 @@ def _write(settings: Settings, file: File) -> None:
 def _is_there(path: str, file: File) -> bool:
     try:
         with open(path, "rb") as there:
-            return file.is_kept or (
-                there.read() == file.content and os.fstat(there.fileno()).st_mode & 0o7777 == file.mode
-            )
+            return there.read() == file.content and os.fstat(there.fileno()).st_mode & 0o7777 == file.mode
     except FileNotFoundError:
         return False
 

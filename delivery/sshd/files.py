@@ -39,7 +39,7 @@ class Files:
         if not self._settings.has_own_config and set(found.values()) <= {self._settings.port}:
             return
         try:
-            prepare.set_port(self._settings, max(found.values(), key=list(found.values()).count))
+            prepare.set_ports(self._settings, found)
         except exits.BootstrapError as error:
             raise _failed(error) from None
 

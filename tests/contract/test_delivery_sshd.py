@@ -253,6 +253,19 @@ def test_ssh_is_told_a_port_that_is_not_the_first(launcher: Launcher) -> None:
         assert ssh_port(launcher.volume / config, "pi-worker-0.pi") == port
 
 
+def test_ssh_is_told_ports_that_differ(launcher: Launcher) -> None:
+    mine, theirs = free_port(), free_port()
+    third = "127.0.0.4"
+    launcher.hosts_are("pi-worker-0", "pi-worker-1", "pi-worker-2")
+    launcher.names(pi_worker_0=[FIRST], pi_worker_1=[SECOND], pi_worker_2=[third])
+    with listening(FIRST, mine), listening(SECOND, theirs), listening(third, theirs):
+        assert launcher.run(ports=f"{mine} {theirs}") == exits.READY
+    config = launcher.volume / "run/ssh_config"
+    for first in ("pi-worker-0.pi", "pi-worker-0", "pi-worker-0.pi.default.svc.cluster.local"):
+        assert ssh_port(config, first) == mine
+    assert ssh_port(config, "pi-worker-1.pi") == ssh_port(config, "pi-worker-2") == theirs
+
+
 def ssh_port(config: Path, host: str) -> int:
     """The port that ssh would connect to."""
     told = subprocess.run(["ssh", "-G", "-F", config, host], check=True, capture_output=True, text=True).stdout
