@@ -1,4 +1,4 @@
-"""Compile sshd-start: `python -m sshd_bootstrap.start_build OUT [--sanitize]`, as rshagent.client_build does the client."""
+"""Compile sshd-start as the client is: `python -m sshd_bootstrap.start_build OUT [--sanitize]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rshagent.client_build import BuildError
 from rshagent.client_build import build as _build
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCES = [os.path.join(_HERE, name) for name in ("start.c", "session.c")]
+SOURCES = [os.path.join(_HERE, name) for name in ("start.c", "start_checks.c", "start_session.c")]
 
 
 def build(out: str, *, sanitize: bool = False) -> None:

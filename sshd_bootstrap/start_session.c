@@ -3,8 +3,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,5 +75,7 @@ void run_session(void) {
     snprintf(login, sizeof login, "-%s", name);
     if (command && *command) execl(shell, name, "-c", command, (char *)NULL);
     else execl(shell, login, (char *)NULL);
-    end(errno == ENOENT ? MISSING : NOT_EXECUTABLE, "%s can't be run: %s", shell, strerror(errno));
+    int failed = errno; /* of this session: the container goes on */
+    dprintf(STDERR_FILENO, "sshd-start: %s can't be run: %s\n", shell, strerror(failed));
+    exit(failed == ENOENT ? MISSING : NOT_EXECUTABLE);
 }
