@@ -72,10 +72,11 @@ def mpijob(version: str, changes: dict[str, Any] | None = None) -> Object:
         one: Any = made
         for key in parents:
             one = one[int(key)] if isinstance(one, list) else one.setdefault(key, {})
+        step: Any = int(last) if isinstance(one, list) else last
         if value is ABSENT:
-            del one[last]
+            del one[step]
         else:
-            one[int(last) if isinstance(one, list) else last] = value
+            one[step] = value
     return made
 
 

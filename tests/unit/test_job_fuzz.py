@@ -11,11 +11,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_goldens import NAMES, load
+from test_job_t9k_goldens import NAMES as T9K_NAMES
+from test_job_t9k_goldens import load as load_t9k
 
 from agents.job.model import Job
+from agents.job.modes import effective
 from agents.job.read import dialect_of, is_managed_elsewhere, read
 
-GOLDENS = [load(f"{name}.yaml") for name in NAMES]
+GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9K_NAMES)]
 KEYS = st.sampled_from(
     [
         *("apiVersion", "metadata", "spec", "status", "name", "uid", "labels", "annotations", "managedFields", "a"),
@@ -32,6 +35,9 @@ KEYS = st.sampled_from(
         ),
         *("runPolicy", "cleanPodPolicy", "suspend", "schedulingPolicy", "minResources", "slotsPerWorker", "dialect"),
         *("volumes", "volumeMounts", "resources", "command", "mpi-agents/rbac", "mpi-agents/dialect"),
+        *("worker", "cmd", "extraMPIArgs", "mca", "mpiHome", "mpiConfig", "script", "replicaSpecs", "type", "ssh"),
+        *("runMode", "debug", "pause", "enabled", "enable", "resumeSpecs", "args", "mpi-agents/debug", "port"),
+        *("scheduler", "t9kScheduler", "queue", "cleanUpWorkers", "limit", "initContainers", "requests"),
     ]
 )
 SCALARS = st.one_of(
@@ -40,7 +46,9 @@ SCALARS = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(),
     st.text(max_size=5),
-    st.sampled_from(["v1", "v2beta1", "exec", "Never", "ExitCode", "None", "true", "1Gi", "x" * 300]),
+    st.sampled_from(
+        ["v1", "v2beta1", "exec", "worker", "launcher", "Never", "ExitCode", "None", "true", "1Gi", "x" * 300]
+    ),
 )
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
@@ -96,6 +104,8 @@ def leads_into(path: str, value: Any) -> bool:
 def check(resource: Any) -> None:
     found = read(resource)
     if isinstance(found, Job):
+        for is_resumed in (False, True):
+            assert isinstance(effective(found, is_resumed=is_resumed), Job)
         assert json.loads(json.dumps(dataclasses.asdict(found)))
         assert found.dialect is dialect_of(resource, "v2beta1")
         return
@@ -116,6 +126,8 @@ def test_any_value(value: Any) -> None:
 def test_any_parts(metadata: Any, spec: Any, roles: Any) -> None:
     check({"metadata": metadata, "spec": spec})
     check({"metadata": {"name": "a", "namespace": "b", "uid": "c"}, "spec": {"mpiReplicaSpecs": roles}})
+    check({"apiVersion": "batch.tensorstack.dev/v1beta1", "metadata": metadata, "spec": spec})
+    check({"apiVersion": "batch.tensorstack.dev/v1beta1", "spec": {"worker": spec, "replicaSpecs": roles}})
 
 
 @given(spoiled())
