@@ -2,8 +2,8 @@
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster cluster-up cluster-down lint format bench bench-cluster bench-operator install-yaml \
-	venv clean
+.PHONY: help demo test test-cluster cluster-up cluster-down lint format bench bench-cluster bench-operator bench-start \
+	install-yaml venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,9 @@ bench-cluster: $(VENV)/.cluster compiler  ## what it costs there, beside kubectl
 
 bench-operator: $(VENV)/.cluster compiler  ## what the operator costs beside kubeflow's (root, Debian, Go)
 	@$(BIN)/python -m tests.benchmarks.operator $(ARGS)
+
+bench-start: $(VENV)/.cluster compiler  ## how long a job takes to start, beside kubeflow's (root, Debian, Go)
+	@$(BIN)/python -m tests.benchmarks.start $(ARGS)
 
 install-yaml: $(VENV)/.cluster  ## render install.yaml from the chart (Go, for Helm)
 	@$(BIN)/python -m tests.cluster.operator.helm

@@ -1,1 +1,1 @@
-"""What the operator costs beside kubeflow's mpi-operator: on kwok nodes for many jobs, on a real node for one."""
+"""What the operator costs beside kubeflow's mpi-operator: many jobs at once on kwok's nodes."""

@@ -1,4 +1,4 @@
-"""The figures: many jobs on kwok's nodes, and one job on a real one. The peers take turns within a round."""
+"""The figures: many jobs at once on kwok's nodes. The peers take turns within a round."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from tests.cluster.bed.places import Places
 from .burst import Burst, burst
 from .peers import OURS, THEIRS, peers
 from .plane import Plane
-from .real import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from tests.cluster.kube import Api
 
     Say = Callable[[str], None]
 
@@ -26,7 +23,6 @@ class Plan(NamedTuple):
     few: int = 100
     many: int = 500
     rounds: int = 1
-    runs: int = 5  # of the one job
 
 
 def bursts(plan: Plan, say: Say) -> list[Figure]:
@@ -63,12 +59,6 @@ def _figures(plan: Plan, few: Mapping[str, Sequence[Burst]], many: Mapping[str, 
         figure("API requests a job", "", lambda one: one.requests, _amount(18, 14)),
         Figure(f"CPU a job at {plan.many} jobs to that at {plan.few}", "", growth, _amount(1.2, 1.2), AS_DECIMAL),
     ]
-
-
-def one_job(api: Api, kubeconfig: str, plan: Plan, say: Say) -> list[Figure]:
-    """One job of two workers on real pods, from its creation to Succeeded. Raises BenchmarkError, BedError."""
-    samples = seconds(api, kubeconfig, plan.runs, say)
-    return [Figure("one real job, 2 workers: create to Succeeded", "s", samples, _ratio(0.6, 0.4), AS_DECIMAL)]
 
 
 def _ratio(must: float, aim: float) -> Target:

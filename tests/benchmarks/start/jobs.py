@@ -1,0 +1,32 @@
+"""The jobs that are submitted: kubeflow's own example for Open MPI, with an image made like the one it names. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cluster.operator.mpijob import MpiJob
+
+Object = dict[str, Any]
+
+THEIRS, SSH, EXEC = "theirs", "ssh", "exec"  # mpi-operator, and our two transports
+WAYS = (THEIRS, SSH, EXEC)
+OURS_BY = "mpi-agents/operator"  # runPolicy.managedBy: two operators work side by side
+_IMAGE = "openmpi5-ssh"
+_WAITS = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
+# All workers are on one small machine: ranks are bound to none of its cores, and let each other run while they wait.
+_ONE_MACHINE = {"PRTE_MCA_hwloc_default_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+def job(way: str, workers: int, name: str) -> Object:
+    """An MPIJob that runs `pi`, a rank in each worker. By ssh theirs and ours differ in who looks after them alone."""
+    made = MpiJob.of_kubeflow("pi.yaml").image(_IMAGE).environ(_ONE_MACHINE)
+    made.body["metadata"]["name"] = name
+    made.policy.pop("ttlSecondsAfterFinished")
+    made.main["args"][1] = str(workers)
+    made.spec["mpiReplicaSpecs"]["Worker"]["replicas"] = workers
+    if way != THEIRS:
+        made.policy["managedBy"] = OURS_BY
+    if way == EXEC:
+        made.spec["transport"] = "exec"
+        made.worker["containers"][0] |= {"command": _WAITS, "args": []}
+    return made.body
