@@ -1,4 +1,4 @@
-"""Whole jobs of both dialects and every object that is made of them: `objects/NAME.yaml`, by hand."""
+"""Whole jobs of all dialects and every object that is made of them: `objects/NAME.yaml`, by hand."""
 
 from __future__ import annotations
 
@@ -31,30 +31,77 @@ def hashed(body: Any, launcher: str, worker: str) -> Any:
     return {"LAUNCHER": launcher, "WORKER": worker}.get(body, body) if isinstance(body, str) else body
 
 
-@pytest.mark.parametrize("name", ["v1", "v2beta1"])
-def test_objects_are_those_of_the_dialect(name: str) -> None:
-    golden = load(name)
+def read_job(golden: Any) -> Job:
     found = read(golden["job"])
     assert isinstance(found, Job), found
-    settings = PodSettings(**golden["settings"])
+    return found
+
+
+def everything(found: Job, settings: PodSettings) -> list[Any]:
+    """All objects of a job, with the last of its workers."""
     hosts = range(found.worker.replicas)
     made = [
         objects.config_map(found, settings, hosts),
+        objects.secret(found, settings),
         objects.service_account(found, settings),
         objects.role(found, settings, hosts),
         objects.role_binding(found, settings),
         objects.service(found, settings),
+        objects.pod_group(found, settings),
         objects.launcher(found, settings),
         objects.worker(found, found.worker.replicas - 1, settings),
     ]
+    return [one for one in made if one is not None]
+
+
+@pytest.mark.parametrize("name", ["v1", "v2beta1", "v2beta1-ssh", "t9k-ssh"])
+def test_objects_are_those_of_the_dialect(name: str) -> None:
+    golden = load(name)
+    found = read_job(golden)
     hashes = objects.template_hash(found.launcher), objects.template_hash(found.worker)
-    assert [one for one in made if one is not None] == hashed(golden["objects"], *hashes)
+    assert everything(found, PodSettings(**golden["settings"])) == hashed(golden["objects"], *hashes)
+
+
+def test_kubeflows_own_example_is_run_as_it_is() -> None:
+    golden = load("v2beta1-ssh-pi")
+    *_, launcher, worker = everything(read_job(golden), PodSettings(**golden["settings"]))
+    assert launcher["spec"]["template"]["spec"] == golden["pods"]["launcher"]
+    assert worker["spec"] == golden["pods"]["worker"]
+
+
+@pytest.mark.parametrize("golden", [pytest.param(golden, id=name) for name, golden in load("variants").items()])
+def test_variants_differ_where_they_should(golden: Any) -> None:
+    found = job(golden["version"], golden.get("changes"))
+    made = everything(found, PodSettings(image="mpi-agents:1", annotations={}, **golden.get("settings", {})))
+    if "kinds" in golden:
+        assert [one["kind"] for one in made] == golden["kinds"]
+    *_, launcher, worker = made
+    pods = {"launcher": launcher if launcher["kind"] == "Pod" else launcher["spec"]["template"], "worker": worker}
+    for role, pod in pods.items():
+        wanted = golden.get(role, {})
+        assert {path: part(pod, path, value) for path, value in wanted.items()} == wanted
+
+
+def part(body: Any, path: str, wanted: Any) -> Any:
+    """What is at a path, None if nothing is; of named things their names, where names are what is wanted."""
+    for key in path.split("/"):
+        if isinstance(body, list):
+            body = next((one for one in body if one["name"] == key), None)
+        elif body is not None:
+            body = body.get(key.replace("~", "/"))
+    if isinstance(body, list) and isinstance(wanted, list) and all(isinstance(one, str) for one in wanted):
+        return [one["name"] if isinstance(one, dict) else one for one in body]
+    return body
 
 
 @pytest.mark.parametrize(("name", "variables"), load("environments").items())
 def test_launchers_are_told_of_their_agent_and_hosts(name: str, variables: dict[str, str]) -> None:
-    version, implementation = name.split()
-    given = {"spec/transport": "exec", "spec/mpiImplementation": implementation, "spec/slotsPerWorker": 3}
+    version, implementation, *transport = name.split()
+    given = {
+        "spec/transport": transport[0] if transport else "exec",
+        "spec/mpiImplementation": implementation,
+        "spec/slotsPerWorker": 3,
+    }
     made = objects.launcher(job(version, given), PodSettings(image="i"))
     pod = made["spec"] if made["kind"] == "Pod" else made["spec"]["template"]["spec"]
     found = pod["containers"][0]["env"]
