@@ -55,6 +55,7 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
             f"programs and {launcher.title} {launcher.version}; pods are\n{describe(cluster)}.\n"
             f"  export KUBECONFIG={cluster.kubeconfig()}\n"
             "  kubectl apply -f examples/kubeflow/pi.yaml; kubectl get mpijob,pods -w; kubectl logs -f pi-launcher\n"
+            "Jobs by ssh (v2beta1 and T9k) run here with the annotation mpi-agents/transport: exec.\n"
             f"The operator's log: {operated.log}\n"
             "Ctrl-C ends it.\n"
         )

@@ -79,6 +79,9 @@ MPI_JOBS = Resource(
     has_status=True,
     counts_generations=True,
 )
+T9K_MPI_JOBS = Resource(
+    "mpijobs", "MPIJob", "batch.tensorstack.dev", ("v1beta1",), has_status=True, counts_generations=True
+)
 RESOURCES = (
     PODS,
     CONFIG_MAPS,
@@ -93,6 +96,7 @@ RESOURCES = (
     BATCH_JOBS,
     DEPLOYMENTS,
     MPI_JOBS,
+    T9K_MPI_JOBS,
 )
 _SUBRESOURCES = {PODS.plural: frozenset({"exec", "log", "status"})}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from . import pods, statuses, table, writes
+from . import partial, pods, statuses, table, writes
 from .resources import PODS, SERVICE_ACCOUNTS
 from .store import ExistsError
 from .watch import selector_of
@@ -56,7 +56,7 @@ class Objects:
         if verb == "list":
             return self._lister.answer(target, request)
         if verb == "create":
-            return 201, self._shown(target, self._create(request, target))
+            return 201, self._shown(request, target, self._create(request, target))
         if verb == "deletecollection":
             return self._delete_all(request, target)
         thing = self._store.get(target.resource.key, target.namespace, target.name)
@@ -65,10 +65,10 @@ class Objects:
         if verb == "get":
             if table.wanted(request.headers.get("accept", "")):
                 return 200, json.dumps(table.table(target.resource, [thing], {})).encode()
-            return 200, self._shown(target, thing)
+            return 200, self._shown(request, target, thing)
         if verb == "delete":
             return self._delete(request, target, thing)
-        return 200, self._shown(target, self._change(verb, request, target, thing))
+        return 200, self._shown(request, target, self._change(verb, request, target, thing))
 
     def _create(self, request: Request, target: Target) -> Object:
         thing = writes.created(target, _body(request), _manager(request))
@@ -122,7 +122,7 @@ class Objects:
         writes.check_preconditions(target, thing, options.get("preconditions") or {})
         left = self.remove(target.resource.key, thing, _grace_s(request, options, thing))
         if left is not None:
-            return 200, self._shown(target, left)
+            return 200, self._shown(request, target, left)
         details = {"name": target.name, "kind": target.resource.plural, "uid": thing["metadata"]["uid"]}
         gone = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         return 200, json.dumps(gone).encode()
@@ -133,7 +133,7 @@ class Objects:
         chosen = [one for one in self._store.all(target.resource.key, target.namespace or None) if match(one)]
         for thing in chosen:
             self.remove(target.resource.key, thing, _grace_s(request, options, thing))
-        items = b",".join(self._shown(target, thing) for thing in chosen)
+        items = b",".join(self._shown(request, target, thing) for thing in chosen)
         meta = json.dumps({"resourceVersion": str(self._store.version)}).encode()
         head = f'{{"kind":"{target.resource.kind}List","apiVersion":"{target.api_version}","metadata":'.encode()
         return 200, head + meta + b',"items":[' + items + b"]}"
@@ -160,7 +160,9 @@ class Objects:
         self._store.delete(key, namespace, name)
         return None
 
-    def _shown(self, target: Target, thing: Object) -> bytes:
+    def _shown(self, request: Request, target: Target, thing: Object) -> bytes:
+        if partial.wanted(request.headers.get("accept", "")):
+            return partial.encoded(thing) + b"\n"
         return self._store.encoded(thing, target.api_version) + b"\n"
 
 

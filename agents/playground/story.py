@@ -6,8 +6,9 @@ from typing import Any
 
 Object = dict[str, Any]
 
+SUCCESSES = frozenset({"Succeeded", "Completed"})  # kubeflow's and T9k's word
 # A job has ended, or nothing but an edit lets it begin.
-_VERDICTS = frozenset({"Succeeded", "Failed", "ValidationError", "TransportNotSupported"})
+_VERDICTS = SUCCESSES | {"Failed", "ValidationError"}
 
 
 class Story:

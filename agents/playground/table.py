@@ -18,9 +18,10 @@ _COLUMNS = (
     ("Restarts", "integer", ""),
     ("Age", "string", ""),
 )
-_OTHER_COLUMNS = {  # the operator's CRD has these of an MPIJob
-    "MPIJob": ("Name", "State", "Ready workers", "Age"),
-    "Event": ("Last Seen", "Type", "Reason", "Object", "Message"),
+_OTHER_COLUMNS = {  # the operator's definitions have these of MPIJobs
+    "mpijobs.kubeflow.org": ("Name", "State", "Ready workers", "Age"),
+    "mpijobs.batch.tensorstack.dev": ("Name", "Phase", "Age"),
+    "events": ("Last Seen", "Type", "Reason", "Object", "Message"),
 }
 
 
@@ -34,14 +35,14 @@ def table(resource: Resource, things: list[Object], metadata: Object, *, head: b
     if resource.kind == "Pod":
         names: tuple[tuple[str, str, str], ...] = _COLUMNS
     else:
-        words = _OTHER_COLUMNS.get(resource.kind, ("Name", "Age"))
+        words = _OTHER_COLUMNS.get(resource.key, ("Name", "Age"))
         names = tuple((word, "string", "name" if word == "Name" else "") for word in words)
     columns = [
         {"name": name, "type": kind, "format": form, "description": "", "priority": 0} for name, kind, form in names
     ]
     rows = [
         {
-            "cells": _cells(resource.kind, thing),
+            "cells": _cells(resource.key, thing),
             "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": thing["metadata"]},
         }
         for thing in things
@@ -50,19 +51,21 @@ def table(resource: Resource, things: list[Object], metadata: Object, *, head: b
     return {**kind, "columnDefinitions": columns if head else None, "rows": rows}
 
 
-def _cells(kind: str, thing: Object) -> list[Any]:
+def _cells(key: str, thing: Object) -> list[Any]:
     name, age = thing["metadata"]["name"], _age(thing["metadata"]["creationTimestamp"])
-    if kind == "Pod":
+    if key == "pods":
         statuses = thing["status"].get("containerStatuses", [])
         ready = sum(1 for status in statuses if status["ready"])
         restarts = sum(status["restartCount"] for status in statuses)
         return [name, f"{ready}/{len(thing['spec']['containers'])}", _word(thing, statuses), restarts, age]
-    if kind == "MPIJob":
+    if key == "mpijobs.batch.tensorstack.dev":
+        return [name, str((thing.get("status") or {}).get("phase", "")), age]
+    if key == "mpijobs.kubeflow.org":
         status = thing.get("status") or {}
         now = [one["type"] for one in status.get("conditions") or () if one.get("status") == "True"]
         worker = (status.get("replicaStatuses") or {}).get("Worker") or {}
         return [name, now[-1] if now else "", str(worker.get("active", 0)), age]
-    if kind == "Event":
+    if key == "events":
         about = thing.get("involvedObject") or {}
         what = f"{about.get('kind', '').lower()}/{about.get('name', '')}"
         return [age, thing.get("type", ""), thing.get("reason", ""), what, thing.get("message", "")]

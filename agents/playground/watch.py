@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from . import http1, selector, statuses, table
+from . import http1, partial, selector, statuses, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,27 +38,31 @@ class Lister:
                     "The provided continue parameter is too old to display a consistent list result."
                 )
                 return 410, json.dumps(gone).encode()
-            version, things = page
+            at, things = page
         else:
             match = selector_of(request, target.resource.kind)
-            version = self._store.version
+            at = self._store.version
             things = [thing for thing in self._store.all(target.resource.key, target.namespace or None) if match(thing)]
-        meta: dict[str, Any] = {"resourceVersion": str(version)}
+        meta: dict[str, Any] = {"resourceVersion": str(at)}
         limit = int(request.first("limit", "0") or 0)
         if 0 < limit < len(things):
             meta["continue"] = secrets.token_urlsafe(12)
             meta["remainingItemCount"] = len(things) - limit
-            self._pages[meta["continue"]] = (version, things[limit:])
+            self._pages[meta["continue"]] = (at, things[limit:])
             if len(self._pages) > _PAGES_KEPT:
                 del self._pages[next(iter(self._pages))]
             things = things[:limit]
         if table.wanted(request.headers.get("accept", "")):
             return 200, json.dumps(table.table(target.resource, things, meta)).encode()
+        kind, version = target.resource.kind, target.api_version
+        if partial.wanted(request.headers.get("accept", "")):
+            kind, version = partial.KIND, partial.API_VERSION
+            items = b",".join(map(partial.encoded, things))
+        else:
+            items = b",".join(self._store.encoded(thing, version) for thing in things)
         head = json.dumps(
-            {"kind": f"{target.resource.kind}List", "apiVersion": target.api_version, "metadata": meta},
-            separators=(",", ":"),
+            {"kind": f"{kind}List", "apiVersion": version, "metadata": meta}, separators=(",", ":")
         ).encode()
-        items = b",".join(self._store.encoded(thing, target.api_version) for thing in things)
         return 200, head[:-1] + b',"items":[' + items + b"]}\n"
 
     def forget_pages(self) -> None:
@@ -85,6 +89,7 @@ class Watch:
         self._match: Callable[[Object], bool] = lambda _thing: True
         self._bookmarks = False
         self._as_table = False
+        self._as_partial = False
         self._first = True
         self._timers = [loop.call_later(_DEFAULT_TIMEOUT_S, self.end)]
         self.stalled = False
@@ -97,6 +102,7 @@ class Watch:
         self._match = selector_of(request, self._target.resource.kind)
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._as_table = table.wanted(request.headers.get("accept", ""))
+        self._as_partial = partial.wanted(request.headers.get("accept", ""))
         timeout_s = float(request.first("timeoutSeconds", "0") or 0)
         if timeout_s > 0:
             self._timers[0].cancel()
@@ -161,6 +167,8 @@ class Watch:
             meta = {"resourceVersion": thing["metadata"]["resourceVersion"]}
             data = json.dumps(table.table(self._target.resource, [thing], meta, head=self._first)).encode()
             self._first = False
+        elif self._as_partial:
+            data = partial.encoded(thing)
         self._event(b'{"type":"%b","object":%b}' % (kind.encode(), data))
 
     def _event(self, data: bytes) -> None:

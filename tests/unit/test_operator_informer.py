@@ -9,7 +9,7 @@ import pytest
 
 from agents.operator.errors import ApiError, GoneError, NotFoundError, RefusedError, UnavailableError
 from agents.operator.informer import Informer
-from agents.operator.kinds import MPI_JOB_V1, POD, ROLE, Kind
+from agents.operator.kinds import MPI_JOB_V1, POD, ROLE, SECRET, Kind
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
 
@@ -60,17 +60,20 @@ class Api:
     def __init__(self, *answers: Answer | ApiError) -> None:
         self._answers = list(answers)
         self.asked: list[tuple[str, str]] = []
+        self.partial: set[bool] = set()
         self.over = threading.Event()
         self.last: Watch | None = None
 
     def list(self, path: str, *, token: str, partial: bool, labelSelector: str) -> Body:  # noqa: N803
         self.asked.append(("list", token))
+        self.partial.add(partial)
         answer = self._next()
         assert isinstance(answer, dict)
         return answer
 
     def watch(self, path: str, *, version: str, timeout_s: int, selector: str, partial: bool) -> Watch:
         self.asked.append(("watch", version))
+        self.partial.add(partial)
         events = self._next()
         assert isinstance(events, list)
         watch = Watch(events, lasts=not self._answers)
@@ -114,6 +117,14 @@ def test_pages_make_one_list_and_the_watch_begins_where_it_was_made() -> None:
     assert informer.synced.is_set()
     assert api.asked == [("list", ""), ("list", "t"), ("watch", "10")]
     assert names(store) == ["b", "c"]
+
+
+@pytest.mark.parametrize(("kind", "partial"), [(SECRET, True), (POD, False)])
+def test_of_secrets_no_more_than_metadata_is_asked_for(kind: Kind, partial: bool) -> None:
+    api = Api(page(10, "a"), [event("ADDED", "c", 11)])
+    informer, _, _ = run(api, kind)
+    end(informer)
+    assert api.partial == {partial}
 
 
 def test_a_watch_that_ends_goes_on_where_it_was_also_by_bookmarks() -> None:

@@ -1,0 +1,83 @@
+"""Metadata alone, as the operator asks for it of Secrets: what the stand-in shows; and jobs by ssh there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agents.operator.access import load
+from agents.operator.api import Api
+from agents.operator.kinds import SECRET
+from agents.operator.metrics import Metrics
+from agents.playground import Cluster
+from agents.playground.transports import by_exec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LABELLED = {"labels": {"mpi-agents/job-uid": "j"}}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with Cluster(tmp_path_factory.mktemp("cluster"), runs_pods=False) as cluster:
+        yield Api(load(cluster.kubeconfig(), 4), Metrics())
+
+
+def secret(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, **LABELLED}, "data": {"a": "c2VjcmV0"}}
+
+
+def test_of_a_secret_the_answer_to_its_creation_has_no_data(api: Api) -> None:
+    made = api.create(SECRET, "default", secret("made"))
+    assert made["metadata"]["uid"]
+    assert made.keys() == {"kind", "apiVersion", "metadata"}
+
+
+def test_lists_of_metadata_have_no_data(api: Api) -> None:
+    api.create(SECRET, "default", secret("listed"))
+    found = api.list(SECRET.path("default"), partial=True, fieldSelector="metadata.name=listed")
+    assert found["kind"] == "PartialObjectMetadataList"
+    assert [each["metadata"]["name"] for each in found["items"]] == ["listed"]
+    assert "c2VjcmV0" not in json.dumps(found)
+    assert "c2VjcmV0" in json.dumps(api.list(SECRET.path("default")))
+
+
+def test_a_watch_of_metadata_tells_no_data(api: Api) -> None:
+    version = api.list(SECRET.path("default"), partial=True)["metadata"]["resourceVersion"]
+    watch = api.watch(SECRET.path("default"), version=version, timeout_s=20, partial=True)
+    api.create(SECRET, "default", secret("watched"))
+    event = next(iter(watch))
+    watch.stop()
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "watched")
+    assert event["object"].keys() == {"kind", "apiVersion", "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "spec", "changes"),
+    [
+        ("kubeflow.org/v2beta1", {}, True),
+        ("kubeflow.org/v1", {}, False),
+        ("kubeflow.org/v1", {"transport": "ssh"}, True),
+        ("kubeflow.org/v2beta1", {"transport": "exec"}, False),
+        ("kubeflow.org/v1", {"mpiReplicaSpecs": 7}, False),  # the operator says what is wrong
+    ],
+)
+def test_what_would_run_by_ssh_runs_by_exec(api_version: str, spec: dict[str, Any], changes: bool) -> None:
+    role = {"replicas": 1, "template": {"spec": {"containers": [{"name": "mpi", "image": "any"}]}}}
+    metadata = {"name": "pi", "annotations": {"mine": "kept"}}
+    body = {"apiVersion": api_version, "kind": "MPIJob", "metadata": metadata}
+    body |= {"spec": {"mpiReplicaSpecs": {"Launcher": role, "Worker": role}, **spec}}
+    changed = by_exec(body)
+    assert (changed is not None) is changes
+    if changed is not None:
+        assert changed["metadata"]["annotations"] == {"mine": "kept", "mpi-agents/transport": "exec"}
+        assert by_exec(changed) is None
+    assert metadata["annotations"] == {"mine": "kept"}
+
+
+@pytest.mark.parametrize("body", [{"kind": "ConfigMap"}, {"kind": "MPIJob", "metadata": 7}, {}])
+def test_other_manifests_are_left_alone(body: dict[str, Any]) -> None:
+    assert by_exec(body) is None
