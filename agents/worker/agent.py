@@ -12,6 +12,7 @@ from agents.worker import listeners, metrics, namespace
 from agents.worker.folders import Folders
 from agents.worker.http import JSON, METRICS, Answer, HttpServer
 from agents.worker.listeners import ServeError
+from agents.worker.listening import Listening
 from agents.worker.orders import Orders
 from agents.worker.rotation import Rotation
 from agents.worker.sshd import Sshd
@@ -42,13 +43,13 @@ class Agent:
         self._is_ending = False
         self._orders = Orders(settings.orders)
         self._view = self._new_view()
-        self._sshd = self._rotation = None
-        if settings.ports:
-            self._sshd = Sshd(self._loop, settings.ports, settings.volume, self._view, say)
-            self._sshd.answered = self._look_at_keys
-            self._rotation = Rotation(settings.keys, settings.volume, environ, say)
         self._routes = {"/healthz": lambda: Answer(200, "ok\n"), "/readyz": self._ready, "/metrics": self._metrics}
         self._servers = [HttpServer(self._loop, listeners.at_port(settings.http_port), self._routes)]
+        self._sshd = self._rotation = None
+        if settings.ports:
+            self._sshd = Sshd(self._loop, settings, Listening(settings.http_port), self._view, say)
+            self._sshd.answered = self._look_at_keys
+            self._rotation = Rotation(settings.keys, settings.volume, environ, say)
         folders = [settings.keys, os.path.dirname(settings.orders)]
         self._folders = Folders(self._loop, folders, self._changed, say)
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from agents.worker.listening import Listener
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from agents.worker.listening import Listener
 
 CONFIRM_S = 300.0
 """How long a banner is believed while the same socket listens: a stopped sshd's still does."""
@@ -97,7 +97,7 @@ class Keeper:
     def look(self, listeners: Mapping[int, Listener] | None, now: float) -> Listener | None:
         """Return whom to ask for a banner now, by who listens; None listeners: not known."""
         for port in self._order():
-            found = listeners.get(port) if listeners is not None else _unseen(port)
+            found = listeners.get(port) if listeners is not None else Listener(port)
             if found and self._is_due(found, now, believed_s=UNSEEN_CONFIRM_S if listeners is None else CONFIRM_S):
                 self._asked[port] = (found.inode, now)
                 return found
@@ -106,6 +106,7 @@ class Keeper:
     def heard(self, listener: Listener, answer: Answer) -> str:
         """Take an answer; return the line to be said, empty if nothing has changed."""
         if answer.heard is Heard.REFUSED:
+            self._asked.pop(listener.port, None)
             return self.gone() if listener == self._listener else ""
         is_sshd = answer.heard in (Heard.BANNER, Heard.BUSY)
         if not is_sshd and self.is_ready and listener.port != self.port:
@@ -166,12 +167,6 @@ class Keeper:
         if asked is None or asked[0] != found.inode:
             return True
         return now - asked[1] >= (believed_s if self.is_ready else AGAIN_S)
-
-
-def _unseen(port: int) -> Listener:
-    from agents.worker.listening import Listener  # noqa: PLC0415
-
-    return Listener(port)
 
 
 def _shown(line: bytes) -> str:

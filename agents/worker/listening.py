@@ -1,19 +1,29 @@
-"""Which sockets listen, by the kernel's list: sshd is watched without a connection to it.
+"""Who listens at a port of this network namespace, as the kernel says: sshd is watched without a connection to it.
 
 A connection costs sshd a process and its log a line, so it is asked for its banner only when its socket is another.
+sock_diag(7) finds one socket by its address, whoever owns it; /proc/net/tcp would be read through all the node's.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import socket
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LISTEN = "0A"  # TCP_LISTEN, include/net/tcp_states.h
-_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-_ANY = {"00000000": "127.0.0.1", "0" * 32: "::1"}
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLMSG_ERROR = 2
+_NLM_F_REQUEST = 1
+_TCP_LISTEN = 10  # include/net/tcp_states.h
+_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_REQUEST = struct.Struct("=BBBBI2s2s16s16sIII")  # struct inet_diag_req_v2
+_ANSWER = struct.Struct("=BBBB2s2s16s16sIIIIIIII")  # struct inet_diag_msg
+_NO_COOKIE = 0xFFFFFFFF
+_LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 class Listener(NamedTuple):
@@ -24,39 +34,67 @@ class Listener(NamedTuple):
     inode: int = 0
 
 
-def read(ports: Iterable[int]) -> dict[int, Listener] | None:
-    """Return who listens at these ports of this network namespace; None where the kernel doesn't tell."""
-    wanted = frozenset(ports)
-    found: dict[int, Listener] = {}
-    tables = 0
-    for path in _TABLES:
-        with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
-            next(table, None)
-            tables += 1
-            for listener in listeners(table):
-                if listener.port in wanted:
-                    found.setdefault(listener.port, listener)
-    return found if tables else None
+class Listening:
+    """Asks the kernel."""
+
+    def __init__(self, known_port: int) -> None:
+        """`known_port` is one at which we listen: only a kernel that finds that one is believed about others."""
+        self._socket: socket.socket | None = None
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
+            self._socket.setblocking(False)
+        except OSError:
+            self.close()
+        if not self.read((known_port,)):
+            self.close()
+
+    def close(self) -> None:
+        """Ask no more: nothing is known then."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def read(self, ports: Iterable[int]) -> dict[int, Listener] | None:
+        """Return who listens at these ports; None where the kernel doesn't tell."""
+        if self._socket is None:
+            return None
+        try:
+            return {port: found for port in ports if (found := self._find(self._socket, port)) is not None}
+        except OSError:
+            self.close()
+            return None
+
+    def _find(self, netlink: socket.socket, port: int) -> Listener | None:
+        for family, address in _LOOPBACK:
+            netlink.send(request(family, address, port))
+            inode = inode_of(netlink.recv(8192))
+            if inode is not None:
+                return Listener(port, address, inode)
+        return None
 
 
-def listeners(lines: Iterable[str]) -> Iterable[Listener]:
-    """Yield the listening sockets of /proc/net/tcp or tcp6, without its heading.
-
-    The kernel lists them before all others (tcp_seq_start): a node's thousands of connections need not be read.
-    """
-    for line in lines:
-        fields = line.split()
-        if len(fields) < 10 or fields[3] != _LISTEN:
-            return
-        address, _, port = fields[1].partition(":")
-        yield Listener(int(port, 16), _ANY.get(address) or _readable(address), int(fields[9]))
+def request(family: int, address: str, port: int) -> bytes:
+    """Return the message that asks for the socket that listens at an address and port."""
+    packed = socket.inet_pton(family, address)
+    body = _REQUEST.pack(
+        family, socket.IPPROTO_TCP, 0, 0, 1 << _TCP_LISTEN,
+        port.to_bytes(2, "big"), b"", packed, b"", 0, _NO_COOKIE, _NO_COOKIE,
+    )  # fmt: skip
+    return _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0) + body
 
 
-def _readable(address: str) -> str:
-    """Return an address from the kernel's form: words of 32 bits in this machine's order of bytes."""
-    import socket  # noqa: PLC0415 (an sshd that listens at one address alone is rare)
-    import sys  # noqa: PLC0415
-
-    words = [bytes.fromhex(address[at : at + 8]) for at in range(0, len(address), 8)]
-    packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
-    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+def inode_of(message: bytes) -> int | None:
+    """Read the kernel's answer; None: there is no such socket. Raises OSError for any other refusal."""
+    if len(message) < _HEADER.size:
+        raise OSError(errno.EBADMSG, "a netlink message without a header")
+    kind = _HEADER.unpack_from(message)[1]
+    body = message[_HEADER.size :]
+    if kind == _NLMSG_ERROR:
+        (number,) = struct.unpack_from("=i", body)
+        if -number in (errno.ENOENT, 0):
+            return None
+        raise OSError(-number, "sock_diag")
+    if kind != _SOCK_DIAG_BY_FAMILY or len(body) < _ANSWER.size:
+        raise OSError(errno.EBADMSG, "an unknown netlink message")
+    fields = _ANSWER.unpack_from(body)
+    return int(fields[-1]) if fields[1] == _TCP_LISTEN else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from agents.worker import listening
 from agents.worker.banner import Question
 from agents.worker.keeper import Heard, Keeper
 from sshd_bootstrap import paths
@@ -14,14 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agents.worker.keeper import Answer
-    from agents.worker.listening import Listener
+    from agents.worker.listening import Listener, Listening
+    from agents.worker.settings import Settings
     from agents.worker.view import View
     from rshagent.loop import Loop, Timer
 
-SOON_S = 0.1
+SOON_S = 0.05
 """Between two looks in the first half minute: how soon a pod is Ready depends on it."""
 WAITING_S = 0.5
-READY_S = 2.0
+READY_S = 1.0
+RESTART_S = 0.3
+"""For so long nothing listens, at most, while sshd reads its configuration and keys again (SIGHUP)."""
 _SOON_FOR_S = 30.0
 
 
@@ -29,16 +31,18 @@ class Sshd:
     """The keeper's eyes."""
 
     def __init__(
-        self, loop: Loop, ports: tuple[int, ...], volume: str, view: View | None, log: Callable[[str], None]
+        self, loop: Loop, settings: Settings, listening: Listening, view: View | None, log: Callable[[str], None]
     ) -> None:
-        self._loop, self._ports, self._view, self._log = loop, ports, view, log
-        self._pid_file = os.path.join(volume, paths.RUN_FOLDER, paths.PID_FILE)
+        self._loop, self._listening, self._view, self._log = loop, listening, view, log
+        self._ports = settings.ports
+        self._pid_file = os.path.join(settings.volume, paths.RUN_FOLDER, paths.PID_FILE)
         self._had_pid_file = False
         self._started = loop.now()
         self._question: Question | None = None
         self._timer: Timer | None = None
         self._is_followed = False
-        self.keeper = Keeper(ports)
+        self._is_missing = False
+        self.keeper = Keeper(settings.ports)
         self.answered: Callable[[], None] = lambda: None
         """Called when sshd has become ready."""
 
@@ -48,13 +52,17 @@ class Sshd:
             self._timer.cancel()
         if self._question is not None:
             self._question.close()
+        self._listening.close()
 
     def look(self) -> None:
         """See who listens, now and from now on."""
-        listeners = listening.read(self._ports)
-        if self.keeper.is_gone(listeners):
+        listeners = self._listening.read(self._ports)
+        is_gone = self.keeper.is_gone(listeners)
+        if is_gone and self._is_missing:
             self._say(self.keeper.gone(self._clue()))
-        self._timer = self._loop.call_later(self._pause(), self.look)
+        self._is_missing = is_gone and not self._is_missing
+        pause_s = RESTART_S if self._is_missing else self._pause_s()
+        self._timer = self._loop.call_later(pause_s, self.look)
         if self._question is None:
             asked = self.keeper.look(listeners, self._loop.now())
             if asked is not None:
@@ -79,7 +87,7 @@ class Sshd:
         self._is_followed = False
         self._say(self.keeper.gone(f"process {pid} has ended: {self._clue()}"))
 
-    def _pause(self) -> float:
+    def _pause_s(self) -> float:
         if self.keeper.is_ready:
             return READY_S
         return SOON_S if self._loop.now() - self._started < _SOON_FOR_S else WAITING_S
