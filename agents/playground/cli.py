@@ -1,6 +1,6 @@
 """`mpi-playground`: the command line.
 
-Exit codes: the launcher's own; 1 can't be set up, 2 usage, 130 Ctrl-C, 143 TERM.
+Exit codes: the launcher's own; 1 can't be set up, 2 usage, or (render) a job that can't be run, 130 Ctrl-C, 143 TERM.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import click
 
 from . import apply as apply_
 from . import demo as demo_
+from . import render as render_
 from . import run as run_
 from . import serve as serve_
 from .client import ClientError
@@ -99,6 +100,27 @@ def apply(
 ) -> int:
     """Run the MPIJobs of YAML files under the operator, whatever images they name: apply examples/kubeflow/pi.yaml."""
     return apply_.apply(LAUNCHERS[launcher], files, folder=folder, verbose=verbose)
+
+
+@command.command()
+@click.option("-n", "--namespace", default="default", show_default=True, help="Of jobs that name none.")
+@click.option("--gang-scheduler", default="", help="volcano, t9k, or a scheduler with scheduler-plugins' coscheduling.")
+@click.option("--resumed", is_flag=True, help="Show what pods run after a pause.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+def render(
+    namespace: str,
+    gang_scheduler: str,
+    resumed: bool,  # noqa: FBT001
+    files: tuple[str, ...],
+) -> int:
+    """Print the objects that the operator would make for the MPIJobs of YAML files: no cluster is needed, or asked."""
+    try:
+        text = render_.render(files, namespace=namespace, gang_scheduler=gang_scheduler, is_resumed=resumed)
+    except render_.RenderError as error:
+        sys.stderr.write("".join(f"mpi-playground: {line}\n" for line in error.lines))
+        return 2
+    sys.stdout.write(text)
+    return 0
 
 
 @command.command()

@@ -1,0 +1,135 @@
+"""`mpi-playground render`: what the operator would make, as YAML."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from mpijobs import mpijob
+
+from agents.playground.cli import command
+from agents.playground.render import RenderError, render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOBS = os.path.join(os.path.dirname(__file__), "jobs", "t9k")
+PLAIN = "v2beta1", {"metadata/namespace": "mine", "metadata/uid": "9-9"}
+
+
+def written(folder: Path, *documents: Any) -> str:
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return str(path)
+
+
+def kinds(text: str) -> list[str]:
+    return [f"{one['kind']}/{one['metadata']['name']}" for one in yaml.safe_load_all(text)]
+
+
+def test_objects_of_a_t9k_job_under_its_line() -> None:
+    text = render([os.path.join(JOBS, "manual-horovod.yaml")])
+    line = "# mpirun --hostfile /etc/mpi/hostfile --mca btl '^openib' --mca pml ob1 python train.py"
+    assert text.splitlines()[0] == line
+    assert kinds(text) == [
+        *("ConfigMap/mpi-example-config", "Secret/mpi-example-ssh", "Service/mpi-example"),
+        *("Pod/mpi-example-worker-0", "Pod/mpi-example-launcher"),
+    ]
+    secret, launcher = list(yaml.safe_load_all(text))[1], list(yaml.safe_load_all(text))[-1]
+    assert not {"data", "stringData"} & secret.keys()
+    assert launcher["spec"]["containers"][0]["command"] == shlex.split(line.removeprefix("# "))
+    assert "&id" not in text
+
+
+@pytest.mark.parametrize(("version", "kind"), [("v1", "Pod"), ("v2beta1", "Job")])
+def test_objects_of_kubeflows_jobs(tmp_path: Path, version: str, kind: str) -> None:
+    text = render([written(tmp_path, mpijob(version, {"spec/transport": "exec"}))])
+    assert text.startswith("---\n")
+    assert kinds(text) == [
+        *("ConfigMap/pi-config", "Service/pi", "ServiceAccount/pi-launcher", "Role/pi-launcher"),
+        *("RoleBinding/pi-launcher", "Pod/pi-worker-0", "Pod/pi-worker-1", f"{kind}/pi-launcher"),
+    ]
+
+
+def test_what_a_job_names_is_kept_and_the_rest_made_up(tmp_path: Path) -> None:
+    named = next(yaml.safe_load_all(render([written(tmp_path, mpijob(*PLAIN))])))["metadata"]
+    assert (named["namespace"], named["ownerReferences"][0]["uid"]) == ("mine", "9-9")
+    made = next(yaml.safe_load_all(render([os.path.join(JOBS, "manual-pause.yaml")], namespace="x")))["metadata"]
+    assert (made["namespace"], len(made["ownerReferences"][0]["uid"])) == ("x", 36)
+
+
+def test_paused_and_resumed() -> None:
+    path = os.path.join(JOBS, "generation-3-launcher.yaml")
+    assert render([path], is_resumed=True).splitlines()[0] == render([path]).splitlines()[0] + " --resume"
+    first, _, _ = render([os.path.join(JOBS, "manual-pause.yaml")]).partition("\n")
+    assert first == "# mpi-example is paused: it has none of these until it goes on."
+
+
+def test_debugged() -> None:
+    *_, worker, launcher = yaml.safe_load_all(render([os.path.join(JOBS, "manual-debug-command.yaml")]))
+    assert launcher["spec"]["containers"][0]["command"][:2] == ["/bin/sh", "-c"]
+    assert worker["spec"]["containers"][0]["command"] == ["sleep", "inf"]
+
+
+def test_gang_scheduler(tmp_path: Path) -> None:
+    assert "PodGroup/pi" in kinds(render([written(tmp_path, mpijob("v2beta1"))], gang_scheduler="volcano"))
+
+
+def test_long_lines_stay_comments(tmp_path: Path) -> None:
+    text = render([written(tmp_path, mpijob("t9k", {"spec/worker/cmd": ["sh", "-c", "a\nb: c"]}))])
+    assert text.splitlines()[:2] == ["# mpirun --hostfile /etc/mpi/hostfile sh -c 'a", "# b: c'"]
+    assert len(kinds(text)) == 6
+
+
+def test_several_files_and_what_else_is_in_them(tmp_path: Path) -> None:
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
+    path = written(tmp_path, other, None, mpijob("v1"), mpijob("t9k", {"metadata/name": "two"}))
+    found = kinds(render([path]))
+    assert {"ConfigMap/pi-config", "ConfigMap/two-config"} < {*found}
+    assert "ConfigMap/mine" not in found
+
+
+def test_problems_are_a_line_each(tmp_path: Path) -> None:
+    bad = mpijob("t9k", {"spec/worker/replicas": 0, "spec/worker/cmd": []})
+    path = written(tmp_path, bad, mpijob("v1", {"metadata": None}))
+    with pytest.raises(RenderError) as caught:
+        render([path])
+    assert caught.value.lines == (
+        f"{path}: job pi: spec.worker.replicas: must be 1 or more, not 0",
+        f"{path}: job pi: spec.worker.cmd: must be there: the program that mpirun starts (unless the job is debugged)",
+        f"{path}: job (without a name): metadata.name: must be there",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "is no YAML: "),
+        ("a: b", "has no MPIJob of kubeflow.org or batch.tensorstack.dev"),
+        ("\xff", "can't be"),
+    ],
+)
+def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RenderError) as caught:
+        render([str(path)])
+    [line] = caught.value.lines
+    assert line.startswith(f"{path}: {words}")
+    assert "\n" not in line
+
+
+def test_command_line(tmp_path: Path) -> None:
+    good, bad = os.path.join(JOBS, "manual-debug.yaml"), tmp_path / "bad.yaml"
+    bad.write_text(json.dumps(mpijob("t9k", {"spec/mpiHome": "usr"})))
+    done = CliRunner().invoke(command, ["render", good], standalone_mode=False)
+    assert (done.return_value, done.stderr) == (0, "")
+    assert kinds(done.stdout)
+    done = CliRunner().invoke(command, ["render", good, str(bad)], standalone_mode=False)
+    assert (done.return_value, done.stdout) == (2, "")
+    assert done.stderr == f"mpi-playground: {bad}: job pi: spec.mpiHome: must be an absolute path\n"
