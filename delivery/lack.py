@@ -26,7 +26,7 @@ _IMAGE = frozenset({
     "SignatureValidationFailed",
 })  # fmt: skip
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError"})
-_MESSAGE_MAX = 160
+_MESSAGE_MAX = 240
 
 
 class Patience(Enum):
@@ -93,8 +93,9 @@ def _ended_pod(pod: Pod) -> Lack:
         words = "ended by itself (Succeeded) before the job could begin"
         return Lack("over", words, "", Patience.REPLACEMENT, exits.ENDED, "a worker's command must keep running")
     words = "evicted" if pod.reason == "Evicted" else _because("failed", pod.reason)
-    ends = (_end_of(state) for state in pod.containers if state.state == "terminated" and state.exit_code)
-    detail = _short(pod.message) if pod.reason else next(ends, _short(pod.message))
+    ended = (state for state in pod.containers if state.state == "terminated" and state.exit_code)
+    first = None if pod.reason else next(ended, None)
+    detail = _short(pod.message) if first is None else _with(_end_of(first), first.message)
     return Lack("over", words, detail, Patience.REPLACEMENT, exits.ENDED, _DESCRIBE_HINT)
 
 
@@ -145,11 +146,12 @@ def _trouble(container: ContainerState, pod: Pod) -> Lack | None:
         return _waiting_trouble(container, name)
     if container.state == "terminated":
         if container.exit_code:
-            return _heals("crash", _end_of(container), "", _LOGS_HINT)
+            return _heals("crash", _end_of(container), container.message, _LOGS_HINT)
         if not container.init and pod.phase == "Running":
             return _heals("crash", f"{name} ended by itself (exit 0)", "", _LOGS_HINT)
     elif container.restarts and not container.ready:
-        return _heals("crash", f"{name} was restarted{_last(container)}, not ready again yet", "", _LOGS_HINT)
+        words = f"{name} was restarted{_last(container)}, not ready again yet"
+        return _heals("crash", words, container.last_message, _LOGS_HINT)
     return None
 
 
@@ -166,7 +168,8 @@ def _waiting_trouble(container: ContainerState, name: str) -> Lack:
         hint = "check the ConfigMaps, Secrets and volumes it names"
         return _heals("config", f"{name} can't be created ({reason})", message, hint)
     if reason == "CrashLoopBackOff":
-        return _heals("crash", f"{name} crashes again and again{_last(container)}", "", _LOGS_HINT)
+        words = f"{name} crashes again and again{_last(container)}"
+        return _heals("crash", words, container.last_message, _LOGS_HINT)
     return _heals("waiting", f"{name} waits ({reason})", message, _DESCRIBE_HINT)
 
 
@@ -186,6 +189,10 @@ def _last(container: ContainerState) -> str:
     if container.last_reason not in ("", "Error"):
         return f" ({container.last_reason})"
     return f" (exit {container.last_exit_code})" if container.last_exit_code is not None else ""
+
+
+def _with(words: str, message: str) -> str:
+    return f"{words}: {_short(message)}" if message.strip() else words
 
 
 def _because(words: str, reason: str) -> str:

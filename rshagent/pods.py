@@ -18,6 +18,7 @@ class ContainerState(NamedTuple):
     ready: bool
     last_reason: str  # why it ended the last time (OOMKilled, Error, …)
     last_exit_code: int | None
+    last_message: str = ""  # what it left in its termination log
 
 
 class Pod(NamedTuple):
@@ -125,6 +126,7 @@ def _container(raw: dict[str, Any], *, init: bool) -> ContainerState:
         ready=bool(raw.get("ready")),
         last_reason=str(last.get("reason") or ""),
         last_exit_code=_int(last.get("exitCode")),
+        last_message=str(last.get("message") or ""),
     )
 
 

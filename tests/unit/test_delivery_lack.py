@@ -230,4 +230,38 @@ def test_message_becomes_one_short_printable_line() -> None:
     lack = lack_of(waiting("CreateContainerError", "one\ntwo\x1b[31m" + "x" * 500))
     assert lack is not None
     assert lack.detail.startswith("one two?[31mxxx")
-    assert len(lack.detail) <= 160
+    assert len(lack.detail) <= 240
+
+
+LAST_WORDS = "sshd-start: no sshd in this image"
+SAYING: dict[str, tuple[Pod, str]] = {
+    "ended": (pod(containers=(container(state="terminated", exit_code=127, message=LAST_WORDS),)), LAST_WORDS),
+    "ends again and again": (
+        pod(containers=(container(reason="CrashLoopBackOff", last_exit_code=127, last_message=LAST_WORDS),)),
+        LAST_WORDS,
+    ),
+    "was started again": (
+        pod(phase="Running", containers=(container(state="running", restarts=1, last_message=LAST_WORDS),)),
+        LAST_WORDS,
+    ),
+    "the whole pod has failed": (
+        pod(phase="Failed", containers=(container(state="terminated", exit_code=127, message=LAST_WORDS),)),
+        f"container mpi ended with 127: {LAST_WORDS}",
+    ),
+    "the pod knows better": (
+        pod(
+            phase="Failed",
+            reason="Evicted",
+            message="low on memory",
+            containers=(container(state="terminated", exit_code=137, message=LAST_WORDS),),
+        ),
+        "low on memory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("state", "detail"), SAYING.values(), ids=SAYING)
+def test_a_containers_last_words_are_told(state: Pod, detail: str) -> None:
+    lack = lack_of(state)
+    assert lack is not None
+    assert lack.detail == detail

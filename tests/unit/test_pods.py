@@ -77,13 +77,14 @@ def test_a_pod_that_has_no_node() -> None:
 
 
 def test_a_container_that_was_restarted() -> None:
-    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "too much"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
     pod = pods.parse(raw_pod(containerStatuses=[container(restartCount=3, lastState=last, state=waiting)]))
     state = pod.container(None)
     assert state is not None
     assert (state.state, state.reason, state.message) == ("waiting", "CrashLoopBackOff", "back-off 5m0s")
     assert (state.restarts, state.last_reason, state.last_exit_code) == (3, "OOMKilled", 137)
+    assert state.last_message == "too much"
 
 
 def test_the_main_container_is_the_annotated_one_or_the_first() -> None:
