@@ -1,0 +1,67 @@
+"""The example MPIJobs can be read, are of images that there are, and show what their comments say."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+
+from agents.job.model import LAUNCHER, Job, Transport
+from agents.job.modes import effective
+from agents.job.read import read
+from images.catalog import IMAGES, version
+
+FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
+NAMES = sorted(
+    os.path.relpath(path, FOLDER) for kind in ("kubeflow", "t9k") for path in glob.glob(f"{FOLDER}/{kind}/*")
+)
+
+
+def example(name: str) -> Job:
+    with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
+        resource: dict[str, Any] = yaml.safe_load(file)
+    resource["metadata"] |= {"namespace": "default", "uid": "1-2"}
+    found = read(resource)
+    assert isinstance(found, Job), found
+    return found
+
+
+def images(job: Job) -> set[str]:
+    return {one["image"] for role in (job.launcher, job.worker) for one in role.template["spec"]["containers"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_images_are_ours(name: str) -> None:
+    found = example(name)
+    [image] = images(found)
+    assert image in {one.tag(version()) for one in IMAGES.values()}
+    assert ("ssh" in image) is (name.startswith("t9k/") and found.transport is Transport.SSH)
+
+
+def test_all_of_t9ks_ways_have_one() -> None:
+    assert {name for name in NAMES if name.startswith("t9k")} == {
+        f"t9k/{name}.yaml" for name in ("pi", "generation-3", "exec", "debug", "pause")
+    }
+
+
+def test_generations_mean_the_same() -> None:
+    second, third = example("t9k/pi.yaml"), example("t9k/generation-3.yaml")
+    assert (second.worker.replicas, second.slots, second.policy) == (third.worker.replicas, third.slots, third.policy)
+    requests = [
+        role.template["spec"]["containers"][0]["resources"]["requests"] for role in (third.launcher, third.worker)
+    ]
+    assert requests == [{"cpu": "50m", "memory": "64Mi"}, {"cpu": "100m", "memory": "64Mi"}]
+
+
+def test_debugging_and_pausing() -> None:
+    debugged, paused = example("t9k/debug.yaml"), example("t9k/pause.yaml")
+    assert debugged.debug is not None
+    assert not paused.policy.is_suspended
+    assert LAUNCHER in paused.resume
+    before, after = (shlex.join(effective(paused, is_resumed=one).launch_command) for one in (False, True))
+    assert before == "mpirun --hostfile /etc/mpi/hostfile -N 2 --allow-run-as-root pi 600"
+    assert after == "mpirun --hostfile /etc/mpi/hostfile -N 2 --allow-run-as-root pi 5"
