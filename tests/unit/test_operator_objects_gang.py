@@ -10,6 +10,7 @@ from agents.operator import objects
 from agents.operator.settings import PodSettings
 
 VOLCANO = PodSettings(image="i", annotations={}, gang_scheduler="volcano")
+T9K = PodSettings(image="i", annotations={}, gang_scheduler="t9k")
 COSCHEDULING = PodSettings(image="i", annotations={}, gang_scheduler="scheduler-plugins-scheduler")
 POLICY = "spec/runPolicy/schedulingPolicy"
 ASKED = {
@@ -110,3 +111,52 @@ def test_pods_are_of_the_group(settings: PodSettings, scheduler: str, part: str,
     for pod in (launcher("v2beta1", changes, settings), objects.worker(job("v2beta1", changes), 0, settings)):
         assert pod["spec"]["schedulerName"] == scheduler
         assert pod["metadata"][part][key] == "pi"
+
+
+# T9k's jobs, and its scheduler.
+
+SCHEDULED = {"spec/scheduler/t9kScheduler": {"queue": "default", "priority": 50}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "spec"),
+    [
+        (T9K, {"minMember": 3, "queue": "default", "priority": 50}),
+        (VOLCANO, {"minMember": 3, "queue": "default"}),
+        (COSCHEDULING, {"minMember": 3, "scheduleTimeoutSeconds": 0}),
+    ],
+)
+@pytest.mark.parametrize("version", ["t9k", "t9k-3"])
+def test_t9ks_jobs_mean_the_same_to_any_scheduler(settings: PodSettings, spec: Object, version: str) -> None:
+    made = objects.pod_group(job(version, SCHEDULED), settings)
+    assert made is not None
+    assert made["spec"] == spec
+    assert made["metadata"]["ownerReferences"][0]["apiVersion"] == "batch.tensorstack.dev/v1beta1"
+
+
+def test_t9ks_scheduler_takes_kubeflows_jobs_too() -> None:
+    made = objects.pod_group(job("v1", {POLICY: {"queue": "q", "minAvailable": 2, "priorityClass": "high"}}), T9K)
+    assert made is not None
+    assert (made["apiVersion"], made["kind"]) == ("scheduler.tensorstack.dev/v1beta1", "PodGroup")
+    assert made["spec"] == {"minMember": 2, "queue": "q"}
+    assert objects.pod_group(job("v1"), T9K) is not None
+
+
+@pytest.mark.parametrize("settings", [T9K, VOLCANO, COSCHEDULING])
+def test_a_job_of_t9ks_that_names_no_scheduler_has_the_default_one(settings: PodSettings) -> None:
+    made = job("t9k", {"spec/worker/template/spec/schedulerName": "mine"})
+    assert objects.pod_group(made, settings) is None
+    for pod in (objects.launcher(made, settings), objects.worker(made, 0, settings)):
+        assert pod["spec"]["schedulerName"] == "mine"
+        assert not [key for part in ("labels", "annotations") for key in pod["metadata"][part] if "schedul" in key]
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "queue"), [("t9k", SCHEDULED, "default"), ("v2beta1", {}, None), ("v2beta1", EXEC, None)]
+)
+def test_pods_are_of_t9ks_group(version: str, changes: Object, queue: str | None) -> None:
+    made = objects.worker(job(version, changes), 0, T9K)
+    assert made["spec"]["schedulerName"] == "t9k-scheduler"
+    labels = made["metadata"]["labels"]
+    found = {key.partition("/")[2]: text for key, text in labels.items() if key.startswith("scheduler.")}
+    assert found == {"group-name": "pi", "role": "worker", **({"queue": queue} if queue else {})}

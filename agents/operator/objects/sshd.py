@@ -124,13 +124,13 @@ def _told(words: Sequence[str]) -> int | None:
     return None
 
 
-def _ports(container: Body) -> dict[object, int]:
+def _ports(container: Body) -> dict[str, int]:
     """Return the TCP ports that a container declares, by their names."""
     found = {}
     for one in container.get("ports", []):
         number = _port(one.get("containerPort"))
         if number is not None and one.get("protocol", "TCP") == "TCP":
-            found[one.get("name") or number] = number
+            found[str(one.get("name", number))] = number
     return found
 
 

@@ -1,0 +1,213 @@
+"""What ssh jobs' pods have beside the user's template, by whose uid it is prepared, and what they don't have."""
+
+from __future__ import annotations
+
+import pytest
+from mpijobs import annotated, job
+from pod_objects import CONTAINER, LAUNCHER, SETTINGS, WORKER, Object, launcher, named, variables, worker
+
+from agents.operator import objects
+from agents.operator.settings import PodSettings
+
+SSH: Object = {"spec/transport": "ssh"}
+SPEC = f"{WORKER}/template/spec"
+OWN = f"{WORKER}/{CONTAINER}/securityContext"
+PLATFORMS = PodSettings(image="mpi-agents:1", annotations={}, run_as_user=None)
+
+
+def agent(changes: Object, settings: PodSettings = SETTINGS) -> Object:
+    made = objects.worker(job("v2beta1", SSH | changes), 0, settings)
+    return named(made["spec"]["initContainers"], "worker-agent")
+
+
+def mounted(pod: Object, container: int = 0) -> dict[str, str]:
+    """Path → what of which volume."""
+    mounts = pod["spec"]["containers"][container].get("volumeMounts", [])
+    return {one["mountPath"]: f"{one['name']}/{one.get('subPath', '')}" for one in mounts}
+
+
+# Users.
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "context", "known", "passwd"),
+    [
+        ({}, SETTINGS, (False, 0, None), "assumed", "image"),
+        ({f"{SPEC}/securityContext": {"runAsUser": 1000}}, SETTINGS, (True, 1000, None), "named", "image"),
+        (
+            {f"{SPEC}/securityContext": {"runAsUser": 7}, OWN: {"runAsUser": 1000, "runAsGroup": 9}},
+            SETTINGS,
+            (True, 1000, 9),
+            "named",
+            "image",
+        ),
+        ({OWN: {"runAsUser": 0}}, SETTINGS, (False, 0, None), "named", "image"),
+        ({OWN: {"runAsUser": 0}}, PLATFORMS, (False, 0, None), "named", "image"),
+        ({OWN: {"runAsUser": 9999}}, SETTINGS, (True, 9999, None), "named", "image"),
+        ({OWN: {"runAsUser": 10000}}, SETTINGS, (True, 10000, None), "named", "generated"),
+        ({OWN: {"runAsNonRoot": True}}, SETTINGS, (True, None, None), "unknown", "image"),
+        ({f"{SPEC}/securityContext": {"runAsNonRoot": True}}, SETTINGS, (True, None, None), "unknown", "image"),
+        (
+            {f"{SPEC}/securityContext": {"runAsNonRoot": True}, OWN: {"runAsNonRoot": False}},
+            SETTINGS,
+            (False, 0, None),
+            "assumed",
+            "image",
+        ),
+        ({}, PLATFORMS, (True, None, None), "unknown", "generated"),
+        ({OWN: {"runAsUser": 10000}, "spec/ssh": {"passwd": "image"}}, SETTINGS, (True, 10000, None), "named", "image"),
+        (annotated(ssh_passwd="generated"), SETTINGS, (False, 0, None), "assumed", "generated"),
+        ({OWN: {"runAsUser": "1000"}}, SETTINGS, (False, 0, None), "assumed", "image"),  # the API server refuses it
+    ],
+)
+def test_ssh_is_prepared_by_the_uid_of_the_users_container(
+    changes: Object, settings: PodSettings, context: tuple[bool, int | None, int | None], known: str, passwd: str
+) -> None:
+    made = agent(changes, settings)
+    found = made["securityContext"]
+    assert (found["runAsNonRoot"], found.get("runAsUser"), found.get("runAsGroup")) == context
+    assert variables(made)["MPI_SSH_USER"] == known
+    assert variables(made)["MPI_SSH_PASSWD"] == passwd
+
+
+def test_launcher_and_workers_may_have_different_uids() -> None:
+    changes = SSH | {f"{LAUNCHER}/{CONTAINER}/securityContext": {"runAsUser": 1000}}
+    delivery = named(launcher("v2beta1", changes)["spec"]["initContainers"], "kubectl-delivery")
+    assert delivery["securityContext"]["runAsUser"] == 1000
+    assert agent(changes)["securityContext"]["runAsUser"] == 0
+
+
+@pytest.mark.parametrize(("user", "has_it"), [(None, True), (0, True), (1000, False)])
+def test_sshds_folder_is_there_for_root_in_workers(user: int | None, has_it: bool) -> None:
+    context = {} if user is None else {"runAsUser": user}
+    changes = SSH | {f"{role}/template/spec/securityContext": context for role in (LAUNCHER, WORKER)}
+    assert ("/run/sshd" in mounted(worker("v2beta1", changes))) is has_it
+    assert "/run/sshd" not in mounted(launcher("v2beta1", changes))
+
+
+# Mounts.
+
+
+@pytest.mark.parametrize("path", ["/root/.ssh", "/root/.ssh/"])
+def test_keys_of_the_users_own_stay_where_they_are(path: str) -> None:
+    mounts = [{"name": "mine", "mountPath": path}]
+    changes = {f"{WORKER}/{CONTAINER}/volumeMounts": mounts, f"{SPEC}/volumes": [{"name": "mine", "emptyDir": {}}]}
+    found = mounted(worker("v2beta1", SSH | changes))
+    assert found[path] == "mine/"
+    assert sorted(found) == sorted([path, "/run/mpi-agents/ssh", "/run/sshd"])
+
+
+def test_the_main_container_alone_has_ssh() -> None:
+    both = [{"name": "log", "image": "i"}, {"name": "train", "image": "i"}]
+    made = worker("v2beta1", SSH | {f"{SPEC}/containers": both, "spec/mainContainer": "train"})
+    assert mounted(made) == {}
+    assert "/root/.ssh" in mounted(made, 1)
+    assert "command" not in made["spec"]["containers"][0]
+
+
+def test_volumes_of_our_names_are_the_users() -> None:
+    given: list[Object] = [{"name": name, "emptyDir": {}} for name in ("ssh-auth", "mpi-job-ssh", "mpi-agents-orders")]
+    made = worker("v2beta1", SSH | {f"{SPEC}/volumes": given})
+    assert [one["name"] for one in made["spec"]["volumes"][3:]] == [
+        "mpi-job-ssh-2",
+        "ssh-auth-2",
+        "mpi-agents-orders-2",
+    ]
+    assert mounted(made)["/root/.ssh"] == "ssh-auth-2/auth"
+    assert named(made["spec"]["initContainers"], "worker-agent")["volumeMounts"][0]["name"] == "mpi-job-ssh-2"
+
+
+# Rights.
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1", "t9k"])
+def test_ssh_jobs_have_no_rights(version: str) -> None:
+    made = job(version, SSH)
+    assert objects.service_account(made, SETTINGS) is None
+    assert objects.role(made, SETTINGS, [0]) is None
+    assert objects.role_binding(made, SETTINGS) is None
+    assert objects.secret(made, SETTINGS) is not None
+    pod = objects.launcher(made, SETTINGS)
+    spec = pod["spec"] if pod["kind"] == "Pod" else pod["spec"]["template"]["spec"]
+    assert "serviceAccountName" not in spec
+    assert spec["automountServiceAccountToken"] is False
+    assert not [one for one in spec["volumes"] if "projected" in one]
+
+
+def test_jobs_by_exec_have_no_keys() -> None:
+    assert objects.secret(job("v1"), SETTINGS) is None
+
+
+def test_a_users_own_service_account_stays() -> None:
+    changes = SSH | {f"{LAUNCHER}/template/spec/serviceAccountName": "mine"}
+    assert launcher("v2beta1", changes)["spec"]["serviceAccountName"] == "mine"
+
+
+def test_a_token_that_the_user_asks_for_has_no_rights_of_the_jobs() -> None:
+    asked = {f"{LAUNCHER}/template/spec/automountServiceAccountToken": True}
+    assert objects.has_api_token(job("v2beta1", {"spec/transport": "exec"} | asked)) is True
+    assert objects.has_api_token(job("v2beta1", SSH | asked)) is False
+
+
+# The worker agent.
+
+
+@pytest.mark.parametrize(
+    ("transport", "asked", "is_default", "container"),
+    [
+        ("ssh", None, True, "worker-agent"),
+        ("ssh", None, False, "sshd-bootstrap"),
+        ("ssh", False, True, "sshd-bootstrap"),
+        ("ssh", True, False, "worker-agent"),
+        ("exec", None, True, None),
+        ("exec", False, True, None),
+        ("exec", True, False, "worker-agent"),
+    ],
+)
+def test_the_worker_agent_can_be_left_out(
+    transport: str, asked: bool | None, is_default: bool, container: str | None
+) -> None:
+    changes = {"spec/transport": transport} | ({} if asked is None else {"spec/workerAgent": asked})
+    settings = PodSettings(image="i", annotations={}, has_worker_agent=is_default)
+    spec = objects.worker(job("v2beta1", changes), 0, settings)["spec"]
+    assert [one["name"] for one in spec.get("initContainers", [])] == ([container] if container else [])
+
+
+def test_the_worker_agent_stands_behind_the_users_init_containers() -> None:
+    given = [{"name": "worker-agent", "image": "theirs"}, {"name": "data", "image": "theirs"}]
+    made = worker("v2beta1", SSH | {f"{SPEC}/initContainers": given})
+    assert [one["name"] for one in made["spec"]["initContainers"]] == ["worker-agent", "data", "worker-agent-2"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_processes_are_shared_only_where_the_user_says_so(shared: bool) -> None:
+    changes = SSH | ({f"{SPEC}/shareProcessNamespace": True} if shared else {})
+    assert worker("v2beta1", changes)["spec"].get("shareProcessNamespace", False) is shared
+    assert "shareProcessNamespace" not in launcher("v2beta1", changes)["spec"]
+
+
+@pytest.mark.parametrize("name", ["worker_agent", "bootstrap"])
+def test_a_guaranteed_worker_stays_guaranteed(name: str) -> None:
+    limits = {f"{WORKER}/{CONTAINER}/resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}
+    settings = PodSettings(image="i", annotations={}, has_worker_agent=name == "worker_agent")
+    guest = objects.worker(job("v2beta1", SSH | limits), 0, settings)["spec"]["initContainers"][0]
+    assert guest["resources"]["requests"] == guest["resources"]["limits"] == {"cpu": "200m", "memory": "48Mi"}
+    guest = objects.worker(job("v2beta1", SSH), 0, settings)["spec"]["initContainers"][0]
+    assert guest["resources"] == {
+        "requests": dict(getattr(settings, f"{name}_requests")),
+        "limits": dict(getattr(settings, f"{name}_limits")),
+    }
+
+
+# Elastic jobs.
+
+
+def test_running_workers_alone_are_told_to_elastic_jobs() -> None:
+    made = job("v2beta1", SSH | {"spec/slotsPerWorker": 2})
+    data = objects.config_map(made, SETTINGS, [0, 1, 2], [0, 2])["data"]
+    assert data["hostfile"].count("\n") == 3
+    assert data["discover_hosts.sh"] == (
+        "#!/bin/sh\necho pi-worker-0.pi.default.svc:2\necho pi-worker-2.pi.default.svc:2\n"
+    )
+    assert "kubexec.sh" not in data
+    assert objects.config_map(made, SETTINGS, [], [])["data"]["discover_hosts.sh"] == "#!/bin/sh\n"
