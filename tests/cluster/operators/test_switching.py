@@ -65,7 +65,8 @@ def test_a_worker_that_can_never_start_fails_the_job(operator: Operator, submit:
     assert running.verdict() == "Failed"
     state = of.state(running.namespace.get("Pod", running.launcher), DELIVERY)
     assert state["terminated"]["exitCode"] == 20
-    assert job.workers[0] in state["terminated"]["message"]
+    message = state["terminated"]["message"]
+    assert any(worker in message for worker in job.workers), message  # whichever's the kubelet tried first
 
 
 def test_a_rank_that_fails_fails_the_job(operator: Operator, submit: Submit) -> None:
