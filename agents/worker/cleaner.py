@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from agents.worker.leftovers import Key, Process
 
 KILL_AFTER_S = 10.0
+_LOOK_S = 1.0
 
 
 class Order(NamedTuple):
@@ -42,6 +43,7 @@ class Cleaner:
         self._forget(leftovers)
         if is_debug:
             self._found.clear()
+            self._sent.clear()
             return []
         found = [process for process in leftovers if process.key not in self._found]
         self._found |= {process.key: now for process in found}
@@ -68,12 +70,12 @@ class Cleaner:
             )
 
     def next_due(self, now: float) -> float | None:
-        """In how many seconds the next signal is due; None: nobody waits for one."""
+        """In how many seconds `step` should be called again; None: nothing is under way."""
         due = [
-            (self._sent[key][1] + KILL_AFTER_S if key in self._sent else found + self._grace_s) - now
-            for key, found in self._found.items()
-            if key not in self._denied and self._sent.get(key, (None,))[0] is not signal.SIGKILL
+            found + self._grace_s - now for key, found in self._found.items() if key not in self._denied | {*self._sent}
         ]
+        # A process that was told to end mostly has, a moment later.
+        due += [_LOOK_S for number, _ in self._sent.values() if number is signal.SIGTERM]
         return max(0.0, min(due)) if due else None
 
     def _order(self, process: Process, now: float) -> Order | None:
@@ -90,8 +92,10 @@ class Cleaner:
     def _forget(self, leftovers: Collection[Process]) -> None:
         """Count who has ended since, and forget who is none any more."""
         left = {process.key for process in leftovers}
-        gone = [key for key in self._sent if key not in left]
-        self.ended += len(gone)
+        gone = len(self._sent.keys() - left)
+        self.ended += gone
+        if gone:
+            self._say("the leftover has ended" if gone == 1 else f"{gone} leftovers have ended")
         self._found = {key: value for key, value in self._found.items() if key in left}
         self._sent = {key: value for key, value in self._sent.items() if key in left}
         self._denied &= left

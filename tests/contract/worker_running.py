@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
-from typing import TYPE_CHECKING
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
@@ -17,7 +18,7 @@ import pytest
 from running import DEADLINE_S, ROOT, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 SSHD = "/usr/sbin/sshd"
@@ -33,12 +34,15 @@ def free_port() -> int:
 class Worker:
     """An `mpi-worker` and what it says."""
 
-    def __init__(self, folder: Path, **environ: str) -> None:
+    def __init__(self, folder: Path, *, inside: Sequence[str] = (), **environ: str) -> None:
         self.folder = folder
+        self._inside = inside
+        self.socket = str(folder / "worker.sock")
         self.port = free_port()
         self.environ = {
             "PATH": os.environ["PATH"],
             "MPI_WORKER_PORT": str(self.port),
+            "MPI_WORKER_SOCKET": self.socket,
             "MPI_WORKER_ORDERS": str(folder / "orders" / "order"),
             **environ,
         }
@@ -48,7 +52,7 @@ class Worker:
 
     def command(self) -> list[str]:
         """Return what is run."""
-        return [sys.executable, "-m", "agents.worker"]
+        return [*self._inside, sys.executable, "-m", "agents.worker"]
 
     def log(self) -> str:
         """Return what was said."""
@@ -63,6 +67,26 @@ class Worker:
             return error.code, error.read().decode()
         except URLError:
             return 0, ""
+
+    def ask_socket(self, path: str) -> tuple[int, str]:
+        """Ask by the Unix socket; 0 where nobody answers there."""
+        connection = HTTPConnection("localhost", timeout=DEADLINE_S)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        with contextlib.closing(connection):
+            try:
+                connection.sock.connect(self.socket)
+            except OSError:
+                return 0, ""
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+
+    def processes(self) -> Any:
+        """Return what the Unix socket tells, once it is served."""
+        until(lambda: self.ask_socket("/healthz")[0] == 200, "the socket is served")
+        code, text = self.ask_socket("/processes")
+        assert code == 200
+        return json.loads(text)
 
     def until(self, path: str, code: int, text: str = "") -> str:
         """Wait until a path answers so; return its text."""
@@ -85,14 +109,15 @@ class Worker:
     def end(self) -> int:
         """End it as the kubelet does; return its exit code."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            pid = child_of(self.process.pid) if self._inside else self.process.pid
+            os.kill(pid, signal.SIGTERM)
         return self.process.wait(DEADLINE_S)
 
 
 @contextlib.contextmanager
-def running(folder: Path, **environ: str) -> Iterator[Worker]:
+def running(folder: Path, *, inside: Sequence[str] = (), **environ: str) -> Iterator[Worker]:
     """Run a worker agent; it has to end well."""
-    worker = Worker(folder, **environ)
+    worker = Worker(folder, inside=inside, **environ)
     try:
         yield worker
         assert worker.end() == 0, worker.log()
@@ -169,6 +194,76 @@ class Mounted:
             (self.path / old).rmdir()
 
 
-def monotonic() -> float:
-    """Return the clock that deadlines are told by."""
-    return time.monotonic()
+class Namespace:
+    """A process namespace as that of a pod that shares it: its first process belongs to none of the containers."""
+
+    def __init__(self) -> None:
+        reaps = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); sys.stdin.read()"
+        self._first = subprocess.Popen(
+            ["unshare", *USER, "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-I", "-c", reaps],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        until(lambda: child_of(self._first.pid), "the namespace has its first process")
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def inside(self) -> list[str]:
+        """Return the words before a command that is to be run there, as the runtime starts a container's."""
+        return inside(child_of(self._first.pid))
+
+    def start(self, *argv: str, **environ: str) -> int:
+        """Start a process that leads its session, as an exec does; return its id outside, once it has run execve."""
+        words = [*self.inside(), "setsid", *argv]
+        process = subprocess.Popen(words, env={"PATH": os.environ["PATH"], **environ}, stdout=subprocess.PIPE)
+        self._started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        return child_of(process.pid)
+
+    def close(self) -> None:
+        """End all that is in it."""
+        assert self._first.stdin is not None
+        self._first.stdin.close()
+        self._first.wait(DEADLINE_S)
+        for process in self._started:
+            process.wait(DEADLINE_S)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+
+
+def inside(pid: int) -> list[str]:
+    """Return the words that run a command in the namespaces of a process, but with this machine's files."""
+    user = ["--user", "--preserve-credentials"] if USER else []
+    return ["nsenter", "--target", str(pid), *user, "--net", "--pid", "unshare", "--mount", "--mount-proc"]
+
+
+def child_of(pid: int) -> int:
+    """Return the first child of a process, 0 if there is none."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return int((file.read().split() or ["0"])[0])
+    except FileNotFoundError:
+        return 0
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def has_namespaces() -> bool:
+    """Whether a user may make process namespaces here."""
+    made = subprocess.run(
+        ["unshare", *USER, "--pid", "--fork", "--mount-proc", "true"], check=False, capture_output=True
+    )
+    return made.returncode == 0
+
+
+needs_namespaces = pytest.mark.skipif(not has_namespaces(), reason="no process namespace may be made here")
