@@ -42,7 +42,7 @@ class Key(NamedTuple):
     group: str = GROUP
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.name}" + ("" if self.group == GROUP else f" ({self.group})")
 
 
 _MADE = (POD, BATCH_JOB, CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agents.job.conditions import Type, is_true
+from agents.job.conditions import Type, find, is_true
 from agents.job.status import conditions_of
 from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, WriteStatus
 from agents.operator.caches import Caches, controller, group_of, key_of
@@ -163,12 +163,14 @@ class Executor:
         self._count(resource, {**resource, "status": action.status})
 
     def _count(self, before: Body, after: Body) -> None:
+        was, now = conditions_of(before), conditions_of(after)
+        if find(now, Type.CREATED) and not find(was, Type.CREATED):  # T9k's begins as False
+            self._metrics.jobs_created.add()
         for condition, counter in (
-            (Type.CREATED, self._metrics.jobs_created),
             (Type.SUCCEEDED, self._metrics.jobs_successful),
             (Type.FAILED, self._metrics.jobs_failed),
         ):
-            if is_true(conditions_of(after), condition) and not is_true(conditions_of(before), condition):
+            if is_true(now, condition) and not is_true(was, condition):
                 counter.add()
 
 

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from stored_objects import T9K, Failure, Objects, Place, matches, merged, only_metadata, running
+from stored_objects import T9K, Failure, Objects, Place, conditions, matches, merged, only_metadata, plural_of, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ Body = dict[str, Any]
 
 _PATH = re.compile(r"^/apis?/(?:([^/]+)/)?v[0-9a-z]+/(?:namespaces/([^/]+)/)?([a-z]+)(?:/([^/]+))?(?:/([^/]+))?$")
 _BOOKMARK_S = 0.2
-_SERVED = {"/apis/kubeflow.org/v1": "mpijobs", "/apis/batch.tensorstack.dev/v1beta1": "mpijobs"}
+_SERVED = {"/apis/kubeflow.org/v1", f"/apis/{T9K}/v1beta1"}
 
 
 @dataclass
@@ -98,13 +98,8 @@ class ObjectsApi:
             assert self.objects.changed.wait_for(lambda: condition(self.objects), timeout_s), self.picture()
 
     def picture(self) -> str:
-        jobs = self.objects.select("mpijobs", "", "")
-        return str(
-            [
-                (job["metadata"]["name"], [c["type"] for c in job.get("status", {}).get("conditions", ())])
-                for job in jobs
-            ]
-        )
+        jobs = [*self.objects.select("mpijobs", "", ""), *self.objects.select(f"mpijobs.{T9K}", "", "")]
+        return str([(job["metadata"]["name"], conditions(job)) for job in jobs])
 
     def _run_pods(self) -> None:
         objects = self.objects
@@ -134,12 +129,13 @@ class ObjectsApi:
         return None
 
     def _has_workers(self, launcher: Body) -> bool:
-        owner = launcher["metadata"]["ownerReferences"][0]["name"]
-        job = self.objects.get(("mpijobs", launcher["metadata"]["namespace"], owner))
+        owner = launcher["metadata"]["ownerReferences"][0]
+        job = self.objects.get((plural_of(owner), launcher["metadata"]["namespace"], owner["name"]))
         uid = launcher["metadata"]["labels"]["mpi-agents/job-uid"]
         workers = self.objects.select("pods", "", f"mpi-agents/job-uid={uid},mpi-agents/role=worker")
         ready = [each for each in workers if each.get("status", {}).get("phase") == "Running"]
-        return len(ready) >= int(job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"])
+        spec = job["spec"]
+        return len(ready) >= int((spec.get("worker") or spec["mpiReplicaSpecs"]["Worker"])["replicas"])
 
 
 class _Server(ThreadingHTTPServer):
@@ -287,7 +283,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _discover(self, path: str) -> None:
         if path in _SERVED:
-            self._send(200, {"kind": "APIResourceList", "resources": [{"name": _SERVED[path]}]})
+            self._send(200, {"kind": "APIResourceList", "resources": [{"name": "mpijobs"}]})
         else:
             raise Failure(404, "NotFound", "no such path")
 

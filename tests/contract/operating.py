@@ -12,8 +12,13 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+from stored_objects import T9K, Objects, conditions, plural_of
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from objects_api import ObjectsApi
 
 OPERATOR = os.path.join(os.path.dirname(sys.executable), "mpi-operator")
 PATIENCE_S = 60.0
@@ -90,3 +95,45 @@ def job(name: str, workers: int = 2, **policy: Any) -> dict[str, Any]:
             "mpiReplicaSpecs": {"Launcher": role(1), "Worker": role(workers)},
         },
     }
+
+
+def ssh_job(name: str) -> dict[str, Any]:
+    """The same by ssh."""
+    made = job(name)
+    made["spec"]["transport"] = "ssh"
+    return made
+
+
+def t9k_job(name: str) -> dict[str, Any]:
+    """One like it of T9k's: by ssh, too."""
+    template = {"spec": {"containers": [{"name": "mpi-worker", "image": "pi:1"}]}}
+    spec = {"runPolicy": {"cleanUpWorkers": True}, "worker": {"replicas": 2, "cmd": ["pi"], "template": template}}
+    metadata = {"name": name, "namespace": "team"}
+    return {"apiVersion": f"{T9K}/v1beta1", "kind": "MPIJob", "metadata": metadata, "spec": spec}
+
+
+FACES = [job, ssh_job, t9k_job]  # in turn
+
+
+def submit(api: ObjectsApi, *names: str, faces: Sequence[Callable[[str], Any]] = FACES) -> None:
+    with api.objects.changed:
+        for number, name in enumerate(names):
+            body = faces[number % len(faces)](name)
+            api.objects.create(plural_of(body), "team", body)
+
+
+def job_of(objects: Objects, name: str) -> Any:
+    return objects.stored.get(("mpijobs", "team", name)) or objects.get((f"mpijobs.{T9K}", "team", name))
+
+
+def all_succeeded(names: list[str]) -> Callable[[Objects], bool]:
+    ends = {"Succeeded", "Completed"}  # kubeflow's and T9k's
+    return lambda objects: all(ends & {*conditions(job_of(objects, name))} for name in names)
+
+
+def workers_gone(objects: Objects) -> bool:
+    return not objects.select("pods", "", "mpi-agents/role=worker")
+
+
+def have_been_made(pods: int) -> Callable[[Objects], bool]:
+    return lambda objects: sum(count for (its, _, _), count in objects.created.items() if its == "pods") >= pods

@@ -103,6 +103,11 @@ def matches(body: Body, selector: str) -> bool:
     return all(name in labels and (not equals or labels[name] == text) for name, equals, text in wanted)
 
 
+def plural_of(job: Body) -> str:
+    """How an MPIJob is stored: T9k's have their group behind the plural."""
+    return f"mpijobs.{T9K}" if job["apiVersion"].startswith(T9K) else "mpijobs"
+
+
 def conditions(job: Body) -> list[str]:
     """The types of a job's conditions that hold."""
     return [each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"]

@@ -1,0 +1,87 @@
+"""Keys of ssh jobs, and jobs of two kinds side by side: the operator as a process, beside an API server in memory."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from objects_api import ObjectsApi, Request
+from operating import Operator, all_succeeded, have_been_made, ssh_job, submit, t9k_job
+from stored_objects import T9K, Failure, conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def api() -> Iterator[ObjectsApi]:
+    api = ObjectsApi()
+    yield api
+    api.close()
+
+
+def test_two_jobs_of_one_name_do_not_share_their_objects(tmp_path: Path, api: ObjectsApi) -> None:
+    """Kubeflow's and T9k's may have one name, and their pods' names would be the same: the first to come has them."""
+    ended = threading.Event()
+    api.may_end = lambda _launcher: ended.is_set()
+    with Operator(tmp_path, api.port) as operator:
+        submit(api, "job-0", faces=[ssh_job])
+        api.wait(have_been_made(3))
+        submit(api, "job-0", faces=[t9k_job])
+        operator.wait_until_said("job team/job-0 (batch.tensorstack.dev): record a Warning event (ErrResourceExists)")
+        assert "of an earlier job is still being deleted" not in operator.said()
+        ended.set()
+        api.wait(all_succeeded(["job-0"]))
+        first, second = (api.objects.get((plural, "team", "job-0")) for plural in ("mpijobs", f"mpijobs.{T9K}"))
+        assert "ErrResourceExists" in conditions(second)
+        pods = [pod for (plural, *_), pod in api.objects.stored.items() if plural == "pods"]
+        assert {pod["metadata"]["ownerReferences"][0]["uid"] for pod in pods} <= {first["metadata"]["uid"]}
+
+
+def test_keys_go_into_the_secret_and_nowhere_else(tmp_path: Path, api: ObjectsApi) -> None:
+    """Of Secrets nothing but metadata is asked for, and one that is gone comes back with other keys."""
+
+    def fault(request: Request) -> bool:
+        if request.plural == "secrets" and not request.partial:
+            raise Failure(406, "NotAcceptable", "the whole Secret was asked for")
+        return True
+
+    ended, place = threading.Event(), ("secrets", "team", "job-0-ssh")
+    api.fault, api.may_end = fault, lambda _launcher: ended.is_set()
+    with Operator(tmp_path, api.port, "--log-level", "debug") as operator:
+        submit(api, "job-0", faces=[ssh_job])
+        api.wait(have_been_made(3))
+        first = api.objects.get(place)["data"]
+        with api.objects.changed:
+            api.objects.delete(place)
+        api.wait(lambda objects: place in objects.stored)
+        second = api.objects.get(place)["data"]
+        ended.set()
+        api.wait(all_succeeded(["job-0"]))
+        assert operator.terminate() == 0
+    keys = [data[name] for data in (first, second) for name in ("ssh-privatekey", "ssh-publickey")]
+    assert len(set(keys)) == 4
+    assert not [key for key in keys if key in operator.said() or base64.b64decode(key).decode() in operator.said()]
+    events = str(api.objects.select("events", "", ""))
+    assert not [key for key in keys if key in events]
+
+
+@pytest.mark.parametrize("answered", ["as it was", "by another's"])
+def test_a_secret_that_is_there_already(tmp_path: Path, api: ObjectsApi, answered: str) -> None:
+    """Ours, made by an operator that was ended before it knew; or someone else's, which stays as it is."""
+    body = ssh_job("job-0")
+    with api.objects.changed:
+        made = api.objects.create("mpijobs", "team", body)
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "job-0", "uid": made["metadata"]["uid"]}
+        owners = [{**owner, "controller": True}] if answered == "as it was" else []
+        metadata = {"name": "job-0-ssh", "labels": {"mpi-agents/job-uid": owner["uid"]}, "ownerReferences": owners}
+        kept = api.objects.create("secrets", "team", {"metadata": metadata, "data": {"ssh-privatekey": "bWluZQ=="}})
+    with Operator(tmp_path, api.port):
+        if answered == "as it was":
+            api.wait(all_succeeded(["job-0"]))
+        else:
+            api.wait(lambda objects: "ErrResourceExists" in conditions(objects.get(("mpijobs", "team", "job-0"))))
+    assert api.objects.get(("secrets", "team", "job-0-ssh")) == kept
