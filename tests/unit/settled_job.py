@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from simulated_cluster import PLURALS, Cluster
+from simulated_job import RESUMED, is_t9k
 
+from agents.job.modes import WAIT, effective
 from agents.job.read import read
+from agents.job.status import conditions_of
 from agents.operator import objects
 from agents.operator.observed import Observed
 from agents.operator.plan import plan
@@ -20,9 +23,8 @@ Body = dict[str, Any]
 
 
 def true_of(body: Body) -> set[str]:
-    """The conditions that are True."""
-    found = body.get("status", {}).get("conditions", [])
-    return {one["type"] for one in found if one["status"] == "True"}
+    """The conditions that are True, by kubeflow's types."""
+    return {one["type"] for one in conditions_of(body) if one["status"] == "True"}
 
 
 def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) -> None:
@@ -36,6 +38,8 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
     if isinstance(job, tuple):
         assert "ValidationError" in true_of(body) or has_ended
         return
+    if is_t9k(body):
+        _check_face(cluster, body)
     if has_ended:
         assert has_foreign or job.policy.ttl_s is None  # it would be over
         _check_ended(cluster, body, job)
@@ -44,7 +48,7 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
         assert "Running" not in true_of(body)
         assert cluster.pods("launcher") == cluster.pods("worker") == api.all("jobs") == api.all("podgroups") == []
     elif has_foreign:
-        assert "Created" in true_of(body)
+        assert "Created" in {one["type"] for one in conditions_of(body)}  # T9k's is not True until all is there
     else:
         _check_running(operator, cluster, body, job)
     assert plan(
@@ -55,12 +59,14 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
 def _check_ended(cluster: Cluster, body: Body, job: Job) -> None:
     workers, launchers = cluster.pods("worker"), cluster.pods("launcher")
     for pod in launchers:
-        own = [one for one in pod["status"].get("containerStatuses", []) if one["name"] == "mpi"]
+        main = job.main_container or "mpi"
+        own = [one for one in pod["status"].get("containerStatuses", []) if one["name"] == main]
         assert pod["status"]["phase"] in ("Succeeded", "Failed") or all("terminated" in one["state"] for one in own)
     if job.policy.clean_pods == "Running":
         assert all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in workers + launchers)
     if job.policy.clean_pods == "All":
-        assert workers == launchers == cluster.api.all("jobs") == []
+        assert workers == []
+        assert is_t9k(body) or launchers == cluster.api.all("jobs") == []  # T9k's is kept for its log
     if job.policy.clean_pods != "None":
         assert cluster.api.all("podgroups") == []
     assert "completionTime" in body["status"]
@@ -83,11 +89,64 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
         "LauncherWaiting",
     }
     assert body["status"]["readyWorkers"] == f"{job.worker.replicas}/{job.worker.replicas}"
-    config, role = cluster.api.find("configmaps", job.config_name), cluster.api.find("roles", job.launcher_name)
+    config = cluster.api.find("configmaps", job.config_name)
     assert config is not None
-    assert role is not None
     assert config["data"] == objects.config_map(job, operator.settings, range(job.worker.replicas))["data"]
-    assert role["rules"][-1]["resourceNames"] == wanted
+    _check_way_in(cluster, job, wanted)
+    _check_commands(body, job, list(workers.values()), launcher)
     if job.worker_update == "RollingUpdate":
-        current = objects.template_hash(job.worker)
+        was_paused = any(one["type"] == "Suspended" for one in conditions_of(body))
+        current = objects.template_hash(effective(job, is_resumed=was_paused).worker)
         assert {pod["metadata"]["annotations"]["mpi-agents/template"] for pod in workers.values()} == {current}
+
+
+def _check_way_in(cluster: Cluster, job: Job, workers: list[str]) -> None:
+    """By exec the launcher has rights, by ssh keys, and never both."""
+    role, secret = cluster.api.find("roles", job.launcher_name), cluster.api.find("secrets", job.secret_name)
+    if job.transport == "exec":
+        assert role is not None
+        assert role["rules"][-1]["resourceNames"] == workers
+        assert secret is None
+        return
+    assert [one for one in cluster.api.all("roles") if one["metadata"].get("ownerReferences")] == []
+    assert secret is not None
+    assert secret["data"]
+
+
+def _check_commands(body: Body, job: Job, workers: list[Body], launcher: Body) -> None:
+    """What resumeSpecs say holds from the first resume on; a launcher waits if it was made in debug mode."""
+    found = {one["type"]: one for one in conditions_of(body)}
+    assert ("Debugging" in found) is (job.debug is not None or "Debugging" in true_of(body))
+    assert (_main(job, launcher).get("command") == list(WAIT)) is ("Debugging" in true_of(body))
+    if "runMode" in body["spec"] and "debug" in body["spec"]["runMode"]:
+        return  # some may be of the time when it was debugged
+    is_resumed = "Suspended" in found and bool(job.resume)
+    assert all((_main(job, pod).get("command") == RESUMED) is is_resumed for pod in workers)
+
+
+def _main(job: Job, pod: Body) -> Body:
+    name = job.main_container or "mpi"
+    (found,) = (one for one in pod["spec"]["containers"] if one["name"] == name)
+    return dict(found)
+
+
+def _check_face(cluster: Cluster, body: Body) -> None:
+    """T9k's status tells of the pods as they are."""
+    status = body.get("status", {})
+    if "tasks" not in status:
+        assert true_of(body) & {"ValidationError"}
+        return
+    key = "replicas" if "replicaSpecs" in body["spec"] else "status"
+    told = {one["uid"]: one["phase"] for task in status["tasks"] for one in task[key]}
+    real = {one["metadata"]["uid"]: one["status"]["phase"] for one in cluster.pods("worker") + cluster.pods("launcher")}
+    wanted = read(body)
+    if not isinstance(wanted, tuple):
+        assert {uid: phase for uid, phase in told.items() if phase != "Deleted"} == real
+        names = {wanted.worker_name(index) for index in range(wanted.worker.replicas)}
+        surplus = [pod for pod in cluster.pods("worker") if pod["metadata"]["name"] not in names]
+        assert sum(status["aggregate"].values()) == len(names) + 1 + len(surplus)
+    assert status["aggregate"]["deleted"] == list(told.values()).count("Deleted")
+    true = true_of(body)
+    phases = {"Succeeded": "Succeeded", "Failed": "Failed", "Suspended": "Paused", "Running": "Running"}
+    expected = next((phase for condition, phase in phases.items() if condition in true), status["phase"])
+    assert status["phase"] == expected

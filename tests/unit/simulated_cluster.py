@@ -10,7 +10,17 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 
-PLURALS = ("pods", "jobs", "configmaps", "services", "serviceaccounts", "roles", "rolebindings", "podgroups")
+PLURALS = (
+    "pods",
+    "jobs",
+    "configmaps",
+    "secrets",
+    "services",
+    "serviceaccounts",
+    "roles",
+    "rolebindings",
+    "podgroups",
+)
 
 
 def controller(body: Body) -> str:
@@ -85,6 +95,12 @@ class Cluster:
         """A user deletes pods of dead nodes by force."""
         self.dead.clear()
         self.finish_deletions()
+
+    def go_on(self) -> None:
+        """All of what the cluster does by itself."""
+        self.finish_deletions()
+        self.collect_garbage()
+        self.run_jobs()
 
     def collect_garbage(self) -> None:
         """What has an owner that is gone goes; a Job that waits goes when its pods have."""

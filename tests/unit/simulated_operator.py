@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from simulated_api import NAMESPACE
-from simulated_cluster import controller
+from simulated_cluster import controller, role
+from simulated_job import is_t9k
 
 from agents.job.read import read
-from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.job.status import conditions_of
+from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, WriteStatus
 from agents.operator.errors import AlreadyExistsError, ApiError, NotFoundError, RefusedError
 from agents.operator.kinds import (
     BATCH_JOB,
     CONFIG_MAP,
+    MPI_JOB_T9K,
     MPI_JOB_V2BETA1,
     POD,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     VOLCANO_POD_GROUP,
@@ -38,6 +42,7 @@ TAKEN_KEPT_S = 60.0
 FIELDS = {  # of Observed
     BATCH_JOB: "launcher_job",
     CONFIG_MAP: "config_map",
+    SECRET: "secret",
     SERVICE: "service",
     SERVICE_ACCOUNT: "service_account",
     ROLE: "role",
@@ -134,9 +139,14 @@ class SimulatedOperator:
         self.is_due |= bool(planned.steps)
 
     def _do(self, resource: Body, action: Action) -> None:
+        if isinstance(action, Delete | DeleteWorkers) and action.reason == "suspended":
+            assert not (_is_of_worker(action) and self._saves()), "a worker goes while ranks have time to save"
         match action:
             case Create(kind=kind, body=body):
                 self._create(resource, kind, body)
+            case CreateKeys(body=body):
+                assert "data" not in body
+                self._create(resource, SECRET, {**body, "data": {"ssh-privatekey": "a2V5"}})
             case Patch(kind=kind, name=name, body=body):
                 self._put(kind.plural, self.api.patch(kind.path(NAMESPACE, name), body))
             case Delete(kind=kind, name=name, uid=uid):
@@ -146,7 +156,8 @@ class SimulatedOperator:
                 self.api.delete_collection(POD.path(NAMESPACE), f"mpi-agents/job-uid={uid},mpi-agents/role=worker")
             case WriteStatus(status=status, resource_version=version):
                 metadata = {"uid": resource["metadata"]["uid"], "resourceVersion": version}
-                path = MPI_JOB_V2BETA1.path(NAMESPACE, self.name, "status")
+                kind = MPI_JOB_T9K if is_t9k(resource) else MPI_JOB_V2BETA1
+                path = kind.path(NAMESPACE, self.name, "status")
                 self._put("mpijobs", self.api.replace(path, {"metadata": metadata, "status": status}))
             case Emit(type=kind_of, reason=reason, message=message):
                 self.events.append((kind_of, reason, message))
@@ -176,6 +187,11 @@ class SimulatedOperator:
             self._put(kind.plural, answer)
         else:
             self._remove(kind.plural, {"metadata": {"name": name, "uid": uid}})
+
+    def _saves(self) -> bool:
+        """Whether a launcher that it knows of has been told to end and may still, or was not even told."""
+        found = [self.api.find("pods", name) for name, pod in self.cache["pods"].items() if role(pod) == "launcher"]
+        return any(pod is not None and has_time(pod, self.api.clock()) for pod in found)
 
     # What it knows.
 
@@ -211,6 +227,28 @@ class SimulatedOperator:
         if self.cache[plural].get(name, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
             del self.cache[plural][name]
             self.is_due = True
+
+
+def is_being_stopped(job: Body, pod: Body) -> bool:
+    """Whether a suspension, also one that the user has taken back since, has told this pod to end."""
+    spec = job["spec"]
+    pause = spec.get("runMode", {}).get("pause", {}).get("enabled")
+    was_told = any(one["type"] == "Suspended" and one["status"] == "True" for one in conditions_of(job))
+    is_suspended = pause or spec.get("runPolicy", {}).get("suspend") or was_told
+    return bool(is_suspended) and "deletionTimestamp" in pod["metadata"]
+
+
+def has_time(pod: Body, now: str) -> bool:
+    """Whether a launcher's program runs, within its grace period; a batch Job's pod that is not told yet has none."""
+    by = pod["metadata"].get("deletionTimestamp")
+    has_ended = all("terminated" in one["state"] for one in pod["status"].get("containerStatuses", [])[:1])
+    owner = pod["metadata"]["ownerReferences"][0]
+    is_untold = by is None and owner["kind"] == "MPIJob"
+    return pod["status"]["phase"] == "Running" and not has_ended and (is_untold or (by is not None and now < by))
+
+
+def _is_of_worker(action: Delete | DeleteWorkers) -> bool:
+    return isinstance(action, DeleteWorkers) or "-worker-" in action.name
 
 
 def _version(body: Body) -> int:

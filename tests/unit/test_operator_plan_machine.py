@@ -12,72 +12,52 @@ from typing import Any
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mpijobs import mpijob
-from settled_job import check, true_of
-from simulated_api import SimulatedApi
-from simulated_cluster import PLURALS, Cluster, role
-from simulated_operator import SimulatedOperator
+from simulated_cluster import PLURALS
+from simulated_job import DIALECTS, Choices, change_image, debug, new, pause, scale, spoil
+from simulated_run import SimulatedRun
 
 from agents.operator.settings import PodSettings
 
 Body = dict[str, Any]
 
-NAME = "pi"
 JOB_UID = "mpi-agents/job-uid"
-SETTLING_STEPS = 400
-WATCHED = ("mpijobs", "pods", "jobs", "configmaps", "roles", "podgroups")
-FOREIGN = {"configmaps": "pi-config", "roles": "pi-launcher", "services": "pi", "pods": "pi-worker-1"}
+WATCHED = ("mpijobs", "pods", "jobs", "configmaps", "secrets", "roles", "podgroups")
+FOREIGN = {
+    "configmaps": "pi-config",
+    "secrets": "pi-ssh",
+    "roles": "pi-launcher",
+    "services": "pi",
+    "pods": "pi-worker-1",
+}
 
 
-class Operations(RuleBasedStateMachine):
-    """One job, by its name, and two operators: the second is a former leader with caches of its own."""
+class Operations(SimulatedRun, RuleBasedStateMachine):
+    """What may come, in any order."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.api = SimulatedApi()
-        self.cluster = Cluster(self.api)
-        self.ends: dict[str, tuple[str, str]] = {}  # uid → how and when the job ended
-        self.foreign: dict[tuple[str, str], Body] = {}
+        SimulatedRun.__init__(self)
+        RuleBasedStateMachine.__init__(self)
 
     @initialize(
-        dialect=st.sampled_from(["v1", "v2beta1"]),
-        clean=st.sampled_from(["None", "Running", "All"]),
-        waits=st.booleans(),
-        restarts=st.tuples(*[st.sampled_from(["Never", "OnFailure", "ExitCode"])] * 2),
-        limits=st.fixed_dictionaries(
-            {}, optional={"activeDeadlineSeconds": st.just(300), "ttlSecondsAfterFinished": st.sampled_from([0, 100])}
+        choices=st.builds(
+            Choices,
+            dialect=st.sampled_from(DIALECTS),
+            transport=st.sampled_from(["exec", "ssh"]),
+            clean=st.sampled_from(["None", "Running", "All"]),
+            waits=st.booleans(),
+            restarts=st.tuples(*[st.sampled_from(["Never", "OnFailure", "ExitCode"])] * 2),
+            limits=st.fixed_dictionaries(
+                {},
+                optional={"activeDeadlineSeconds": st.just(300), "ttlSecondsAfterFinished": st.sampled_from([0, 100])},
+            ),
+            update=st.sampled_from(["", "RollingUpdate", "OnDelete"]),
+            has_resume_specs=st.booleans(),
         ),
         gang=st.sampled_from(["", "volcano"]),
-        update=st.sampled_from(["", "RollingUpdate", "OnDelete"]),
         is_running=st.booleans(),
     )
-    def begin(
-        self,
-        dialect: str,
-        clean: str,
-        waits: bool,
-        restarts: tuple[str, str],
-        limits: dict[str, int],
-        gang: str,
-        update: str,
-        is_running: bool,
-    ) -> None:
-        launcher, worker = (one if dialect == "v1" else one.replace("ExitCode", "Never") for one in restarts)
-        changes = {
-            "apiVersion": "kubeflow.org/v2beta1",
-            "spec/dialect": dialect,
-            "spec/transport": "exec",
-            "spec/runPolicy": {"cleanPodPolicy": clean, "backoffLimit": 2, **limits},
-            "spec/launcherCreationPolicy": "WaitForWorkersReady" if waits else "AtStartup",
-            "spec/mpiReplicaSpecs/Launcher/restartPolicy": launcher,
-            "spec/mpiReplicaSpecs/Worker/restartPolicy": worker,
-            "metadata/annotations": {"mpi-agents/worker-update-strategy": update} if update else {},
-        }
-        self.wish = mpijob(dialect, changes)
-        pod_settings = PodSettings(image="mpi-agents:test", gang_scheduler=gang)
-        self.user_makes_the_job()
-        self.leader = SimulatedOperator(self.api, settings=pod_settings)
-        self.former = SimulatedOperator(self.api, settings=pod_settings)
+    def begin(self, choices: Choices, gang: str, is_running: bool) -> None:
+        self.start(new(choices), PodSettings(image="mpi-agents:test", gang_scheduler=gang))
         if is_running:
             self.settle(has_deadline=False)
 
@@ -90,19 +70,37 @@ class Operations(RuleBasedStateMachine):
 
     @rule(replicas=st.integers(1, 4))
     def user_scales(self, replicas: int) -> None:
-        self.edit(lambda spec: spec["mpiReplicaSpecs"]["Worker"].update(replicas=replicas))
+        self.edit(lambda spec: scale(spec, replicas))
 
-    @rule(is_suspended=st.booleans())
-    def user_suspends_or_resumes(self, is_suspended: bool) -> None:
-        self.edit(lambda spec: spec["runPolicy"].update(suspend=is_suspended))
+    @rule(is_paused=st.booleans())
+    def user_pauses_or_resumes(self, is_paused: bool) -> None:
+        self.edit(lambda spec: pause(spec, is_paused))
+
+    @rule(code=st.sampled_from([None, None, 0, 1]), is_resumed_early=st.booleans())
+    def user_pauses_when_all_run(self, code: int | None, is_resumed_early: bool) -> None:
+        """The launcher is told to end: it may exit by itself, while the user has thought better of it."""
+        self.user_pauses_or_resumes(is_paused=False)
+        self.go_on(3)
+        self.user_pauses_or_resumes(is_paused=True)
+        self.leader.deliver_all()
+        self.leader.reconcile()
+        if code is not None:
+            self.end_launchers(code, lingers=False)
+        if is_resumed_early:
+            self.user_pauses_or_resumes(is_paused=False)
+
+    @rule(is_debugged=st.booleans())
+    def user_switches_debug_mode(self, is_debugged: bool) -> None:
+        """Also of a paused job, which can't be read then."""
+        self.edit(lambda spec: debug(spec, is_debugged))
 
     @rule(image=st.sampled_from(["example/one", "example/two"]))
     def user_changes_the_workers_template(self, image: str) -> None:
-        self.edit(lambda spec: self.container(spec).update(image=image))
+        self.edit(lambda spec: change_image(spec, image))
 
     @rule(is_bad=st.sampled_from([False, False, True]))
     def user_makes_the_job_unreadable_or_readable(self, is_bad: bool) -> None:
-        self.edit(lambda spec: spec.update(slotsPerWorker=-1 if is_bad else 1))
+        self.edit(lambda spec: spoil(spec, is_bad))
 
     @precondition(lambda self: self.job() is not None)
     @rule()
@@ -145,8 +143,12 @@ class Operations(RuleBasedStateMachine):
 
     @rule(code=st.sampled_from([0, 0, 1]), lingers=st.booleans())
     def a_launcher_ends(self, code: int, lingers: bool) -> None:
-        for pod in self.cluster.pods("launcher", "Running"):
-            (self.cluster.sidecar_lingers if lingers else self.cluster.end)(pod, code)
+        self.end_launchers(code, lingers=lingers)
+
+    @rule(code=st.sampled_from([0, 0, 1]), lingers=st.booleans())
+    def a_launcher_ends_when_all_run(self, code: int, lingers: bool) -> None:
+        self.go_on(3)
+        self.end_launchers(code, lingers=lingers)
 
     @rule(which=st.integers(0, 5))
     def a_node_dies(self, which: int) -> None:
@@ -154,9 +156,7 @@ class Operations(RuleBasedStateMachine):
 
     @rule()
     def the_cluster_goes_on(self) -> None:
-        self.cluster.finish_deletions()
-        self.cluster.collect_garbage()
-        self.cluster.run_jobs()
+        self.cluster.go_on()
 
     @rule(made=st.integers(0, 4))
     def the_quota_shrinks(self, made: int) -> None:
@@ -182,12 +182,7 @@ class Operations(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 3))
     def all_goes_on(self, rounds: int) -> None:
-        for _ in range(rounds):
-            self.leader.deliver_all()
-            self.leader.reconcile()
-            self.the_cluster_goes_on()
-            for pod in self.cluster.pods("worker", "Pending"):
-                self.cluster.run(pod)
+        self.go_on(rounds)
 
     @rule()
     def a_former_leader_plans(self) -> None:
@@ -197,17 +192,7 @@ class Operations(RuleBasedStateMachine):
 
     @invariant()
     def an_end_is_for_good(self) -> None:
-        body = self.job()
-        if body is None:
-            return
-        ended = true_of(body) & {"Succeeded", "Failed"}
-        assert len(ended) <= 1
-        uid = body["metadata"]["uid"]
-        if ended:
-            end = (ended.pop(), body["status"]["completionTime"])
-            assert self.ends.setdefault(uid, end) == end
-        else:
-            assert uid not in self.ends
+        self.check_end()
 
     @invariant()
     def never_two_launchers(self) -> None:
@@ -232,60 +217,8 @@ class Operations(RuleBasedStateMachine):
             self.settle()
             self.check_settled()
 
-    def settle(self, *, has_deadline: bool = True) -> None:
-        self.api.quota = 10**6
-        self.cluster.force_deletions()
-        end = self.api.now + 200  # a name that someone else has is tried again for ever
-        for _ in range(SETTLING_STEPS):
-            version = len(self.api.log)
-            self.an_end_is_for_good()
-            self.leader.deliver_all()
-            if self.leader.has_cause():
-                self.leader.reconcile()
-            for pod in self.cluster.pods("", "Pending"):
-                if "deletionTimestamp" not in pod["metadata"] and role(pod):
-                    self.cluster.run(pod)
-            self.cluster.finish_deletions()
-            self.cluster.collect_garbage()
-            self.cluster.run_jobs()
-            if version == len(self.api.log) and not self.leader.has_cause():
-                next_at = self.leader.next_at()
-                if next_at is None or (self.foreign and next_at > end) or not has_deadline:
-                    return
-                self.api.now = max(self.api.now, next_at)
-        raise AssertionError(f"it does not settle: {self.api.requests[-6:]}")
-
-    def check_settled(self) -> None:
-        body = self.job()
-        has_ended = body is not None and body["metadata"]["uid"] in self.ends
-        check(self.leader, has_ended=has_ended, has_foreign=bool(self.foreign))
-
-    # Shared by the rules.
-
-    def job(self) -> Body | None:
-        return self.api.find("mpijobs", NAME)
-
-    def edit(self, change: Any) -> None:
-        body = self.job()
-        change(self.wish["spec"])
-        if body is not None:
-            before = copy.deepcopy(body["spec"])
-            change(body["spec"])
-            if body["spec"] != before:
-                body["metadata"]["generation"] += 1
-                self.api.changed("mpijobs", body)
-
-    def container(self, spec: Body) -> Body:
-        found: Body = spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
-        return found
-
-    def on_pod(self, which: int, phases: tuple[str, ...], act: Any) -> None:
-        found = [pod for pod in self.cluster.pods("", *phases) if role(pod)]
-        if found:
-            act(found[which % len(found)])
-
 
 TestOperations = Operations.TestCase
 # To shrink a failure takes longer than to read it.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
-TestOperations.settings = settings(max_examples=200, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False)
+TestOperations.settings = settings(max_examples=300, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False)

@@ -9,6 +9,29 @@ from simulated_cluster import Cluster
 from simulated_operator import SimulatedOperator
 
 
+def run_smoothly(api: SimulatedApi, cluster: Cluster, operator: SimulatedOperator) -> None:
+    """From the job's creation to 5 seconds after all its pods run, when its launcher ends with 0."""
+
+    def settle() -> None:
+        cluster.run_jobs()
+        operator.deliver_all()
+        while operator.has_cause():
+            operator.reconcile()
+            operator.deliver_all()
+        cluster.run_jobs()
+
+    settle()
+    for pod in (*cluster.pods("worker", "Pending"), *cluster.pods("launcher", "Pending")):  # each event by itself
+        cluster.run(pod)
+        settle()
+    api.now += 5
+    for pod in cluster.pods("launcher"):
+        cluster.end(pod, 0)
+    settle()
+    cluster.finish_deletions()
+    settle()
+
+
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 @pytest.mark.parametrize("policy", ["Running", "None"])
 def test_a_job_of_four_workers_takes_17_requests(version: str, policy: str) -> None:
@@ -24,24 +47,7 @@ def test_a_job_of_four_workers_takes_17_requests(version: str, policy: str) -> N
     api.add("mpijobs", mpijob(version, changes))
     operator = SimulatedOperator(api)
 
-    def settle() -> None:
-        cluster.run_jobs()
-        operator.deliver_all()
-        while operator.has_cause():
-            operator.reconcile()
-            operator.deliver_all()
-        cluster.run_jobs()
-
-    settle()
-    for pod in cluster.pods("", "Pending"):  # each event comes by itself
-        cluster.run(pod)
-        settle()
-    api.now += 5
-    for pod in cluster.pods("launcher"):
-        cluster.end(pod, 0)
-    settle()
-    cluster.finish_deletions()
-    settle()
+    run_smoothly(api, cluster, operator)
     verbs = [verb for verb, _ in api.requests]
     assert verbs.count("create") == 10
     assert verbs.count("update") == 3
@@ -53,5 +59,37 @@ def test_a_job_of_four_workers_takes_17_requests(version: str, policy: str) -> N
         ("Normal", "MPIJobSucceeded", "MPIJob default/pi successfully completed."),
     ]
     assert len(cluster.pods("worker")) == (0 if policy == "Running" else 4)
+    api.now += 3600
+    assert not operator.has_cause()
+
+
+@pytest.mark.parametrize(("transport", "made"), [("exec", 10), ("ssh", 8)])
+@pytest.mark.parametrize("cleans", [True, False])
+def test_a_t9k_job_costs_one_more_write_for_the_pods_that_are_cleaned_up(
+    transport: str, made: int, cleans: bool
+) -> None:
+    changes = {"spec/transport": transport, "spec/runPolicy": {"cleanUpWorkers": cleans}, "spec/worker/replicas": 4}
+    api = SimulatedApi()
+    cluster = Cluster(api)
+    api.add("mpijobs", mpijob("t9k", changes))
+    operator = SimulatedOperator(api)
+    run_smoothly(api, cluster, operator)
+    verbs = [verb for verb, _ in api.requests]
+    assert verbs.count("create") == made
+    assert verbs.count("update") == 3
+    assert len(verbs) + len(operator.events) == made + 3 + 3 + cleans
+    assert operator.events == [
+        ("Normal", "Created", "MPIJob default/pi is created."),
+        ("Normal", "Running", "All pods of MPIJob default/pi are running."),
+        ("Normal", "Completed", "The job has completed."),
+    ]
+    api.now += 20
+    while operator.has_cause():
+        operator.reconcile()
+    assert [verb for verb, _ in api.requests].count("update") == 3 + cleans
+    job = api.find("mpijobs", "pi")
+    assert job is not None
+    assert job["status"]["aggregate"]["deleted"] == (4 if cleans else 0)
+    assert job["status"]["aggregate"]["succeeded"] == 1
     api.now += 3600
     assert not operator.has_cause()

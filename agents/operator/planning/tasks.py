@@ -24,7 +24,7 @@ def tell(view: View, draft: Draft, failed: int = 0) -> None:
     if view.job.dialect is not Dialect.T9K:
         return
     launcher = view.launchers[-1] if view.launchers else None
-    workers = {view.job.worker_name(index): view.workers.get(index) for index in view.wanted}
+    workers = {view.job.worker_name(index): view.workers.get(index) for index in view.hosts}
     there = [pod for pod in workers.values() if pod is not None]
     restarts = sum(pod.restarts(view.worker_containers) + score(pod) for pod in there)
     failed += 0 if launcher is None else launcher.restarts(view.launcher_containers)
