@@ -114,6 +114,7 @@ Host {" ".join(hosts)}
     UserKnownHostsFile "{settings.run_path}/{paths.KNOWN_HOSTS}"
     GlobalKnownHostsFile /dev/null
     StrictHostKeyChecking {checking}
+    HashKnownHosts no
     CheckHostIP no
     UpdateHostKeys no
     ConnectionAttempts 10

@@ -1,0 +1,100 @@
+"""Images that bring their own configuration of sshd, as mpi-operator's do, and keys that change while sshd runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from ssh_pods import LAUNCHED_BY, PATIENCE_S, RUN, SSHD, Pods, helpers, needs_pods, pods, write_keys
+from test_sshd_sessions import HERE, MPIUSER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["helpers", "pods"]
+pytestmark = needs_pods
+
+# build/base/sshd_config and Dockerfile of mpi-operator v0.8.2
+KUBEFLOWS_SSHD = "PidFile /home/mpiuser/sshd.pid\nHostKey /home/mpiuser/.ssh/id_rsa\nStrictModes no\nPort 2222\n"
+KUBEFLOWS_SSH = "Host *\n    StrictHostKeyChecking no\n    Port 2222\n    UserKnownHostsFile /dev/null\n"
+OWN = {"MPI_SSH_OWN_CONFIG": "true", "MPI_SSH_PORTS": "22 2222"}
+
+
+def test_kubeflows_image_as_its_user(pods: Pods, tmp_path: Path) -> None:
+    home, ssh = tmp_path / "home", tmp_path / "ssh_config"
+    home.mkdir()
+    (home / ".ssh").mkdir()
+    (home / ".sshd_config").write_text(KUBEFLOWS_SSHD)
+    os.chown(home, 1000, 1000)
+    ssh.write_text(KUBEFLOWS_SSH)
+    pod = pods.new(
+        uid=1000,
+        variables={**OWN, "MPI_SSH_MOUNT_PATH": "/home/mpiuser/.ssh"},
+        etc={"passwd": MPIUSER},
+        mounts={"/home/mpiuser": str(home), "/etc/ssh/ssh_config": str(ssh)},
+    )
+    with pod.serving(SSHD, "-De", "-f", "/home/mpiuser/.sshd_config"):
+        done = pod.ssh(HERE, "echo there")
+        assert (done.stdout, done.stderr) == (b"there\n", b""), pod.said()
+        assert pod.run("ssh", HERE, "echo there").stdout == b"there\n"
+
+
+def test_the_images_own_sshd_as_root(pods: Pods) -> None:
+    """`/usr/sbin/sshd -De`, kubeflow's default: the distribution's configuration, and the job's key for host key."""
+    pod = pods.new(variables=OWN)
+    with pod.serving(SSHD, "-De"):
+        done = pod.ssh("-oStrictHostKeyChecking=yes", HERE, "echo there")
+    assert (done.stdout, done.stderr) == (b"there\n", b""), pod.said()
+
+
+def test_the_images_own_host_keys_are_kept_in_mind(pods: Pods) -> None:
+    """Where a script starts sshd, what it shows first is taken, and afterwards nothing else."""
+    pod = pods.new(variables={**OWN, "MPI_SSH_HOST_KEYS": "image"})
+    with open(pod.log, "wb") as log:
+        sshd = subprocess.Popen(pod.words("sh", "-c", f"{SSHD} -De -p 22 -h {RUN}/ssh_host_key"), stderr=log)
+    pod.wait_for("^Server listening on 0.0.0.0", sshd)
+    for _ in range(2):
+        assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
+    pod.prepare()  # what was learnt stays
+    with open(f"{pod.volume}/run/known_hosts", encoding="ascii") as file:
+        known = file.read()
+    assert known.startswith(f"{HERE} ")
+    other = pods.new()
+    with open(f"{other.volume}/auth/id_rsa.pub", encoding="ascii") as public:
+        replaced = f"{HERE} {public.read()}"
+    with open(f"{pod.volume}/run/known_hosts", "w", encoding="ascii") as file:
+        file.write(replaced)
+    refused = pod.ssh(HERE, "echo there")
+    sshd.kill()
+    sshd.wait()
+    assert refused.returncode == 255
+    assert b"Host key verification failed" in refused.stderr
+
+
+def test_new_keys_reach_an_sshd_that_runs(pods: Pods) -> None:
+    pod = pods.new()
+    old = shutil.copy(f"{pod.volume}/run/identity", pod.folder)
+    with pod.serving() as process:
+        words = pod.words(*LAUNCHED_BY, HERE, "echo begun; read line; echo $line; exit 9")
+        session = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert session.stdout is not None
+        assert session.stdout.readline() == b"begun\n"
+
+        write_keys(pod.keys)
+        pod.prepare()
+        pod.wait_for("^Server listening on 0.0.0.0", process, count=2)
+        assert pod.ssh(HERE, "echo by the new key").stdout == b"by the new key\n", pod.said()
+
+        assert b"Permission denied" in pod.ssh_with(old).stderr
+        out, _ = session.communicate(b"goes on\n", PATIENCE_S)
+    assert (out, session.returncode) == (b"goes on\n", 9)
+
+
+def test_the_same_keys_again_disturb_nothing(pods: Pods) -> None:
+    pod = pods.new()
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(pod.volume) for name in names]
+    before = {path: os.stat(path).st_ino for path in paths}
+    pod.prepare()
+    assert {path: os.stat(path).st_ino for path in paths} == before
