@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FRESH_S = 1.0
 """How old a look at the processes may be to answer from it."""
-DRAIN_S = 3.0
+DRAIN_S = 1.0
 """How long clients that have connected are waited for at the end."""
 _DRAIN_STEP_S = 0.05
 _SOCKET_AGAIN_S = 2.0

@@ -5,12 +5,12 @@ Clients that are slow, send garbage or come in crowds cost a descriptor for some
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from rshagent.loop import READ, WRITE
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Mapping
 
     from rshagent.loop import Loop, Timer
@@ -65,7 +65,7 @@ class HttpServer:
     @property
     def clients(self) -> int:
         """Connections that wait for their answer."""
-        return len(self._clients)
+        return sum(not client.is_answered for client in self._clients)
 
     def close(self) -> None:
         """Accept nobody any more; who has connected is answered."""
@@ -107,6 +107,7 @@ class _Client:
         self._loop, self._socket, self._routes, self._clients = loop, connection, routes, clients
         self._seen = bytearray()
         self._left = memoryview(b"")
+        self.is_answered = False
         self._patience = loop.call_later(PATIENCE_S, self.close)
         loop.add(connection.fileno(), READ, self._read)
 
@@ -142,4 +143,25 @@ class _Client:
             self.close()
             return
         if not self._left:
+            self._end()
+
+    def _end(self) -> None:
+        """Say that this was all, and take in what is still sent: a close before that can cost the client its answer."""
+        self.is_answered = True
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close()
+            return
+        self._loop.remove(self._socket.fileno())
+        self._loop.add(self._socket.fileno(), READ, self._ignore)
+
+    def _ignore(self, _events: int) -> None:
+        try:
+            ended = not self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            ended = True
+        if ended:
             self.close()

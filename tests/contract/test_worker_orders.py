@@ -1,0 +1,179 @@
+"""The worker agent's endpoints, orders and end: the real command, bad clients, links swapped as the kubelet does."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from running import DEADLINE_S, until
+from worker_running import Mounted, Worker, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Mounted:
+    return Mounted(tmp_path / "orders")
+
+
+@pytest.fixture
+def worker(tmp_path: Path, orders: Mounted) -> Iterator[Worker]:
+    orders.write(order="")
+    with running(tmp_path) as worker:
+        worker.until("/readyz", 200)
+        yield worker
+
+
+def connected(worker: Worker, sent: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", worker.port), DEADLINE_S)
+    connection.sendall(sent)
+    return connection
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return all that comes until the other side has ended."""
+    parts = []
+    with contextlib.closing(connection), contextlib.suppress(ConnectionResetError):
+        while data := connection.recv(4096):
+            parts.append(data)
+    return b"".join(parts)
+
+
+def test_an_order_is_taken_when_the_annotation_changes(worker: Worker, orders: Mounted) -> None:
+    assert worker.ask("/readyz") == (200, "ready\n")
+    orders.write(order="debug")
+    worker.until("/readyz", 200, "debug: ready")
+    assert "mpi_worker_debug 1\n" in worker.ask("/metrics")[1]
+    orders.write(order="run")
+    worker.until_said("order: run")
+    assert worker.ask("/readyz") == (200, "ready\n")
+
+
+def test_a_word_that_is_no_order_is_told_once(worker: Worker, orders: Mounted) -> None:
+    orders.write(order="halt")
+    line = worker.until_said("is not known")
+    assert line == "mpi-worker: order 'halt' is not known: there are run and debug; it stays run"
+    orders.write(order="halt\n")
+    orders.write(order="debug")
+    worker.until_said("order: debug")
+    assert worker.log().count("'halt'") == 1
+
+
+def test_an_order_of_before_its_start_is_taken(tmp_path: Path, orders: Mounted) -> None:
+    orders.write(order="debug")
+    with running(tmp_path) as worker:
+        assert worker.until("/readyz", 200) == "debug: ready\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
+        (b"HEAD /readyz HTTP/1.0\r\n\r\n", b"200"),
+        (b"GET /metrics?x=%00 HTTP/1.1\r\n\r\n", b"200"),
+        (b"GET /processes HTTP/1.1\r\n\r\n", b"404"),
+        (b"GET /../etc/passwd HTTP/1.1\r\n\r\n", b"404"),
+        (b"DELETE /healthz HTTP/1.1\r\n\r\n", b"405"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        (b"\xff\xfe\r\n\r\n", b"400"),
+        (b"GET /" + b"a" * 100_000, b"400"),
+    ],
+)
+def test_each_request_has_its_answer(worker: Worker, sent: bytes, code: bytes) -> None:
+    answer = received(connected(worker, sent))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 " + code), answer
+    length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+    assert length > 0
+    assert len(body) == (0 if sent.startswith(b"HEAD") else length)
+
+
+def test_clients_that_say_nothing_keep_nobody_from_an_answer(worker: Worker) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(connected(worker, b"GET /he"))
+        assert worker.ask("/healthz") == (200, "ok\n")
+    assert worker.ask("/healthz") == (200, "ok\n")
+
+
+def test_at_its_end_it_is_not_ready_and_answers_who_has_asked(worker: Worker) -> None:
+    connection = connected(worker, b"GET /readyz HTTP/1.1\r\n")
+    worker.ask("/healthz")  # so that the connection before it is accepted
+    worker.process.send_signal(signal.SIGTERM)
+    worker.until_said("ending: SIGTERM")
+    until(lambda: worker.ask("/readyz") == (0, ""), "nobody is accepted any more")
+    connection.sendall(b"\r\n")
+    assert received(connection).startswith(b"HTTP/1.1 503 ")
+    assert worker.process.wait(DEADLINE_S) == 0
+
+
+def test_a_client_that_says_nothing_does_not_hold_up_the_end(worker: Worker) -> None:
+    with connected(worker, b"GET"):
+        worker.ask("/healthz")
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.process.wait(DEADLINE_S) == 0
+
+
+def test_its_socket_is_served_as_soon_as_there_is_a_folder_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "worker.sock"
+    first = Worker(tmp_path, MPI_WORKER_SOCKET=str(path))
+    first.until("/healthz", 200)
+    path.parent.mkdir()
+    first.socket = str(path)
+    assert first.processes()["ready"] is True
+    first.process.kill()  # its socket stays behind
+    first.process.wait()
+    with running(tmp_path, MPI_WORKER_SOCKET=str(path)) as again:
+        again.socket = str(path)
+        assert again.processes()["ready"] is True
+    assert not path.exists()
+
+
+def refused(tmp_path: Path, *words: str, **environ: str) -> tuple[int, str]:
+    """Return how it ends that can't begin, and its line."""
+    worker = Worker(tmp_path, **environ)
+    worker.process.kill()
+    worker.process.wait()
+    ended = subprocess.run(
+        [*worker.command(), *words], env=worker.environ, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"MPI_WORKER_PORT": "http"}, "MPI_WORKER_PORT: 'http' is no port"),
+        ({"MPI_SSH_PORTS": "22 70000"}, "MPI_SSH_PORTS: '70000' is no port"),
+        ({"MPI_WORKER_GRACE": "soon"}, "MPI_WORKER_GRACE: 'soon' is not a duration"),
+    ],
+)
+def test_wrong_settings_end_it_with_2_and_a_line(tmp_path: Path, environ: dict[str, str], words: str) -> None:
+    code, said = refused(tmp_path, **environ)
+    assert (code, said.count("\n")) == (2, 1)
+    assert words in said
+
+
+def test_an_argument_ends_it_with_2_and_a_line(tmp_path: Path) -> None:
+    code, said = refused(tmp_path, "--port=1")
+    assert (code, said.count("\n")) == (2, 1)
+
+
+def test_a_port_in_use_ends_it_with_3_and_a_line(tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as server:
+        code, said = refused(tmp_path, MPI_WORKER_PORT=str(server.getsockname()[1]))
+    assert (code, said.count("\n")) == (3, 1)
+    assert "Address already in use (MPI_WORKER_PORT)" in said
+
+
+def test_a_socket_that_cannot_be_is_no_reason_to_end(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with running(tmp_path, MPI_WORKER_SOCKET=f"{tmp_path}/file/worker.sock") as worker:
+        assert "Not a directory (MPI_WORKER_SOCKET)" in worker.until_said("goes on without its socket")
+        worker.until("/readyz", 200)
