@@ -104,6 +104,37 @@ def test_annotation_goes_before_the_field(
     assert seen(both) == second
 
 
+@pytest.mark.parametrize("version", [*VERSIONS, "t9k"])
+@pytest.mark.parametrize(
+    ("field", "annotation", "attribute", "values"),
+    [
+        ("ssh/port", "ssh_port", "ssh.port", (2200, 2300)),
+        ("ssh/keyType", "ssh_key_type", "ssh.key_type", ("ecdsa", "ed25519")),
+        ("ssh/passwd", "ssh_passwd", "ssh.passwd", ("image", "generated")),
+        ("ssh/sshdPath", "sshd_path", "ssh.sshd_path", ("/a/sshd", "/b/sshd")),
+        ("workerAgent", "worker_agent", "has_worker_agent", (True, False)),
+        ("workerAgent", "worker_agent", "has_worker_agent", (False, True)),
+        ("runMode/pause/enabled", "pause", "policy.is_suspended", (True, False)),
+        ("runMode/pause/enabled", "pause", "policy.is_suspended", (False, True)),
+    ],
+)
+def test_annotation_goes_before_a_field_of_what_is_new(
+    version: str, field: str, annotation: str, attribute: str, values: tuple[Any, Any]
+) -> None:
+    first, second = values
+    seen = attrgetter(attribute)
+    assert seen(job(version, {f"spec/{field}": first})) == first
+    text = str(second).lower()
+    assert seen(job(version, {f"spec/{field}": first, **annotated(**{annotation: text})})) == second
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("suspend", "pause"), [(True, False), (False, True), (True, True), (False, False)])
+def test_pausing_is_suspending(version: str, suspend: bool, pause: bool) -> None:
+    changes = {"spec/runPolicy/suspend": suspend, "spec/runMode/pause/enabled": pause}
+    assert job(version, changes).policy.is_suspended is (suspend or pause)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_flags_and_the_launchers_time(version: str) -> None:
     both = annotated(run_launcher_as_worker="true", launcher_creation_policy="WaitForWorkersReady")
