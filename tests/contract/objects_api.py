@@ -25,7 +25,6 @@ Body = dict[str, Any]
 
 _PATH = re.compile(r"^/apis?/(?:([^/]+)/)?v[0-9a-z]+/(?:namespaces/([^/]+)/)?([a-z]+)(?:/([^/]+))?(?:/([^/]+))?$")
 _BOOKMARK_S = 0.2
-_SERVED = {"/apis/kubeflow.org/v1", f"/apis/{T9K}/v1beta1"}
 
 
 @dataclass
@@ -51,6 +50,7 @@ class ObjectsApi:
         self.fault: Callable[[Request], bool] = lambda _request: True
         self.forgets: Callable[[Request], bool] = lambda _request: False
         self.may_end: Callable[[Body], bool] = lambda _launcher: True
+        self.served = {"/apis/kubeflow.org/v1", f"/apis/{T9K}/v1beta1"}
         self.epoch = 0  # watches end when it changes
         self._server: _Server | None = None
         self.port = port
@@ -282,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
         return lambda: len(api.objects.log) > place or api.epoch != epoch
 
     def _discover(self, path: str) -> None:
-        if path in _SERVED:
+        if path in self.server.api.served:
             self._send(200, {"kind": "APIResourceList", "resources": [{"name": "mpijobs"}]})
         else:
             raise Failure(404, "NotFound", "no such path")

@@ -27,7 +27,14 @@ PATIENCE_S = 60.0
 class Operator:
     """One process; its log is a file, so that a test that fails can show it."""
 
-    def __init__(self, folder: Path, port: int, *arguments: str, name: str = "operator") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        *arguments: str,
+        name: str = "operator",
+        program: Sequence[str] = (OPERATOR,),
+    ) -> None:
         config = folder / "kubeconfig"
         cluster = {"name": "x", "cluster": {"server": f"http://127.0.0.1:{port}"}}
         contexts = [{"name": "x", "context": {"cluster": "x", "user": "x"}}]
@@ -38,7 +45,7 @@ class Operator:
         self.log = folder / f"{name}.log"
         options = ["--port", "0", "--kubeconfig", str(config), "--image", "agents:1", *arguments]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([OPERATOR, *options], stderr=log, stdout=log)
+            self.process = subprocess.Popen([*program, *options], stderr=log, stdout=log)
 
     def __enter__(self) -> Operator:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,10 @@ from stored_objects import T9K, Failure, conditions
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+_OFTEN = "from agents.operator import cli, process; process._T9K_WAIT_S = 0.05; cli.main()"
+LOOKING_OFTEN = (sys.executable, "-c", _OFTEN)
 
 
 @pytest.fixture
@@ -67,6 +72,27 @@ def test_keys_go_into_the_secret_and_nowhere_else(tmp_path: Path, api: ObjectsAp
     assert not [key for key in keys if key in operator.said() or base64.b64decode(key).decode() in operator.said()]
     events = str(api.objects.select("events", "", ""))
     assert not [key for key in keys if key in events]
+
+
+def test_t9k_s_jobs_are_taken_once_the_api_server_has_them(tmp_path: Path, api: ObjectsApi) -> None:
+    missing = f"/apis/{T9K}/v1beta1"
+    api.served.remove(missing)
+    with Operator(tmp_path, api.port, program=LOOKING_OFTEN) as operator:
+        submit(api, "one", faces=[ssh_job])
+        api.wait(all_succeeded(["one"]))
+        assert ("list", f"mpijobs.{T9K}") not in api.requests
+        api.served.add(missing)
+        submit(api, "two", faces=[t9k_job])
+        api.wait(all_succeeded(["two"]))
+        assert "the API server has T9k's MPIJobs now" in operator.said()
+
+
+def test_t9k_s_jobs_can_be_left_to_t9k(tmp_path: Path, api: ObjectsApi) -> None:
+    with Operator(tmp_path, api.port, "--t9k", "off", program=LOOKING_OFTEN):
+        submit(api, "theirs", "ours", faces=[t9k_job, ssh_job])
+        api.wait(all_succeeded(["ours"]))
+        assert ("list", f"mpijobs.{T9K}") not in api.requests
+        assert "status" not in api.objects.get((f"mpijobs.{T9K}", "team", "theirs"))
 
 
 @pytest.mark.parametrize("answered", ["as it was", "by another's"])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
+from agents.job.model import KeyType
+from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
 from agents.operator.caches import Caches, Key
 from agents.operator.controller import Controller
 from agents.operator.errors import (
@@ -276,6 +277,37 @@ def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
     assert loop.metrics.reconcile_errors.value("Conflict") == 1
     loop.run()
     assert loop.observed[1].taken == frozenset()
+
+
+def test_new_keys_are_in_one_request_and_kept_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    """Even where the API server's answer has them."""
+    loop, sent = Loop(steps(CreateKeys({"metadata": {"name": "pi-ssh"}}, KeyType.ED25519, "wanted"))), list[Body]()
+
+    def answer(_kind: Any, _namespace: str, body: Body) -> Body:
+        sent.append(body)
+        return made("pi-ssh") | {"data": body["data"]}
+
+    loop.api.create = answer  # type: ignore[method-assign]
+    with caplog.at_level("DEBUG"):
+        loop.run()
+        loop.run()
+    (body,) = sent
+    assert body["data"].keys() == {"ssh-privatekey", "ssh-publickey"}
+    secret = loop.observed[1].secret
+    assert secret is not None
+    assert secret.keys() == {"metadata"}
+    assert "job team/pi: create Secret pi-ssh (wanted)" in caplog.messages
+    assert body["data"]["ssh-privatekey"] not in caplog.text
+
+
+def test_what_another_kind_s_job_of_this_name_has_is_taken() -> None:
+    loop = Loop(steps(create("pi-worker-0")))
+    loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
+    other = {"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "MPIJob", "name": "pi", "uid": "t"}
+    loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=other)
+    loop.run()
+    loop.run()
+    assert loop.observed[1].taken == {("Pod", "pi-worker-0")}
 
 
 def test_a_deletion_that_takes_its_time_is_known_and_one_that_is_over_as_well() -> None:

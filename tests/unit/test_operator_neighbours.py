@@ -93,6 +93,7 @@ LABELLED = job({"mpi-agents/adopt": "true"})
 NAMED = job(managed_by="mpi-agents/operator")
 BEGUN = job(manager="mpi-agents")
 THEIRS = job({"mpi-agents/adopt": "false"}, "kubeflow.org/mpi-operator", "mpi-operator")
+T9KS = {**job(), "apiVersion": "batch.tensorstack.dev/v1beta1"}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,20 @@ THEIRS = job({"mpi-agents/adopt": "false"}, "kubeflow.org/mpi-operator", "mpi-op
 def test_which_jobs_are_taken(adopt: Adopt, seen: list[str], taken: list[Body]) -> None:
     adoption = Adoption(adopt, lambda _group: not seen)
     assert [each for each in (PLAIN, LABELLED, NAMED, BEGUN, THEIRS) if adoption.takes(each)] == taken
+
+
+@pytest.mark.parametrize(
+    ("lease_name", "taken"), [("mpi-operator", [LABELLED, NAMED, BEGUN, T9KS]), (OWN[1], [LABELLED, NAMED, BEGUN])]
+)
+def test_kubeflow_s_operators_are_no_reason_to_leave_t9k_s_jobs(lease_name: str, taken: list[Body]) -> None:
+    """A second operator of our own is one."""
+    api = Api()
+    theirs = born(fresh("theirs", lease_name), "2025-01-01T00:00:00Z")
+    api.answers[f"metadata.name={lease_name}"] = [theirs, fresh(*OWN)] if lease_name == OWN[1] else [theirs]
+    neighbours = Neighbours(api, *OWN)  # type: ignore[arg-type]
+    neighbours.look()
+    adoption = Adoption(Adopt.AUTO, neighbours.is_alone)
+    assert [each for each in (PLAIN, LABELLED, NAMED, BEGUN, T9KS) if adoption.takes(each)] == taken
 
 
 @pytest.mark.parametrize("spec", [None, [], "x", {"runPolicy": 3}])
