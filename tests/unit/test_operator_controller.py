@@ -283,7 +283,7 @@ def test_new_keys_are_in_one_request_and_kept_nowhere(caplog: pytest.LogCaptureF
     """Even where the API server's answer has them."""
     loop, sent = Loop(steps(CreateKeys({"metadata": {"name": "pi-ssh"}}, KeyType.ED25519, "wanted"))), list[Body]()
 
-    def answer(_kind: Any, _namespace: str, body: Body) -> Body:
+    def answer(kind: Any, namespace: str, body: Body) -> Body:
         sent.append(body)
         return made("pi-ssh") | {"data": body["data"]}
 
