@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from delivery.hostfile import Changes, Roster, hosts_in
 from delivery.judging import GATHER_S, Judging, count
 from delivery.sshd import words
-from delivery.sshd.answer import Kind
 from delivery.sshd.knock import Round
 from delivery.sshd.lookups import Lookups
-from delivery.sshd.pace import CHECK_AGAIN_S, address_s, connect_s, pause_s
+from delivery.sshd.worker import Worker
 from delivery.wait import Wait
 from rshagent.loop import Loop
 
@@ -26,36 +25,12 @@ if TYPE_CHECKING:
     from delivery.settings import Settings
     from delivery.sshd.answer import Answer
     from delivery.sshd.files import Files
-    from delivery.sshd.lookups import Address, Found
+    from delivery.sshd.lookups import Found
     from delivery.wait import Limits
     from rshagent.hosts import Entry
 
 _LOOK_S = 1.0  # a look at the hostfile is one stat(2)
 _AT_ONCE = 128  # workers that are looked up or knocked at
-_MOVED = frozenset({Kind.TIMED_OUT, Kind.UNREACHABLE})  # a pod of another address may be in its place
-
-
-class Worker:
-    """One wanted worker, and what is known of its sshd."""
-
-    def __init__(self, host: str, now: float) -> None:
-        self.host = host
-        self.name = host  # as people call it
-        self.addresses: tuple[Address, ...] = ()
-        self.port = 0
-        self.is_wanted = True
-        self.is_busy = False
-        self.looked_up_at = float("-inf")
-        self.answered_at = float("-inf")
-        self.answer: Answer | None = None
-        self.kind = ""  # of what it lacks
-        self.since = now  # it lacks it
-
-    def lacks(self, lack: Lack | None, now: float) -> None:
-        """Take what the worker lacks now."""
-        kind = lack.kind if lack else ""
-        if kind != self.kind:
-            self.kind, self.since = kind, now
 
 
 def waiting(entries: list[Entry], files: Files, asked: Settings, progress: Progress) -> Waiting:
@@ -139,42 +114,26 @@ class Waiting:
             self._queue.append(worker)
             return
         self._busy += 1
-        now = self._loop.now()
-        has_moved = worker.answer is not None and worker.answer.kind in _MOVED
-        is_old = now - worker.looked_up_at >= address_s(now - worker.since, self._wait.lacking)
-        if not worker.addresses or has_moved or is_old:
+        if worker.wants_look_up(self._loop.now(), self._wait.lacking):
             self._lookups.ask(worker.host, lambda found: self._found(worker, found))
         else:
             self._knock(worker)
 
     def _found(self, worker: Worker, found: Found) -> None:
-        now = self._loop.now()
-        was_there = worker.looked_up_at > float("-inf")
-        if found.addresses or not found.trouble:
-            worker.addresses = found.addresses
-        if worker.addresses:
-            worker.looked_up_at = now
+        lack = worker.found(found, self._loop.now())
+        if lack is None:
             self._knock(worker)
-        elif found.trouble:
-            self._settle(worker, words.no_lookup(found.trouble))
         else:
-            self._settle(worker, words.no_name(now - worker.since, was_there=was_there))
+            self._settle(worker, lack)
 
     def _knock(self, worker: Worker) -> None:
-        waited_s = self._loop.now() - worker.since
+        connect_s = worker.connect_s(self._loop.now())
         Round(
-            self._loop,
-            worker.addresses,
-            self._ports,
-            connect_s(waited_s),
-            lambda answer: self._answered(worker, answer),
+            self._loop, worker.addresses, self._ports, connect_s, lambda answer: self._answered(worker, answer)
         ).start()
 
     def _answered(self, worker: Worker, answer: Answer) -> None:
-        worker.answer = answer
-        if answer.kind is Kind.READY:
-            worker.answered_at, worker.port = self._loop.now(), answer.port
-        self._settle(worker, words.lack_of(answer, self._ports, self._loop.now() - worker.since))
+        self._settle(worker, worker.answered(answer, self._ports, self._loop.now()))
 
     def _settle(self, worker: Worker, lack: Lack | None) -> None:
         """Take what came of one look at a worker, and see to the next."""
@@ -186,11 +145,11 @@ class Waiting:
             return
         now = self._loop.now()
         worker.lacks(lack, now)
-        self._wait.take(worker.name, lack, now, mark=" ".join(sorted(address.host for address in worker.addresses)))
+        self._wait.take(worker.name, lack, now, mark=worker.mark)
         self._judging.within(0.0 if self._wait.ready else GATHER_S)
         if lack is not None:
-            pause = pause_s(now - worker.since, self._wait.lacking, has_address=bool(worker.addresses))
-            self._loop.call_later(pause, lambda: self._look(worker) if worker.is_wanted else None)
+            pause_s = worker.pause_s(now, self._wait.lacking)
+            self._loop.call_later(pause_s, lambda: self._look(worker) if worker.is_wanted else None)
 
     def _next(self) -> None:
         if self._queue and self._busy < _AT_ONCE:
@@ -200,6 +159,6 @@ class Waiting:
         """Ask for answers that have become old again; return whether some are under way."""
         now = self._loop.now()
         for worker in self._workers.values():
-            if not worker.is_busy and now - worker.answered_at >= CHECK_AGAIN_S:
+            if not worker.is_busy and worker.has_old_answer(now):
                 self._look(worker)
         return any(worker.is_busy for worker in self._workers.values())

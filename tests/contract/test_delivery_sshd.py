@@ -27,9 +27,9 @@ BANNER = b"SSH-2.0-test\r\n"
 # Names are looked up as ever, but those of the zone's file, which a test changes as it likes. "" is a DNS that is down.
 BY_ZONE = """
 import json, os, sys
-from delivery.sshd import lookups, waiting
+from delivery.sshd import lookups, pace
 
-waiting.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", waiting.CHECK_AGAIN_S))
+pace.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", pace.CHECK_AGAIN_S))
 look_up = lookups.look_up
 
 def by_zone(name):

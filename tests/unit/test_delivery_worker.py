@@ -1,0 +1,100 @@
+"""One worker whose sshd is waited for: when its name is looked up, what it lacks over time, when it is asked again."""
+
+from __future__ import annotations
+
+import pytest
+
+from delivery.lack import Lack, Patience
+from delivery.sshd.answer import Answer, Kind
+from delivery.sshd.lookups import Address, Found
+from delivery.sshd.worker import Worker
+
+HERE, THERE = Address(2, "10.0.0.7"), Address(2, "10.0.0.8")
+NOWHERE = Found(())
+DOWN = Found((), "Temporary failure in name resolution")
+PORTS = (22, 2222)
+
+
+def known(at: float = 0.0) -> Worker:
+    """A worker that has an address since `at`."""
+    worker = Worker("pi-worker-0.pi", 0.0)
+    assert worker.found(Found((HERE,)), at) is None
+    return worker
+
+
+def lack(found: Lack | None) -> Lack:
+    assert found is not None
+    return found
+
+
+def test_a_name_is_looked_up_until_it_has_an_address() -> None:
+    worker = Worker("pi-worker-0.pi", 0.0)
+    assert worker.wants_look_up(0.0, 1)
+    assert lack(worker.found(NOWHERE, 0.0)).words == "not in DNS yet"
+    assert worker.wants_look_up(0.1, 1)
+    assert worker.found(Found((HERE,)), 0.1) is None
+    assert not worker.wants_look_up(0.2, 1)
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [(Kind.REFUSED, False), (Kind.TIMED_OUT, True), (Kind.UNREACHABLE, True)])
+def test_an_address_at_which_nothing_is_may_be_a_former_pods(kind: Kind, wanted: bool) -> None:
+    worker = known()
+    worker.answered(Answer(kind, 22), PORTS, 0.1)
+    assert worker.wants_look_up(0.2, 1) is wanted
+
+
+def test_an_address_grows_old_sooner_at_first_and_where_few_are_waited_for() -> None:
+    worker = known()
+    worker.lacks(worker.answered(Answer(Kind.REFUSED, 22), PORTS, 0.0), 0.0)
+    assert not worker.wants_look_up(1.9, 1)
+    assert worker.wants_look_up(2.0, 1)
+    assert not worker.wants_look_up(2.0, 1000)
+    worker.found(Found((HERE,)), 100.0)
+    assert not worker.wants_look_up(109.0, 1)
+    assert worker.wants_look_up(110.0, 1)
+
+
+def test_an_address_is_kept_while_dns_is_down_and_given_up_when_dns_says_so() -> None:
+    worker = known()
+    assert worker.found(DOWN, 5.0) is None
+    assert worker.addresses == (HERE,)
+    gone = lack(worker.found(NOWHERE, 6.0))
+    assert (gone.words, gone.patience) == ("gone from DNS", Patience.REPLACEMENT)
+    assert lack(worker.found(DOWN, 7.0)).kind == "lookup"
+
+
+def test_another_address_is_another_pod() -> None:
+    worker = known()
+    before = worker.mark
+    worker.found(Found((THERE, HERE)), 1.0)
+    both = worker.mark
+    worker.found(Found((HERE, THERE)), 2.0)  # DNS may turn them round
+    assert before != both == worker.mark
+
+
+def test_pauses_begin_anew_with_what_is_lacking() -> None:
+    worker = known()
+    refused = worker.answered(Answer(Kind.REFUSED, 22), PORTS, 0.0)
+    worker.lacks(refused, 0.0)
+    worker.lacks(refused, 20.0)
+    assert worker.pause_s(20.0, 1) > 0.5
+    assert worker.connect_s(20.0) == 4
+    worker.lacks(worker.answered(Answer(Kind.TURNED_AWAY, 22, "Exceeded MaxStartups"), PORTS, 20.0), 20.0)
+    assert worker.pause_s(20.0, 1) == 0.05
+    assert worker.connect_s(20.0) == 0.5
+
+
+def test_who_lacks_the_same_for_a_minute_is_told_where_to_look() -> None:
+    worker = known()
+    worker.lacks(worker.answered(Answer(Kind.REFUSED, 22), PORTS, 1.0), 1.0)
+    assert lack(worker.answered(Answer(Kind.REFUSED, 22), PORTS, 60.9)).detail == ""
+    assert "kubectl logs" in lack(worker.answered(Answer(Kind.REFUSED, 22), PORTS, 61.0)).detail
+
+
+def test_an_answer_counts_for_half_a_minute() -> None:
+    worker = known()
+    assert worker.has_old_answer(0.0)
+    assert worker.answered(Answer(Kind.READY, 2222), PORTS, 1.0) is None
+    assert worker.port == 2222
+    assert not worker.has_old_answer(30.9)
+    assert worker.has_old_answer(31.0)
