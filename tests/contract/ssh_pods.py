@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -82,6 +81,7 @@ class Pod:
         self.keys = os.path.join(folder, "keys")
         self.volume = os.path.join(folder, "volume")
         self.log = os.path.join(folder, "log")
+        self._processes: list[subprocess.Popen[bytes]] = []
         for path in (self.keys, self.volume, os.path.join(folder, "etc"), os.path.join(folder, "dev")):
             os.mkdir(path)
         os.chmod(self.volume, 0o777)
@@ -135,7 +135,8 @@ class Pod:
         assert self._first.stdout is not None
         self._first.stdin.close()
         self._first.stdout.close()
-        self._first.wait(PATIENCE_S)
+        for process in (*self._processes, self._first):  # they end with their children, and those with the pod
+            process.wait(PATIENCE_S)
 
     def words(self, *words: str, environment: Mapping[str, str] | None = None) -> list[str]:
         """Return the command line that runs another in the pod, as its user, with this environment alone."""
@@ -163,10 +164,14 @@ class Pod:
 
     def command(self, *words: str) -> subprocess.Popen[bytes]:
         """Start sshd-start, with stderr to the log."""
+        return self.spawn(f"{RUN}/sshd-start", *(words or DEFAULT))
+
+    def spawn(self, *words: str) -> subprocess.Popen[bytes]:
+        """Run the main container's command, with stderr to the log."""
         with open(self.log, "wb") as log:
-            return subprocess.Popen(
-                self.words(f"{RUN}/sshd-start", *(words or DEFAULT), environment=self.spec.environment), stderr=log
-            )
+            process = subprocess.Popen(self.words(*words, environment=self.spec.environment), stderr=log)
+        self._processes.append(process)
+        return process
 
     def said(self) -> str:
         with open(self.log, encoding="utf-8", errors="replace") as file:
@@ -183,16 +188,11 @@ class Pod:
             assert time.monotonic() < until, f"no {pattern}:\n{self.said()}"
             time.sleep(0.01)
 
-    @contextmanager
-    def serving(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Have sshd run, by the default command or another."""
+    def serve(self, *words: str) -> subprocess.Popen[bytes]:
+        """Have sshd run, by the default command or another, until the pod's end."""
         process = self.command(*words)
-        try:
-            self.wait_for("^Server listening on 0.0.0.0", process)
-            yield process
-        finally:
-            process.kill()  # it is nsenter that this ends; the pod's end is sshd's
-            process.wait(PATIENCE_S)
+        self.wait_for("^Server listening on 0.0.0.0", process)
+        return process
 
     def refusal(self, *words: str) -> tuple[int, str]:
         """Return how the main container ends, and its one line, which is in the termination log, too."""

@@ -35,25 +35,24 @@ def test_kubeflows_image_as_its_user(pods: Pods, tmp_path: Path) -> None:
         etc={"passwd": MPIUSER},
         mounts={"/home/mpiuser": str(home), "/etc/ssh/ssh_config": str(ssh)},
     )
-    with pod.serving(SSHD, "-De", "-f", "/home/mpiuser/.sshd_config"):
-        done = pod.ssh(HERE, "echo there")
-        assert (done.stdout, done.stderr) == (b"there\n", b""), pod.said()
-        assert pod.run("ssh", HERE, "echo there").stdout == b"there\n"
+    pod.serve(SSHD, "-De", "-f", "/home/mpiuser/.sshd_config")
+    done = pod.ssh(HERE, "echo there")
+    assert (done.stdout, done.stderr) == (b"there\n", b""), pod.said()
+    assert pod.run("ssh", HERE, "echo there").stdout == b"there\n"
 
 
 def test_the_images_own_sshd_as_root(pods: Pods) -> None:
     """`/usr/sbin/sshd -De`, kubeflow's default: the distribution's configuration, and the job's key for host key."""
     pod = pods.new(variables=OWN)
-    with pod.serving(SSHD, "-De"):
-        done = pod.ssh("-oStrictHostKeyChecking=yes", HERE, "echo there")
+    pod.serve(SSHD, "-De")
+    done = pod.ssh("-oStrictHostKeyChecking=yes", HERE, "echo there")
     assert (done.stdout, done.stderr) == (b"there\n", b""), pod.said()
 
 
 def test_the_images_own_host_keys_are_kept_in_mind(pods: Pods) -> None:
     """Where a script starts sshd, what it shows first is taken, and afterwards nothing else."""
     pod = pods.new(variables={**OWN, "MPI_SSH_HOST_KEYS": "image"})
-    with open(pod.log, "wb") as log:
-        sshd = subprocess.Popen(pod.words("sh", "-c", f"{SSHD} -De -p 22 -h {RUN}/ssh_host_key"), stderr=log)
+    sshd = pod.spawn("sh", "-c", f"{SSHD} -De -p 22 -h {RUN}/ssh_host_key")
     pod.wait_for("^Server listening on 0.0.0.0", sshd)
     for _ in range(2):
         assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
@@ -67,8 +66,6 @@ def test_the_images_own_host_keys_are_kept_in_mind(pods: Pods) -> None:
     with open(f"{pod.volume}/run/known_hosts", "w", encoding="ascii") as file:
         file.write(replaced)
     refused = pod.ssh(HERE, "echo there")
-    sshd.kill()
-    sshd.wait()
     assert refused.returncode == 255
     assert b"Host key verification failed" in refused.stderr
 
@@ -76,19 +73,19 @@ def test_the_images_own_host_keys_are_kept_in_mind(pods: Pods) -> None:
 def test_new_keys_reach_an_sshd_that_runs(pods: Pods) -> None:
     pod = pods.new()
     old = shutil.copy(f"{pod.volume}/run/identity", pod.folder)
-    with pod.serving() as process:
-        words = pod.words(*LAUNCHED_BY, HERE, "echo begun; read line; echo $line; exit 9")
-        session = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert session.stdout is not None
-        assert session.stdout.readline() == b"begun\n"
+    process = pod.serve()
+    words = pod.words(*LAUNCHED_BY, HERE, "echo begun; read line; echo $line; exit 9")
+    session = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert session.stdout is not None
+    assert session.stdout.readline() == b"begun\n"
 
-        write_keys(pod.keys)
-        pod.prepare()
-        pod.wait_for("^Server listening on 0.0.0.0", process, count=2)
-        assert pod.ssh(HERE, "echo by the new key").stdout == b"by the new key\n", pod.said()
+    write_keys(pod.keys)
+    pod.prepare()
+    pod.wait_for("^Server listening on 0.0.0.0", process, count=2)
+    assert pod.ssh(HERE, "echo by the new key").stdout == b"by the new key\n", pod.said()
 
-        assert b"Permission denied" in pod.ssh_with(old).stderr
-        out, _ = session.communicate(b"goes on\n", PATIENCE_S)
+    assert b"Permission denied" in pod.ssh_with(old).stderr
+    out, _ = session.communicate(b"goes on\n", PATIENCE_S)
     assert (out, session.returncode) == (b"goes on\n", 9)
 
 

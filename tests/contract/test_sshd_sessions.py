@@ -48,8 +48,8 @@ def test_a_command_runs_as_in_the_container(spec: Spec, pods: Pods) -> None:
         "LD_LIBRARY_PATH": "/opt/l",
     }
     pod = pods.new(spec, environment={**strange, "PATH": "/opt/mpi/bin:/usr/bin:/bin", "HOME": "/nowhere"})
-    with pod.serving():
-        done = pod.ssh(HERE, "cat; env -0; id -u; exit 7", stdin=b"in \0 and out\n")
+    pod.serve()
+    done = pod.ssh(HERE, "cat; env -0; id -u; exit 7", stdin=b"in \0 and out\n")
     assert done.returncode == 7, done.stderr
     assert done.stderr == b""
     said, _, rest = done.stdout.partition(b"\n")
@@ -70,44 +70,44 @@ def test_every_type_of_key(key_type: KeyType, pods: Pods) -> None:
     write_keys(pod.keys, key_type)
     pod.prepare()
     pod.open()
-    with pod.serving():
-        assert pod.ssh(HERE, "echo", "there").stdout == b"there\n"
+    pod.serve()
+    assert pod.ssh(HERE, "echo", "there").stdout == b"there\n"
 
 
 def test_the_program_as_it_is_shipped(helpers: dict[str, str]) -> None:
     pods = Pods(helpers["shipped"])
     try:
         pod = pods.new(environment={"A": "b"})
-        with pod.serving():
-            assert pod.ssh(HERE, "echo $A").stdout == b"b\n"
+        pod.serve()
+        assert pod.ssh(HERE, "echo $A").stdout == b"b\n"
     finally:
         pods.close()
 
 
 def test_many_at_once(pods: Pods) -> None:
     pod = pods.new()
-    with pod.serving():
-        words = pod.words(*LAUNCHED_BY, HERE, "exit 5")
-        calls = [subprocess.Popen(words, stdin=subprocess.DEVNULL) for _ in range(64)]
-        assert [call.wait(PATIENCE_S) for call in calls] == [5] * 64
+    pod.serve()
+    words = pod.words(*LAUNCHED_BY, HERE, "exit 5")
+    calls = [subprocess.Popen(words, stdin=subprocess.DEVNULL) for _ in range(64)]
+    assert [call.wait(PATIENCE_S) for call in calls] == [5] * 64
 
 
 def test_the_users_own_configuration_of_ssh_serves_the_jobs_hosts_alone(pods: Pods) -> None:
     hosts = "127.0.0.1 job-worker-0.job.ns.svc job-worker-0\n127.0.0.2 elsewhere\n"
     pod = pods.new(etc={"hosts": hosts})
-    with pod.serving():
-        for name in ("job-worker-0", "job-worker-0.job.ns.svc"):
-            assert pod.run("ssh", name, "echo there").stdout == b"there\n"
-        told = pod.run("ssh", "-G", "elsewhere").stdout.decode().splitlines()
+    pod.serve()
+    for name in ("job-worker-0", "job-worker-0.job.ns.svc"):
+        assert pod.run("ssh", name, "echo there").stdout == b"there\n"
+    told = pod.run("ssh", "-G", "elsewhere").stdout.decode().splitlines()
     assert "port 22" in told
     assert "batchmode no" in told
 
 
 def test_a_terminal_and_a_login_shell(pods: Pods) -> None:
     pod = pods.new()
-    with pod.serving():
-        assert pod.ssh("-tt", HERE, "tty").stdout.startswith(b"/dev/pts/")
-        done = pod.ssh(HERE, stdin=b"echo $0; exit 3\n")
+    pod.serve()
+    assert pod.ssh("-tt", HERE, "tty").stdout.startswith(b"/dev/pts/")
+    done = pod.ssh(HERE, stdin=b"echo $0; exit 3\n")
     assert done.stdout == b"-bash\n"
     assert done.returncode == 3
 
@@ -117,13 +117,13 @@ def test_a_terminal_and_a_login_shell(pods: Pods) -> None:
 
 def test_another_host_key_is_refused(pods: Pods) -> None:
     pod, other = pods.new(), pods.new()
-    with pod.serving():
-        with (
-            open(f"{other.volume}/run/known_hosts", "rb") as source,
-            open(f"{pod.volume}/run/known_hosts", "wb") as file,
-        ):
-            file.write(source.read())
-        refused = pod.ssh(HERE, "echo there")
+    pod.serve()
+    with (
+        open(f"{other.volume}/run/known_hosts", "rb") as source,
+        open(f"{pod.volume}/run/known_hosts", "wb") as file,
+    ):
+        file.write(source.read())
+    refused = pod.ssh(HERE, "echo there")
     assert refused.returncode == 255
     assert b"Host key verification failed" in refused.stderr
     assert refused.stdout == b""
@@ -131,22 +131,22 @@ def test_another_host_key_is_refused(pods: Pods) -> None:
 
 def test_another_key_and_a_password_are_refused(pods: Pods) -> None:
     pod, other = pods.new(), pods.new()
-    with pod.serving():
-        assert pod.ssh_with(f"{pod.volume}/run/identity").stdout == b"there\n"
-        methods = "-oPreferredAuthentications=password,keyboard-interactive,hostbased"
-        for refused in (
-            pod.ssh_with(f"{other.volume}/run/identity"),
-            pod.ssh("-oBatchMode=no", methods, HERE, "echo there"),
-        ):
-            assert (refused.returncode, refused.stdout) == (255, b"")
-            assert b"Permission denied (publickey)" in refused.stderr
+    pod.serve()
+    assert pod.ssh_with(f"{pod.volume}/run/identity").stdout == b"there\n"
+    methods = "-oPreferredAuthentications=password,keyboard-interactive,hostbased"
+    for refused in (
+        pod.ssh_with(f"{other.volume}/run/identity"),
+        pod.ssh("-oBatchMode=no", methods, HERE, "echo there"),
+    ):
+        assert (refused.returncode, refused.stdout) == (255, b"")
+        assert b"Permission denied (publickey)" in refused.stderr
 
 
 def test_forwarding_is_refused(pods: Pods) -> None:
     pod = pods.new()
-    with pod.serving():
-        inside = pod.ssh("-W", "127.0.0.1:2222", HERE)
-        back = pod.ssh("-oExitOnForwardFailure=yes", "-R", "9999:127.0.0.1:2222", HERE, "true")
-        socket = pod.ssh("-oExitOnForwardFailure=yes", "-R", "/tmp/x.sock:127.0.0.1:2222", HERE, "true")
+    pod.serve()
+    inside = pod.ssh("-W", "127.0.0.1:2222", HERE)
+    back = pod.ssh("-oExitOnForwardFailure=yes", "-R", "9999:127.0.0.1:2222", HERE, "true")
+    socket = pod.ssh("-oExitOnForwardFailure=yes", "-R", "/tmp/x.sock:127.0.0.1:2222", HERE, "true")
     assert [inside.returncode, back.returncode, socket.returncode] == [255] * 3
     assert b"forwarding failed" in inside.stderr

@@ -82,14 +82,14 @@ def test_a_user_whom_sshd_would_not_let_in(passwd: str, expected: str, pods: Pod
 def test_a_locked_password_needs_pam(pods: Pods) -> None:
     """Rocky's and older Alpine's images have it so; without PAM sshd takes no key for such an account."""
     pod = pods.new(etc={"shadow": "root:!locked::0:99999:7:::\n"})
-    with pod.serving():
-        assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
+    pod.serve()
+    assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
 
 
 def test_root_needs_three_capabilities_and_no_more(pods: Pods) -> None:
     pod = pods.new(capabilities="-all,+setuid,+setgid,+sys_chroot")
-    with pod.serving():
-        assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
+    pod.serve()
+    assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
 
 
 def test_root_without_capabilities(pods: Pods) -> None:
@@ -102,8 +102,8 @@ def test_root_without_capabilities(pods: Pods) -> None:
 
 def test_any_uid_needs_no_capability(pods: Pods) -> None:
     pod = pods.new(uid=123456, variables={"MPI_SSH_PASSWD": "generated"}, capabilities="-all")
-    with pod.serving():
-        assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
+    pod.serve()
+    assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
 
 
 # ---- ports ----
@@ -111,8 +111,8 @@ def test_any_uid_needs_no_capability(pods: Pods) -> None:
 
 def test_a_port_in_use(pods: Pods) -> None:
     pod = pods.new()
-    with pod.serving():
-        code = pod.run(f"{RUN}/sshd-start", SSHD, "-D", "-e", "-f", f"{RUN}/sshd_config")
+    pod.serve()
+    code = pod.run(f"{RUN}/sshd-start", SSHD, "-D", "-e", "-f", f"{RUN}/sshd_config")
     assert code.returncode == 42
     expected = "sshd-start: port 2222 is in use already: name another (ssh.port); with hostNetwork it is the node's\n"
     assert code.stderr.decode() == expected
@@ -132,8 +132,8 @@ def test_a_port_for_root(pods: Pods) -> None:
 @pytest.mark.parametrize("spec", [Spec(uid=123456, first_port=0), Spec()], ids=["as containerd opens them", "root"])
 def test_a_low_port_that_can_be_taken(spec: Spec, pods: Pods) -> None:
     pod = pods.new(spec, variables=LOW_PORT)
-    with pod.serving():
-        assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
+    pod.serve()
+    assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
 
 
 # ---- sshd ----
@@ -151,8 +151,8 @@ def test_no_sshd(release: str, expected: str, pods: Pods, tmp_path: Path) -> Non
 def test_an_sshd_that_is_elsewhere_is_found(pods: Pods) -> None:
     for given in ("/usr/bin/sshd", "sshd"):
         pod = pods.new()
-        with pod.serving(given, "-D", "-e", "-f", f"{RUN}/sshd_config"):
-            assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
+        pod.serve(given, "-D", "-e", "-f", f"{RUN}/sshd_config")
+        assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
 
 
 def test_a_file_that_is_no_program(pods: Pods) -> None:
@@ -188,10 +188,10 @@ def test_the_wrong_call(pods: Pods) -> None:
 
 def test_sshd_gets_the_signals_and_leaves_nothing(pods: Pods) -> None:
     pod = pods.new()
-    with pod.serving() as process:
-        pid = pod.run("cat", f"{RUN}/sshd.pid").stdout.decode().strip()
-        pod.run("kill", "-TERM", pid)
-        process.wait(30)
-        assert "Received signal 15; terminating." in pod.said()
-        left = pod.run("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout  # of a zombie it is empty
-        assert b"sshd-start" not in left
+    process = pod.serve()
+    pid = pod.run("cat", f"{RUN}/sshd.pid").stdout.decode().strip()
+    pod.run("kill", "-TERM", pid)
+    process.wait(30)
+    assert "Received signal 15; terminating." in pod.said()
+    left = pod.run("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout  # of a zombie it is empty
+    assert b"sshd-start" not in left
