@@ -48,21 +48,22 @@ def resource(version: str, changes: Object | None = None, *conditions: Object, *
 
 def pod(name: str, phase: str = "Running", *, code: int | None = None, **more: Any) -> Object:
     """A pod of the job. `code`: how its container ended; `more`: reason, deleted, created, restarts, annotations, …"""
+    main = more.get("container", "mpi")
     state: Object = {"running": {"startedAt": START}}
     if code is not None:
         ended = {"exitCode": code, "finishedAt": more.get("finished", START), "reason": more.get("why", "Error")}
         state = {"terminated": ended | {"message": more.get("said", ""), "startedAt": START}}
-    metadata = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "resourceVersion": "9"}
+    metadata = {"name": name, "namespace": "default", "uid": more.get("uid", f"uid-of-{name}"), "resourceVersion": "9"}
     metadata |= {"creationTimestamp": more.get("created", START), "annotations": more.get("annotations", {})}
     if "deleted" in more:
         metadata["deletionTimestamp"] = more["deleted"]
     status: Object = {"phase": phase, "podIP": "10.0.0.1" if phase == "Running" else ""}
     status["conditions"] = [{"type": "Ready", "status": str(more.get("ready", phase == "Running"))}]
     if phase != "Pending":
-        one = {"name": "mpi", "ready": phase == "Running", "restartCount": more.get("restarts", 0), "state": state}
+        one = {"name": main, "ready": phase == "Running", "restartCount": more.get("restarts", 0), "state": state}
         status["containerStatuses"] = [one | {"lastState": more.get("last", {})}, *more.get("beside", [])]
     status |= {"reason": more.get("reason", ""), "message": more.get("message", "")}
-    spec = {"containers": [{"name": "mpi"}], "nodeName": "node-7"}
+    spec = {"containers": [{"name": main}], "nodeName": more.get("node", "node-7")}
     return {"metadata": metadata, "spec": spec, "status": status}
 
 

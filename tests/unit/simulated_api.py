@@ -150,6 +150,7 @@ class SimulatedApi:
         found = self.objects.get((plural, name))
         if found is None:
             raise NotFoundError(f'{plural} "{name}" not found', 404, "NotFound")
+        assert plural != "mpijobs" or f"/{found['apiVersion']}/" in path
         return found
 
     def _check(self, found: Body, metadata: Body) -> None:

@@ -37,7 +37,7 @@ def new(choices: Choices) -> Body:
 
 
 def is_t9k(body: Body) -> bool:
-    return body["apiVersion"].startswith("batch.tensorstack.dev/")
+    return str(body["apiVersion"]).startswith("batch.tensorstack.dev/")
 
 
 def scale(spec: Body, replicas: int) -> None:

@@ -140,7 +140,7 @@ class SimulatedOperator:
 
     def _do(self, resource: Body, action: Action) -> None:
         if isinstance(action, Delete | DeleteWorkers) and action.reason == "suspended":
-            assert not (_is_of_worker(action) and self._saves()), "a worker goes while ranks have time to save"
+            assert not (_is_of_worker(action) and self._saves(resource)), "a worker goes while ranks have time to save"
         match action:
             case Create(kind=kind, body=body):
                 self._create(resource, kind, body)
@@ -188,9 +188,10 @@ class SimulatedOperator:
         else:
             self._remove(kind.plural, {"metadata": {"name": name, "uid": uid}})
 
-    def _saves(self) -> bool:
+    def _saves(self, resource: Body) -> bool:
         """Whether a launcher that it knows of has been told to end and may still, or was not even told."""
-        found = [self.api.find("pods", name) for name, pod in self.cache["pods"].items() if role(pod) == "launcher"]
+        known = [pod["metadata"] for pod in self._observe(resource).pods if role(dict(pod)) == "launcher"]
+        found = [self.api.find("pods", metadata["name"]) for metadata in known]
         return any(pod is not None and has_time(pod, self.api.clock()) for pod in found)
 
     # What it knows.

@@ -94,6 +94,23 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         """Also of a paused job, which can't be read then."""
         self.edit(lambda spec: debug(spec, is_debugged))
 
+    @rule(is_debugged=st.booleans(), then_pauses=st.booleans())
+    def user_switches_debug_mode_when_all_run(self, is_debugged: bool, then_pauses: bool) -> None:
+        self.user_pauses_or_resumes(is_paused=False)
+        self.go_on(3)
+        self.user_switches_debug_mode(is_debugged)
+        self.go_on(1)
+        if then_pauses:
+            self.user_switches_debug_mode(is_debugged=False)
+            self.user_pauses_and_resumes()
+
+    @rule()
+    def user_pauses_and_resumes(self) -> None:
+        """And waits for either."""
+        for is_paused in (True, False):
+            self.user_pauses_or_resumes(is_paused)
+            self.go_on(4)
+
     @rule(image=st.sampled_from(["example/one", "example/two"]))
     def user_changes_the_workers_template(self, image: str) -> None:
         self.edit(lambda spec: change_image(spec, image))
@@ -221,4 +238,4 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
 TestOperations = Operations.TestCase
 # To shrink a failure takes longer than to read it.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
-TestOperations.settings = settings(max_examples=300, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False)
+TestOperations.settings = settings(max_examples=250, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False)
