@@ -101,7 +101,12 @@ def test_namespaces_take_the_place_of_cluster_wide_rights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "group"), [("volcano", "scheduling.volcano.sh"), ("coscheduling", "scheduling.x-k8s.io")]
+    ("scheduler", "group"),
+    [
+        ("volcano", "scheduling.volcano.sh"),
+        ("coscheduling", "scheduling.x-k8s.io"),
+        ("t9k", "scheduler.tensorstack.dev"),
+    ],
 )
 def test_pod_groups_are_a_right_where_there_are_any(scheduler: str, group: str) -> None:
     rules = rendered({"jobs": {"gangScheduler": scheduler}})["ClusterRole", RELEASE]["rules"]
@@ -116,8 +121,25 @@ def test_an_operator_that_may_make_no_roles_has_none_of_their_rights() -> None:
     assert verbs["roles"] == verbs["rolebindings"] == ["list", "watch"]
 
 
-def test_a_kept_definition_says_so_to_helm() -> None:
-    key = ("CustomResourceDefinition", "mpijobs.kubeflow.org")
+def test_t9k_s_jobs_are_taken_or_left_as_a_whole() -> None:
+    group, definition = "batch.tensorstack.dev", ("CustomResourceDefinition", "mpijobs.batch.tensorstack.dev")
+    assert definition in rendered()
+    assert "--t9k=auto" in container()["args"]
+    left = {"t9k": {"enabled": False}}
+    assert definition not in rendered(left)
+    assert group not in str(rendered(left))
+    assert "--t9k=off" in container(left)["args"]
+    assert definition not in rendered({"crds": {"install": False}})
+
+
+def test_the_worker_agent_can_be_left_out() -> None:
+    assert "--no-worker-agent" in container({"jobs": {"workerAgent": False}})["args"]
+    assert not [word for word in container()["args"] if "worker-agent" in word]
+
+
+@pytest.mark.parametrize("group", ["kubeflow.org", "batch.tensorstack.dev"])
+def test_a_kept_definition_says_so_to_helm(group: str) -> None:
+    key = ("CustomResourceDefinition", f"mpijobs.{group}")
     assert rendered()[key]["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert "annotations" not in rendered({"crds": {"keep": False}})[key]["metadata"]
     assert key not in rendered({"crds": {"install": False}})
