@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.operator.caches import Caches, Key
-from agents.operator.kinds import BATCH_JOB, CONFIG_MAP, MPI_JOB_V1, POD
+from agents.job.model import T9K_GROUP
+from agents.operator.caches import Caches, Key, watched
+from agents.operator.kinds import (
+    BATCH_JOB,
+    CONFIG_MAP,
+    MPI_JOB_T9K,
+    MPI_JOB_V1,
+    MPI_JOB_V2BETA1,
+    POD,
+    SCHEDULER_PLUGINS_POD_GROUP,
+    SECRET,
+    T9K_POD_GROUP,
+    VOLCANO_POD_GROUP,
+    Kind,
+)
 from agents.operator.store import Store
 
 Body = dict[str, Any]
@@ -253,3 +267,37 @@ def test_a_job_s_objects_are_those_that_it_controls() -> None:
     assert [each["metadata"]["name"] for each in observed.pods] == ["worker", "launcher"]
     assert observed.launcher_job is not None
     assert observed.config_map is None
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "kind"),
+    [("volcano", VOLCANO_POD_GROUP), ("t9k", T9K_POD_GROUP), ("coscheduling", SCHEDULER_PLUGINS_POD_GROUP)],
+)
+def test_pod_groups_are_those_of_the_configured_scheduler(scheduler: str, kind: Kind) -> None:
+    caches = Caches([MPI_JOB_V1], scheduler)
+    assert set(watched(scheduler)) - set(watched("")) == {kind}
+    caches.store(kind).put(owned(pod("pi", "g", 1), "j"))
+    group = caches.observe(job(), frozenset(), {}).pod_group
+    assert group is not None
+    assert group["metadata"]["uid"] == "g"
+
+
+def test_a_secret_is_known_by_its_metadata_alone() -> None:
+    caches = Caches([MPI_JOB_V1])
+    caches.store(SECRET).put(owned(pod("pi-ssh", "s", 1), "j") | {"data": {"ssh-privatekey": "x"}, "type": "y"})
+    secret = caches.observe(job(), frozenset(), {}).secret
+    assert secret is not None
+    assert secret.keys() == {"metadata"}
+
+
+def test_jobs_of_two_groups_and_one_name_are_two() -> None:
+    caches, told = Caches([MPI_JOB_V2BETA1, MPI_JOB_T9K]), list[Key]()
+    caches.on_job = told.append
+    caches.jobs().put(job("k"))
+    caches.jobs(T9K_GROUP).put({**job("t"), "apiVersion": "batch.tensorstack.dev/v1beta1"})
+    caches.store(POD).put(owned(pod("pi-worker-0", "w", 1, job="t"), "t"))
+    assert told == [Key("ns", "pi"), Key("ns", "pi", T9K_GROUP), Key("ns", "pi", T9K_GROUP)]
+    assert [str(key) for key in told[:2]] == ["ns/pi", "ns/pi (batch.tensorstack.dev)"]
+    assert len(caches.all_jobs()) == 2
+    assert caches.store(MPI_JOB_V1) is caches.jobs()  # by whichever version they are read
+    assert caches.store(MPI_JOB_T9K) is caches.jobs(T9K_GROUP)
