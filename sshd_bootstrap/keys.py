@@ -46,10 +46,10 @@ def read(folder: str) -> Pair:
 def pair(private: bytes, public: bytes) -> Pair:
     """Check a pair, and put it into the form that every OpenSSH reads. Raises BootstrapError."""
     words = public.decode("ascii", "replace").split()
-    blob = _public_blob(words)
+    fields = _public_fields(words)
     text = private.replace(b"\r\n", b"\n").strip() + b"\n"
     own = _own_public(text)
-    if own is not None and own != _comparable(blob, len(own)):
+    if own is not None and own != fields[-len(own) :]:
         raise BootstrapError(
             KEYS_DIFFER,
             f"{paths.PRIVATE_KEY} and {paths.PUBLIC_KEY} in the job's ssh Secret are not of one pair: {_REMEDY}",
@@ -80,19 +80,22 @@ def _read(folder: str, name: str) -> bytes:
     return content
 
 
-def _public_blob(words: list[str]) -> bytes:
-    """Return what the base64 of a public key's line stands for: fields, the first of which is the type again."""
+def _public_fields(words: list[str]) -> list[bytes]:
+    """Return what the base64 of a public key's line stands for: its type again, and what belongs to that."""
     try:
-        blob = binascii.a2b_base64(words[1], strict_mode=True)
-        if next(_fields(blob)) == words[0].encode():
-            return blob
+        fields = list(_fields(binascii.a2b_base64(words[1], strict_mode=True)))
+        if len(fields) > 1 and fields[0] == words[0].encode():
+            return fields
     except (IndexError, ValueError):
         pass
     raise _broken(paths.PUBLIC_KEY, "it is no line `TYPE BASE64` as of an OpenSSH public key")
 
 
 def _own_public(private: bytes) -> list[bytes] | None:
-    """Return what a private key tells of its public one, as fields that end that one's blob, None if nothing."""
+    """Return what a private key tells of its public one: the last of that one's fields. None: nothing.
+
+    Numbers are the same in DER as in ssh's form (RFC 4251, 5: two's complement, as short as can be).
+    """
     lines = private.decode("ascii", "replace").splitlines()
     label = lines[0].removeprefix("-----BEGIN ").removesuffix("-----")
     if lines[0] != f"-----BEGIN {label}-----" or not label.endswith("PRIVATE KEY"):
@@ -115,7 +118,7 @@ def _own_public(private: bytes) -> list[bytes] | None:
 
 
 def _openssh(data: bytes) -> list[bytes]:
-    """Return the whole public blob of a private key in OpenSSH's own form. Raises ValueError."""
+    """Return all fields of the public key in a private key of OpenSSH's own form. Raises ValueError."""
     if not data.startswith(_MAGIC):
         raise ValueError(_MAGIC)
     rest = data[len(_MAGIC) :]
@@ -130,11 +133,6 @@ def _openssh(data: bytes) -> list[bytes]:
     if len(secret) < 8 or secret[:4] != secret[4:8]:
         raise ValueError(at)
     return list(_fields(public))
-
-
-def _comparable(blob: bytes, count: int) -> list[bytes]:
-    """Return the last fields of a public key, numbers as they are in DER, which is how they are in ssh's too."""
-    return list(_fields(blob))[-count:]
 
 
 def _fields(data: bytes) -> Iterator[bytes]:

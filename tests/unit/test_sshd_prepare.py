@@ -1,0 +1,243 @@
+"""Writing into the volume: whole files, their modes, what can't be written, and the command that does it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agents.job.model import KeyType
+from agents.operator.keys import new_pair
+from sshd_bootstrap import checks, cli, paths
+from sshd_bootstrap.exits import HELPER_MISSING, MODE_CHANGED, PORT, VOLUME, BootstrapError
+from sshd_bootstrap.prepare import prepare, set_ports
+from sshd_bootstrap.settings import HostKeys, Role, Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Path:
+    for name in ("keys", "volume", "tools"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tools" / "sshd-start").write_bytes(b"program")
+    write_keys(tmp_path)
+    return tmp_path
+
+
+def write_keys(pod: Path) -> None:
+    for name, content in new_pair(KeyType.ED25519).items():
+        (pod / "keys" / name).write_bytes(base64.b64decode(content))
+
+
+def settings(pod: Path, **changes: object) -> Settings:
+    return Settings(
+        role=Role.WORKER,
+        keys=str(pod / "keys"),
+        volume=str(pod / "volume"),
+        tools=str(pod / "tools"),
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def tree(pod: Path) -> dict[str, int]:
+    found = (os.path.join(folder, name) for folder, _, names in os.walk(pod / "volume") for name in names)
+    return {os.path.relpath(path, pod / "volume"): stat.S_IMODE(os.stat(path).st_mode) for path in found}
+
+
+def refusal(asked: Settings) -> tuple[int, str]:
+    with pytest.raises(BootstrapError) as failed:
+        prepare(asked)
+    return failed.value.exit_code, failed.value.message
+
+
+# ---- what is written ----
+
+
+def test_all_is_there_with_its_mode_whatever_the_umask(pod: Path) -> None:
+    before = os.umask(0o777)
+    try:
+        prepare(settings(pod))
+    finally:
+        os.umask(before)
+    private = (pod / "keys" / paths.PRIVATE_KEY).read_bytes()
+    assert tree(pod)["run/ssh_host_key"] == 0o600
+    assert tree(pod)["run/sshd-start"] == 0o755
+    assert tree(pod)["run/sshd_config"] == 0o644
+    assert (pod / "volume/run/ssh_host_key").read_bytes() == private
+    assert (pod / "volume/run/sshd-start").read_bytes() == b"program"
+    assert stat.S_IMODE((pod / "volume/run").stat().st_mode) == 0o755
+    assert not any(name.endswith(".part") for name in tree(pod))
+
+
+def test_new_keys_replace_the_old_ones_and_the_rest_stays(pod: Path) -> None:
+    prepare(settings(pod))
+    before = {name: os.stat(pod / "volume" / name).st_ino for name in tree(pod)}
+    write_keys(pod)
+    prepare(settings(pod))
+    replaced = {name for name in before if os.stat(pod / "volume" / name).st_ino != before[name]}
+    assert replaced == {
+        *("auth/id_rsa", "auth/id_rsa.pub", "auth/authorized_keys", "auth/known_hosts"),
+        *("run/identity", "run/known_hosts", "run/authorized_keys", "run/ssh_host_key"),
+    }
+
+
+def test_what_a_killed_preparation_left_is_replaced(pod: Path) -> None:
+    (pod / "volume" / "run").mkdir()
+    (pod / "volume" / "run" / ".ssh_host_key.part").write_bytes(b"half")
+    prepare(settings(pod))
+    assert not any(name.endswith(".part") for name in tree(pod))
+
+
+def test_a_launcher_has_no_sshd(pod: Path) -> None:
+    (pod / "tools" / "sshd-start").unlink()
+    asked = Settings(role=Role.LAUNCHER, keys=str(pod / "keys"), volume=str(pod / "volume"))
+    prepare(asked)
+    assert not {"run/sshd-start", "run/ssh_host_key", "run/sshd_config"} & tree(pod).keys()
+
+
+def test_ports_are_put_in_afterwards(pod: Path) -> None:
+    asked = settings(pod, has_own_config=True)
+    prepare(asked)
+    set_ports(asked, {"a": 2222, "b": 2222})
+    for name in ("run/ssh_config", "auth/config"):
+        assert "    Port 2222\n" in (pod / "volume" / name).read_text()
+
+
+def test_hosts_that_ssh_has_met_are_not_forgotten(pod: Path) -> None:
+    asked = settings(pod, host_keys=HostKeys.IMAGE)
+    prepare(asked)
+    known = pod / "volume/run/known_hosts"
+    known.write_text("a ssh-ed25519 AAAA\n")
+    known.chmod(0o600)
+    prepare(asked)
+    assert known.read_text() == "a ssh-ed25519 AAAA\n"
+
+
+# ---- what can be wrong ----
+
+
+def test_a_volume_that_is_not_there(pod: Path) -> None:
+    (pod / "volume").rmdir()
+    assert refusal(settings(pod)) == (
+        VOLUME,
+        f"{pod}/volume/auth in the volume of the ssh keys can't be written: it is not there; it must be an emptyDir "
+        "with room for 1 MiB",
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_volume_of_another(pod: Path) -> None:
+    (pod / "volume").chmod(0o555)
+    code, line = refusal(settings(pod))
+    assert code == VOLUME
+    assert line.endswith(f"uid {os.geteuid()} may not; it must be an emptyDir that this uid may write to")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
+def test_a_volume_that_is_full() -> None:
+    with pytest.raises(OSError, match="No space left") as failed, open("/dev/full", "wb", buffering=0) as full:
+        full.write(b"x")
+    error = checks.volume_error(failed.value, "/mpi-ssh/run/identity", 0)
+    assert error.exit_code == VOLUME
+    assert "can't be written: it is full; it must be an emptyDir with room for 1 MiB" in error.message
+
+
+def test_a_mode_that_does_not_stay() -> None:
+    checks.check_mode("/x", 0o600, 0o100600)
+    with pytest.raises(BootstrapError) as failed:
+        checks.check_mode("/mpi-ssh/run/identity", 0o600, 0o100660)
+    assert failed.value.exit_code == MODE_CHANGED
+    assert failed.value.message == (
+        "/mpi-ssh/run/identity has mode 0660, though it was given 0600: fsGroup or the volume's file system changes "
+        "modes, and ssh refuses such keys; take fsGroup out of the template, or use an emptyDir"
+    )
+
+
+PORTS = [
+    ({"uid": 1000, "ports": (22,)}, True),
+    ({"uid": 1000, "ports": (1023,)}, True),
+    ({"uid": 1000, "ports": (1024,)}, False),
+    ({"uid": 0, "ports": (22,)}, False),
+    ({"uid": 1000, "ports": (22,), "unprivileged_ports": 0}, False),  # as container runtimes set it
+    ({"uid": 1000, "ports": (22,), "has_own_config": True}, False),  # the image may have set a capability
+]
+
+
+@pytest.mark.parametrize(("changes", "is_refused"), PORTS)
+def test_a_port_that_the_uid_may_not_take(pod: Path, *, changes: dict[str, object], is_refused: bool) -> None:
+    if not is_refused:
+        checks.check_port(settings(pod, **changes))
+        return
+    code, line = refusal(settings(pod, **changes))
+    assert code == PORT
+    assert line.endswith("the workers run as uid 1000: name a port of 1024 or above (ssh.port)")
+
+
+def test_our_own_image_is_broken(pod: Path) -> None:
+    (pod / "tools" / "sshd-start").unlink()
+    assert refusal(settings(pod)) == (
+        HELPER_MISSING,
+        f"{pod}/tools/sshd-start can't be read: No such file or directory; this image is not the project's own, or "
+        "broken",
+    )
+
+
+# ---- the command ----
+
+
+@pytest.fixture
+def environment(pod: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MPI_SSH_KEYS", str(pod / "keys"))
+    monkeypatch.setenv("MPI_SSH_VOLUME", str(pod / "volume"))
+    monkeypatch.setenv("MPI_AGENT_TOOLS", str(pod / "tools"))
+    monkeypatch.setenv("MPI_AGENT_TERMINATION_LOG", str(pod / "log"))
+    (pod / "log").touch()
+    return pod
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["sshd-bootstrap", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_it_says_nothing_if_all_is_well(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch) == 0
+    assert capsys.readouterr() == ("", "")
+    assert (environment / "log").read_text() == ""
+    assert "run/ssh_host_key" in tree(environment)
+
+
+def test_its_last_words_are_where_kubernetes_looks(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (environment / "keys" / paths.PUBLIC_KEY).unlink()
+    assert run(monkeypatch) == 10
+    line = (environment / "log").read_text()
+    assert line.startswith("the job's ssh Secret (at ")
+    assert capsys.readouterr().err == f"sshd-bootstrap: {line}\n"
+
+
+def test_no_termination_log_is_no_failure(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (environment / "log").unlink()
+    monkeypatch.setenv("MPI_SSH_ROLE", "none")
+    assert run(monkeypatch) == 2
+    assert not (environment / "log").exists()
+
+
+def test_arguments(environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert run(monkeypatch, "--help") == 0
+    assert "docs/ssh.md" in capsys.readouterr().out
+    assert run(monkeypatch, "--no-such-option") == 2
+    assert "(sshd-bootstrap --help tells more)" in capsys.readouterr().err
