@@ -40,6 +40,19 @@ def test_what_has_to_be_a_label_is_derived_where_the_name_is_none(name: str, ser
     assert hostfile("v2beta1", changes)[0] == f"{name}-worker-0.{service}.default.svc slots=1"
 
 
+@pytest.mark.parametrize("version", ["v1", "v2beta1", "t9k"])
+def test_ssh_finds_each_pod_by_a_name_that_it_has_in_dns(version: str) -> None:
+    changes = {"metadata/name": "a.b", "spec/transport": "ssh"}
+    if version == "t9k":
+        changes["spec/worker/template/spec/hostname"] = "one-for-all"
+    made = job(version, changes)
+    [line] = objects.config_map(made, SETTINGS, [0])["data"]["hostfile"].splitlines()
+    spec = objects.worker(made, 0, SETTINGS)["spec"]
+    assert spec["hostname"] == "a-b-2e7336dc-worker-0"
+    assert line.split()[0].partition(".")[0] == spec["hostname"]
+    assert spec["subdomain"] == objects.service(made, SETTINGS)["metadata"]["name"]
+
+
 @given(NAMES, st.sampled_from(["v1", "v2beta1"]))
 @example("a" * 63, "v1")
 @example("4" + "a" * 53, "v2beta1")

@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from agents.job.model import LAUNCHER, PREFIX, WORKER
+from agents.job.model import LAUNCHER, PREFIX, WORKER, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,12 +61,17 @@ def worker_hostname(job: Job, index: int) -> str:
 
 def launcher_host(job: Job, settings: PodSettings) -> str:
     """Return the launcher as the hostfile names it."""
-    return job.launcher_name + host_suffix(job, settings)
+    name = launcher_hostname(job) if job.transport is Transport.SSH else job.launcher_name
+    return name + host_suffix(job, settings)
 
 
 def worker_host(job: Job, index: int, settings: PodSettings) -> str:
-    """Return a worker as the hostfile names it: by its pod's name, which is what an exec needs, even if it has dots."""
-    return job.worker_name(index) + host_suffix(job, settings)
+    """Return a worker as the hostfile names it: by its pod's name, which is what an exec needs, even if it has dots.
+
+    ssh looks for it in DNS, where it is by its host name.
+    """
+    name = worker_hostname(job, index) if job.transport is Transport.SSH else job.worker_name(index)
+    return name + host_suffix(job, settings)
 
 
 def host_suffix(job: Job, settings: PodSettings) -> str:

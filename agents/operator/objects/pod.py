@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Dialect, RestartPolicy
+from agents.job.model import Dialect, RestartPolicy, Transport
 from agents.operator.objects import metadata, names, pod_group
 
 if TYPE_CHECKING:
@@ -52,12 +52,11 @@ def main_container(job: Job, spec: Body) -> Body:
 def name_host(job: Job, settings: PodSettings, spec: Body, hostname: str) -> None:
     """Give a pod its name in DNS, and let it find the others by their short names.
 
-    kubeflow's v1 left names to the template, v2beta1 overwrites what the template has.
+    kubeflow's v1 left names to the template, v2beta1 overwrites what the template has: ssh has to find the workers.
     """
     chosen = {"hostname": hostname, "subdomain": names.service_name(job)}
-    spec |= (
-        chosen if job.dialect is Dialect.V2BETA1 else {**chosen, **{key: spec[key] for key in chosen if key in spec}}
-    )
+    is_found_by_name = job.dialect is Dialect.V2BETA1 or job.transport is Transport.SSH
+    spec |= chosen if is_found_by_name else {**chosen, **{key: spec[key] for key in chosen if key in spec}}
     if spec.get("hostNetwork"):
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     domain = settings.cluster_domain or _DEFAULT_DOMAIN
