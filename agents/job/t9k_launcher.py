@@ -47,7 +47,7 @@ def launcher_template(workers: Object, main: str, command: Sequence[str], own: O
 
     The launcher runs no ranks: it asks for none of the devices that are the ranks'.
     """
-    spec = {**workers["spec"]}
+    spec = {key: value for key, value in workers["spec"].items() if key != "resourceClaims"}
     container = next(one for one in spec["containers"] if one["name"] == main)
     container = {key: value for key, value in container.items() if key not in _WORKERS_ONLY}
     spec["containers"] = [{**_without_devices(container), "command": list(command)}]
@@ -85,15 +85,14 @@ def _about(own: Object, main: str) -> Object:
 
 
 def _without_devices(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a container without requests and limits for extended resources, whose names have a `/`."""
+    """Return a container without extended resources, whose names have a `/`, and without claims of devices."""
     resources = container.get("resources")
     if resources is None:
         return dict(container)
     kept = {
-        key: {name: amount for name, amount in value.items() if "/" not in name}
-        if key in ("limits", "requests")
-        else value
-        for key, value in resources.items()
+        key: {name: amount for name, amount in resources[key].items() if "/" not in name}
+        for key in ("limits", "requests")
+        if key in resources
     }
     return {**container, "resources": kept}
 

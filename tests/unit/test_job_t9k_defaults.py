@@ -62,6 +62,16 @@ def test_launchers_own_command() -> None:
     assert [one["name"] for one in made.launcher.template["spec"]["containers"]] == ["worker"]
 
 
+def test_launcher_claims_no_device() -> None:
+    claims = [{"name": "gpu"}]
+    resources = {"claims": claims, "limits": {"cpu": 1, "nvidia.com/gpu": 1}}
+    spec = "spec/worker/template/spec"
+    made = job("t9k", {f"{CONTAINER}/resources": resources, f"{spec}/resourceClaims": claims})
+    assert "resourceClaims" not in made.launcher.template["spec"]
+    assert made.launcher.template["spec"]["containers"][0]["resources"] == {"limits": {"cpu": 1}}
+    assert made.worker.template["spec"]["resourceClaims"] == claims
+
+
 @pytest.mark.parametrize(
     ("given", "policy", "expected"),
     [
