@@ -35,7 +35,7 @@ class Type(StrEnum):
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     CREATION_REFUSED = "CreationRefused"  # the API server would not take an object; it is tried again
     RESOURCE_EXISTS = "ErrResourceExists"  # what we want to make is there, and someone else's
-    TRANSPORT_NOT_SUPPORTED = "TransportNotSupported"
+    TRANSPORT_NOT_SUPPORTED = "TransportNotSupported"  # a former version's: taken back
     VALIDATION_ERROR = "ValidationError"  # nothing but an edit of the job heals it
 
 

@@ -42,6 +42,7 @@ _TYPES = {
     "Failed": Type.FAILED,
     "Paused": Type.SUSPENDED,
 }
+_FACED = frozenset(map(str, _TYPES.values()))
 _REPLICA_FAILURE = "ReplicaFailure"
 _FIELDS = ("lastTransitionTime", "status", "message", "reason", "type")
 _NORMAL = "All pods are running normally."
@@ -63,6 +64,9 @@ class Phase(StrEnum):
     FAILED = "Failed"
     UNKNOWN = "Unknown"
     DELETED = "Deleted"
+
+
+_PHASES = {str(phase): phase for phase in Phase}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,9 @@ def replicas_of(status: Object, role: str) -> dict[str, Replica]:
     for task in _objects(status.get("tasks")):
         if task.get("type") == role:
             for one in _objects(task.get("replicas") or task.get("status")):
-                if one.get("phase") in set(Phase):
-                    name = str(one.get("name"))
-                    found[name] = Replica(name, Phase(one["phase"]), str(one.get("uid", "")), _containers(one))
+                name, phase_ = str(one.get("name")), _PHASES.get(str(one.get("phase")))
+                if phase_ is not None:
+                    found[name] = Replica(name, phase_, str(one.get("uid", "")), _containers(one))
     return found
 
 
@@ -154,7 +158,7 @@ def face(status: Object, before: Object, now: str, *, is_readable: bool) -> dict
         "Failed": failed,
         "Paused": shown[Type.SUSPENDED],
     }
-    ours = [one for one in found if one.get("type") not in set(_TYPES.values())]
+    ours = [one for one in found if str(one.get("type")) not in _FACED]
     theirs = [_entry(kind, one) for kind, one in made.items() if one]
     return {**status, "conditions": [*theirs, *ours], "phase": phase(found, is_readable=is_readable)}
 

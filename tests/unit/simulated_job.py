@@ -87,6 +87,7 @@ def _t9k(choices: Choices) -> Body:
     policy = cleaned.get(choices.clean, {"cleanPodPolicy": choices.clean})
     changes: Body = {
         "spec/transport": choices.transport,
+        "spec/scheduler": {"t9kScheduler": {"queue": "default", "priority": 50}},
         "spec/runPolicy": {**policy, "backoffLimit": 2, **choices.limits},
     }
     if choices.dialect == "t9k-3":
