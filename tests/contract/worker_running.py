@@ -170,15 +170,15 @@ class Mounted:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._count = 0
+        self.swaps = 0
         path.mkdir()
 
     def write(self, **files: str) -> None:
         """Swap all files for these (pkg/volume/util/atomic_writer.go)."""
-        self._count += 1
+        self.swaps += 1
         before = self.path / "..data"
         old = os.readlink(before) if before.is_symlink() else ""
-        new = self.path / f"..2026_{self._count}"
+        new = self.path / f"..2026_{self.swaps}"
         new.mkdir()
         for name, content in files.items():
             (new / name).write_text(content)
