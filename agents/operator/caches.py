@@ -93,12 +93,11 @@ class Caches:
         return self._made[kind] if kind in self._made else self._jobs[kind.group]
 
     def informers(
-        self, groups: Iterable[str], api: Api, metrics: Metrics, namespaces: Sequence[str], selector: str = ""
+        self, group: str, api: Api, metrics: Metrics, namespaces: Sequence[str], selector: str = ""
     ) -> list[Informer]:
-        """What keeps these groups' MPIJobs known, not yet started; no namespaces: all. `selector`: by label."""
+        """What keeps a group's MPIJobs known, not yet started; no namespaces: all. `selector`: by label."""
         return [
             Informer(api, self._jobs[group], metrics, namespace=namespace, selector=selector)
-            for group in groups
             for namespace in namespaces or (None,)
         ]
 

@@ -39,6 +39,8 @@ class Informer:
         self._listed = ""  # the last list's
         self._failures = 0
         self._complaint = ""
+        self.is_missing = False
+        """Whether the API server has no such kind now."""
         self.synced = threading.Event()
         name = f"watch-{store.kind.plural}" + (f"-{namespace}" if namespace else "")
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -130,11 +132,11 @@ class Informer:
     def _healthy(self) -> None:
         if self._complaint:
             _LOG.info("%s can be watched again", self._store.kind.resource)
-        self._failures, self._complaint = 0, ""
+        self._failures, self._complaint, self.is_missing = 0, "", False
 
     def _wait(self, error: ApiError) -> None:
         """Say once why the store is not kept true, and wait a little longer each time."""
-        said = self._words(error)
+        said, self.is_missing = self._words(error), isinstance(error, NotFoundError)
         if said != self._complaint:
             _LOG.warning("%s can't be watched: %s", self._store.kind.resource, said)
             self._complaint = said

@@ -77,6 +77,7 @@ class Process:
             options.identity,
         )
         self._informers: list[Informer] = []
+        self._of_t9k: list[Informer] = []  # of them, those of its MPIJobs
         self._controller: Controller | None = None
         self._metrics.is_leader.read = lambda: {(): float(self._leads())}
 
@@ -151,7 +152,10 @@ class Process:
 
     def _inform_of_jobs(self, group: str, caches: Caches) -> None:
         options = self._options
-        self._inform(caches.informers((group,), self._api, self._metrics, options.namespaces, options.selector))
+        informers = caches.informers(group, self._api, self._metrics, options.namespaces, options.selector)
+        if group == T9K_GROUP:
+            self._of_t9k = informers
+        self._inform(informers)
 
     def _await_t9k(self, caches: Caches) -> None:
         while not self._stop.wait(_T9K_WAIT_S):
@@ -223,7 +227,9 @@ class Process:
             return (
                 (503, f"{complaint}\n") if complaint else (200, f"standby; {self._leader.holder or 'nobody'} leads\n")
             )
-        complaints = sorted({each.complaint for each in self._informers if each.complaint})
+        # T9k's definition may go as it came.
+        waived = [each for each in self._of_t9k if each.is_missing and self._options.t9k is T9k.AUTO]
+        complaints = sorted({each.complaint for each in self._informers if each.complaint and each not in waived})
         if self._controller is None or complaints:
             return 503, "".join(f"{each}\n" for each in complaints) or "the caches are being filled\n"
         return 200, "leading\n"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
+import socket
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from objects_api import ObjectsApi, Request
-from operating import Operator, all_succeeded, have_been_made, ssh_job, submit, t9k_job
+from operating import PATIENCE_S, Operator, all_succeeded, get, have_been_made, ssh_job, submit, t9k_job
 from stored_objects import T9K, Failure, conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -85,6 +87,41 @@ def test_t9k_s_jobs_are_taken_once_the_api_server_has_them(tmp_path: Path, api: 
         submit(api, "two", faces=[t9k_job])
         api.wait(all_succeeded(["two"]))
         assert "the API server has T9k's MPIJobs now" in operator.said()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("t9k", "is_ready"), [("auto", True), ("on", False)])
+def test_a_definition_of_t9k_s_that_goes_may_go_unless_it_was_asked_for(
+    tmp_path: Path, api: ObjectsApi, t9k: str, is_ready: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ready = f"http://127.0.0.1:{port}/readyz"
+
+    def fault(request: Request) -> bool:
+        if request.plural == f"mpijobs.{T9K}":
+            raise Failure(404, "NotFound", "the server could not find the requested resource")
+        return True
+
+    with Operator(tmp_path, api.port, "--t9k", t9k, "--port", str(port)) as operator:
+        submit(api, "one", "two", faces=[t9k_job, ssh_job])
+        api.wait(all_succeeded(["one", "two"]))
+        api.fault = fault
+        api.end_watches(forget=True)
+        operator.wait_until_said(f"mpijobs.{T9K} can't be watched: the API server has no mpijobs in {T9K}/v1beta1")
+        submit(api, "three", faces=[ssh_job])
+        api.wait(all_succeeded(["three"]))
+        until(lambda: get(ready) == (200, "leading\n") if is_ready else "is their CRD installed?" in get(ready)[1])
+        api.fault = lambda _request: True
+        submit(api, "four", faces=[t9k_job])
+        api.wait(all_succeeded(["four"]))
+        until(lambda: get(ready) == (200, "leading\n"))
 
 
 def test_t9k_s_jobs_can_be_left_to_t9k(tmp_path: Path, api: ObjectsApi) -> None:
