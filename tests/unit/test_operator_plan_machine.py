@@ -132,6 +132,13 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         if found:
             self.api.remove(plural, found[which % len(found)])
 
+    @rule()
+    def user_deletes_the_keys_when_all_run(self) -> None:
+        self.go_on(3)
+        keys = self.api.find("secrets", "pi-ssh")
+        if keys is not None and ("secrets", "pi-ssh") not in self.foreign:
+            self.api.remove("secrets", keys)
+
     @rule(plural=st.sampled_from(sorted(FOREIGN)))
     def user_takes_a_name(self, plural: str) -> None:
         if self.api.find(plural, FOREIGN[plural]) is None:
