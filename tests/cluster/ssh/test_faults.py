@@ -1,0 +1,124 @@
+"""Faults under jobs by ssh: sshd ends, the Secret is damaged or goes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from kubernetes.dynamic.exceptions import NotFoundError
+
+from tests.cluster import pods as of
+from tests.cluster.kube import DEADLINE_S, WaitError
+from tests.cluster.ssh.sshjob import SshJob
+
+if TYPE_CHECKING:
+    from tests.cluster.kube import Namespace, Object
+    from tests.cluster.operator.submitted import Submitted
+    from tests.cluster.ssh.conftest import SubmitAll
+
+WAITS = ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
+KILL_SSHD = ("/bin/sh", "-c", "kill -KILL $(cat /run/mpi-agents/ssh/sshd.pid)")
+
+
+def waiting(restart: str = "Never") -> SshJob:
+    """A job whose user starts mpirun by hand."""
+    job = SshJob(workers=1)
+    job.command(*WAITS)
+    job.spec["mpiReplicaSpecs"]["Worker"]["restartPolicy"] = restart
+    # In a process namespace of its own, sshd is the first process, which no signal from inside kills.
+    job.worker["shareProcessNamespace"] = True
+    return job
+
+
+@pytest.fixture(scope="module")
+def running(submit_all: SubmitAll) -> dict[str, Submitted]:
+    """All jobs, submitted."""
+    computing = SshJob(workers=1)
+    computing.run("pi", "20")
+    restarted, replaced = waiting("OnFailure"), waiting()
+    jobs = {"computing": computing, "restarted": restarted, "replaced": replaced, "broken": waiting()}
+    return submit_all(jobs, "baseline")
+
+
+def kill_sshd(one: Submitted) -> None:
+    """Kill sshd in the worker, once the launcher's container runs."""
+    one.until_condition("Running")
+    one.namespace.exec_in(one.job.workers[0], KILL_SSHD, "mpi")
+
+
+def launch(one: Submitted) -> None:
+    """Start mpirun by hand."""
+    done = one.namespace.exec_in(one.launcher, ["mpirun", "-n", "1", "pi"], "mpi")
+    assert f"rank 0 of 1 on {one.job.workers[0]}" in done.output, done.output + done.errors
+
+
+def another(namespace: Namespace, worker: str, uid: str) -> None:
+    """Wait until another pod of this name is Ready."""
+    namespace.wait(worker, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready, as another pod")
+
+
+def new_secret(one: Submitted, former: Object) -> Object:
+    """Wait until the job has another Secret than that."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        with contextlib.suppress(NotFoundError):
+            found = one.namespace.get("Secret", former["metadata"]["name"])
+            if found["metadata"]["uid"] != former["metadata"]["uid"]:
+                return found
+        time.sleep(0.1)
+    raise WaitError(f"{one.job.name} has no other Secret after {DEADLINE_S:g} s")
+
+
+def test_a_secret_that_is_deleted_comes_back_and_the_job_goes_on(running: dict[str, Submitted]) -> None:
+    one = running["computing"]
+    one.until_output("rank 0 of 1")
+    before = one.namespace.get("Secret", "computing-ssh")
+    launcher = one.launcher
+    one.namespace.delete("Secret", "computing-ssh")
+    after = new_secret(one, before)
+    assert after["data"]["ssh-publickey"] != before["data"]["ssh-publickey"]
+    assert one.verdict() == "Succeeded", one.output
+    assert one.launcher == launcher
+
+
+def test_an_sshd_that_is_killed_comes_back(running: dict[str, Submitted]) -> None:
+    one = running["restarted"]
+    worker = one.job.workers[0]
+    kill_sshd(one)
+    log = one.namespace.wait_log(worker, "worker-agent", "sshd answers again at port 2222")
+    assert "sshd is gone from port 2222: " in log
+    assert "killed" in log
+    one.namespace.wait(worker, lambda pod: of.is_ready(pod) and of.restarts(pod, "mpi") == 1, "is ready again")
+    launch(one)
+
+
+def test_a_worker_that_may_not_be_restarted_is_replaced(running: dict[str, Submitted]) -> None:
+    one = running["replaced"]
+    worker = one.job.workers[0]
+    uid = one.namespace.wait_ready([worker])[worker]["metadata"]["uid"]
+    kill_sshd(one)
+    another(one.namespace, worker, uid)
+    launch(one)
+
+
+def test_a_broken_key_is_told_and_a_deleted_secret_heals_it(running: dict[str, Submitted]) -> None:
+    one = running["broken"]
+    worker = one.job.workers[0]
+    uid = one.namespace.wait_ready([worker])[worker]["metadata"]["uid"]
+    garbage = base64.b64encode(b"no key at all").decode()
+    one.namespace.patch("Secret", "broken-ssh", {"data": {"ssh-privatekey": garbage}})
+    one.namespace.delete("Pod", worker, grace_s=1)
+    one.until(
+        lambda status: any(
+            "ssh-privatekey in the job's ssh Secret is broken" in said["message"] for said in status["conditions"]
+        ),
+        "says that the key is broken",
+    )
+    secret = one.namespace.get("Secret", "broken-ssh")
+    one.namespace.delete("Secret", "broken-ssh")
+    new_secret(one, secret)
+    one.namespace.delete("Pod", worker, grace_s=1)
+    another(one.namespace, worker, uid)
