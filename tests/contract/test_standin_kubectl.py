@@ -156,6 +156,32 @@ def test_jobs_of_both_versions(kubeconfig: str, tmp_path: Path) -> None:
     assert b"Slots Per Worker:  2" in kubectl(kubeconfig, "describe", "mpijob", "pi").stdout
 
 
+def test_t9k_s_jobs_beside_kubeflow_s(kubeconfig: str) -> None:
+    metadata = {"name": "one-name"}
+    for api_version in ("kubeflow.org/v2beta1", "batch.tensorstack.dev/v1beta1"):
+        body = {"apiVersion": api_version, "kind": "MPIJob", "metadata": metadata, "spec": {"transport": "exec"}}
+        done = kubectl(kubeconfig, "create", "-f", "-", stdin=json.dumps(body).encode())
+        assert done.returncode == 0, done.stderr
+    status = '{"status": {"phase": "Running"}}'
+    kubectl(
+        kubeconfig,
+        "patch",
+        "mpijobs.batch.tensorstack.dev/one-name",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        status,
+    )
+    for group, columns, shown in (
+        ("batch.tensorstack.dev", ["NAME", "PHASE", "AGE"], ["one-name", "Running"]),
+        ("kubeflow.org", ["NAME", "STATE", "READY", "WORKERS", "AGE"], ["one-name", "0"]),
+    ):
+        head, row = kubectl(kubeconfig, "get", f"mpijobs.{group}", "one-name").stdout.decode().splitlines()
+        assert (head.split(), row.split()[:2]) == (columns, shown)
+    kubectl(kubeconfig, "delete", "mpijobs.batch.tensorstack.dev", "one-name")
+    assert kubectl(kubeconfig, "get", "mpijobs.kubeflow.org", "one-name").returncode == 0
+
+
 def test_a_pod_of_one_s_own_and_its_logs(kubeconfig: str, tmp_path: Path) -> None:
     pod = tmp_path / "pod.yaml"
     sleeping = 'command: [sh, -c, "echo begun; until [ -e go ]; do sleep 0.01; done; echo done"]'
