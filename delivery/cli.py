@@ -91,7 +91,9 @@ class _Delivery:
             line = tools.copy(tool, asked.tools_folder, asked.target)
             if line:
                 self._progress.line(line)
-        if not workers:
+        if not asked.waits:
+            self._progress.line("MPI_AGENT_WAIT is false: nobody is waited for")
+        elif not workers:
             self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
         elif asked.is_ssh:
             from delivery.sshd.waiting import waiting  # noqa: PLC0415

@@ -39,6 +39,7 @@ class Settings:
 
     environ: Mapping[str, str]
     is_ssh: bool
+    waits: bool  # else the workers are left to who debugs the job
     namespace: str | None
     hostfile: str
     target: str
@@ -59,13 +60,14 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
     # KUBECONFIG wins over the flag, as in kubectl-delivery.
     kubeconfig = environ.get("KUBECONFIG") or options.kubeconfig or ""
     hostfile = environ.get("MPI_AGENT_HOSTFILE") or "/etc/mpi/hostfile"
-    is_ssh = _transport(environ) == "ssh"
+    is_ssh = _one_of(environ, "MPI_AGENT_TRANSPORT", ("exec", "ssh")) == "ssh"
     asked = options.tools
     if not asked and not is_ssh:
         asked = tools.default(_read_text(os.path.join(os.path.dirname(hostfile), "kubexec.sh")))
     return Settings(
         environ={**environ, "KUBECONFIG": kubeconfig},
         is_ssh=is_ssh,
+        waits=_one_of(environ, "MPI_AGENT_WAIT", ("true", "false")) == "true",
         namespace=options.namespace or environ.get("NAMESPACE") or None,
         hostfile=hostfile,
         target=options.target or environ.get("TARGET_DIR") or (_TARGET if asked or not is_ssh else ""),
@@ -91,10 +93,11 @@ def termination_log(environ: Mapping[str, str]) -> str:
     return environ.get("MPI_AGENT_TERMINATION_LOG") or lastwords.DEFAULT
 
 
-def _transport(environ: Mapping[str, str]) -> str:
-    text = environ.get("MPI_AGENT_TRANSPORT") or "exec"
-    if text not in ("exec", "ssh"):
-        raise DeliveryError(USAGE, f"MPI_AGENT_TRANSPORT is {text!r}, and can be exec or ssh")
+def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """Return what a variable says, the first of the choices if it says nothing."""
+    text = environ.get(name) or choices[0]
+    if text not in choices:
+        raise DeliveryError(USAGE, f"{name} is {text!r}, and can be {' or '.join(choices)}")
     return text
 
 

@@ -95,8 +95,7 @@ def _delivery(job: Job, settings: PodSettings, spec: Body, whose: User | None = 
         environment = _environment([_POD_NAME, _POD_IPS], {**_of_job(job), **target, **variables})
     else:
         waits = {} if sshd.is_expected(job) else {"MPI_AGENT_WAIT": "false"}
-        own = {"MPI_AGENT_TRANSPORT": "ssh", "MPI_AGENT_LAUNCHER": job.launcher_name}
-        environment = _environment([_POD_NAME], {**own, **variables, **waits})
+        environment = _environment([_POD_NAME], {"MPI_AGENT_TRANSPORT": "ssh", **variables, **waits})
     return {
         **guest.container(names.DELIVERY, settings, spec, whose),
         "command": ["mpi-delivery"],
