@@ -38,7 +38,11 @@ class Release:
         self.namespace = Namespace(api, namespace)
         self.helm = Helm(kubeconfig, namespace)
         self.notes = ""  # what helm printed when it was installed
-        self.values: dict[str, Any] = {"image": {"registry": REPOSITORY}, "operator": {"logLevel": "debug"}}
+        self.values: dict[str, Any] = {
+            "image": {"registry": REPOSITORY},
+            "operator": {"logLevel": "debug"},
+            "t9k": {"enabled": True},
+        }
 
     def install(self, values: Mapping[str, Any] | None = None, *options: str) -> str:
         """Install it, wait until it is ready, and return the notes. Raises HelmError, WaitError."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 DIGEST = "sha256:" + "0" * 64
 RELEASE = "mpi-agents"
+T9K: Mapping[str, Any] = {"t9k": {"enabled": True}}
 
 
 def rendered(values: Mapping[str, Any] | None = None) -> dict[tuple[str, str], Object]:
@@ -123,13 +124,16 @@ def test_an_operator_that_may_make_no_roles_has_none_of_their_rights() -> None:
 
 def test_t9k_s_jobs_are_taken_or_left_as_a_whole() -> None:
     group, definition = "batch.tensorstack.dev", ("CustomResourceDefinition", "mpijobs.batch.tensorstack.dev")
-    assert definition in rendered()
-    assert "--t9k=auto" in container()["args"]
-    left = {"t9k": {"enabled": False}}
-    assert definition not in rendered(left)
-    assert group not in str(rendered(left))
-    assert "--t9k=off" in container(left)["args"]
-    assert definition not in rendered({"crds": {"install": False}})
+    taken = rendered(T9K)
+    file = yaml.safe_load((CHART / "definitions" / f"{group}_mpijobs.yaml").read_text())
+    assert taken[definition]["spec"] == file["spec"]
+    for name in (RELEASE, "kubeflow-mpijobs-edit", "kubeflow-mpijobs-view"):
+        rules = [rule for rule in taken["ClusterRole", name]["rules"] if "mpijobs" in rule["resources"]]
+        assert [rule["apiGroups"] for rule in rules] == [["kubeflow.org", group]]
+    assert "--t9k=auto" in container(T9K)["args"]
+    assert group not in str(rendered())
+    assert "--t9k=off" in container()["args"]
+    assert definition not in rendered({**T9K, "crds": {"install": False}})
 
 
 def test_the_worker_agent_can_be_left_out() -> None:
@@ -140,9 +144,9 @@ def test_the_worker_agent_can_be_left_out() -> None:
 @pytest.mark.parametrize("group", ["kubeflow.org", "batch.tensorstack.dev"])
 def test_a_kept_definition_says_so_to_helm(group: str) -> None:
     key = ("CustomResourceDefinition", f"mpijobs.{group}")
-    assert rendered()[key]["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert "annotations" not in rendered({"crds": {"keep": False}})[key]["metadata"]
-    assert key not in rendered({"crds": {"install": False}})
+    assert rendered(T9K)[key]["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert "annotations" not in rendered({**T9K, "crds": {"keep": False}})[key]["metadata"]
+    assert key not in rendered({**T9K, "crds": {"install": False}})
 
 
 def test_what_is_off_by_default_is_made_when_asked_for() -> None:
