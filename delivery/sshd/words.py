@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from delivery.sshd.answer import Answer
 
+SOON_S = 5.0  # a name takes so long at most where nothing is wrong
 LONG_S = 60.0  # who waits for longer is told where to look
 _LOOK = "its image, its init containers or its sshd: see `kubectl describe pod` and `kubectl logs`"
 _PORT_HINT = "set the job's ssh port, or free that one in the worker's image"
@@ -39,9 +40,12 @@ def no_name(waited_s: float, *, was_there: bool) -> Lack:
     return Lack("gone", "gone from DNS", "", Patience.REPLACEMENT, exits.GONE, hint)
 
 
-def no_lookup(reason: str) -> Lack:
-    """Return what a worker lacks whose name DNS can't be asked for."""
-    return Lack("lookup", "not looked up", f"DNS gives no answer ({reason})")
+def no_lookup(reason: str, waited_s: float) -> Lack:
+    """Return what a worker lacks of whose name DNS says nothing.
+
+    That alone is no trouble: where DNS serves the cluster only, it says so of all names that are not there.
+    """
+    return Lack("name", "not in DNS yet", f"DNS gives no answer ({reason})" if waited_s >= SOON_S else "")
 
 
 def lack_of(answer: Answer, ports: Sequence[int], waited_s: float) -> Lack | None:

@@ -53,7 +53,7 @@ class Worker:
             self._looked_up_at = now
             return None
         if found.trouble:
-            return words.no_lookup(found.trouble)
+            return words.no_lookup(found.trouble, now - self._since)
         return words.no_name(now - self._since, was_there=was_there)
 
     def connect_s(self, now: float) -> float:

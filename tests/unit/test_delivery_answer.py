@@ -84,9 +84,15 @@ def test_errors_of_connect(number: int, kind: Kind) -> None:
 LACKS: dict[str, tuple[Lack | None, str, Patience, int]] = {
     "not in DNS": (words.no_name(0, was_there=False), "not in DNS yet", Patience.ENDLESS, exits.GRACE_OVER),
     "gone": (words.no_name(0, was_there=True), "gone from DNS", Patience.REPLACEMENT, exits.GONE),
-    "DNS is down": (
-        words.no_lookup("Temporary failure in name resolution"),
-        "not looked up: DNS gives no answer (Temporary failure in name resolution)",
+    "DNS says nothing": (
+        words.no_lookup("Temporary failure in name resolution", 4.9),
+        "not in DNS yet",
+        Patience.ENDLESS,
+        exits.GRACE_OVER,
+    ),
+    "DNS says nothing for long": (
+        words.no_lookup("Temporary failure in name resolution", 5.0),
+        "not in DNS yet: DNS gives no answer (Temporary failure in name resolution)",
         Patience.ENDLESS,
         exits.GRACE_OVER,
     ),

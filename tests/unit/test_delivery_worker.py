@@ -60,7 +60,7 @@ def test_an_address_is_kept_while_dns_is_down_and_given_up_when_dns_says_so() ->
     assert worker.addresses == (HERE,)
     gone = lack(worker.found(NOWHERE, 6.0))
     assert (gone.words, gone.patience) == ("gone from DNS", Patience.REPLACEMENT)
-    assert lack(worker.found(DOWN, 7.0)).kind == "lookup"
+    assert "Temporary failure" in lack(worker.found(DOWN, 7.0)).detail
 
 
 def test_another_address_is_another_pod() -> None:
