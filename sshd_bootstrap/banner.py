@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
+
+GREETING = b"SSH-2.0-mpi-agents\r\n"  # who answers a banner by it before he leaves is no error in sshd's log
 
 _BEGIN = b"SSH-"
 _LIMIT = 8192  # bytes; a server may send other lines first, and none that is an sshd sends that many
@@ -45,6 +48,8 @@ def ask(host: str, port: int, timeout_s: float) -> str:
             received += chunk
             banner = find(received)
             if banner is not None:
+                with suppress(OSError):
+                    connection.sendall(GREETING)
                 return banner
             if not chunk:
                 said = received.split(b"\n")[0].decode("ascii", "replace").strip()

@@ -134,7 +134,7 @@ def _ports(text: str) -> tuple[int, ...]:
 
 def _unprivileged_ports() -> int:
     try:
-        with open(_UNPRIVILEGED_PORTS, encoding="ascii") as file:
+        with open(_UNPRIVILEGED_PORTS, encoding="utf-8") as file:
             return int(file.read())
     except (OSError, ValueError):
         return 1024

@@ -46,7 +46,7 @@ def _devices(folder: str) -> None:
         open(os.path.join(dev, name), "wb").close()
         _mount("--bind", f"/dev/{name}", os.path.join(dev, name))
     os.mkdir(os.path.join(dev, "pts"))
-    _mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=0620", "devpts", os.path.join(dev, "pts"))
+    _mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=0620,gid=5", "devpts", os.path.join(dev, "pts"))
     os.symlink("pts/ptmx", os.path.join(dev, "ptmx"))
     os.symlink("/proc/self/fd", os.path.join(dev, "fd"))
     log = os.path.join(dev, "termination-log")

@@ -7,6 +7,7 @@ it. So nothing here can meet this machine's own sshd, its users' keys or its por
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import os
 import re
@@ -28,7 +29,7 @@ from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 PATIENCE_S = 30
 SSHD = "/usr/sbin/sshd"
@@ -149,6 +150,20 @@ class Pod:
     def run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(self.words(*words), input=stdin, capture_output=True, check=False, timeout=PATIENCE_S)
 
+    def within_network(self, what: Callable[[], object]) -> None:
+        """Call it where the pod's loopback is, in a child."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                network = os.open(f"/proc/{self._pid}/ns/net", os.O_RDONLY)
+                if ctypes.CDLL(None).setns(network, 0) == 0:
+                    what()
+                    code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+
     def ssh(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Call ssh as a launcher does."""
         return self.run(*LAUNCHED_BY, *words, stdin=stdin)
@@ -254,9 +269,8 @@ def pods(helpers: dict[str, str]) -> Iterator[Pods]:
     made.close()
 
 
-def as_uid(uid: int, what: object) -> None:
+def as_uid(uid: int, what: Callable[[], object]) -> None:
     """Call it as another user, in a child; a BootstrapError comes back."""
-    assert callable(what)
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:

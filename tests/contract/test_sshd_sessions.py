@@ -8,6 +8,7 @@ import pytest
 from ssh_pods import LAUNCHED_BY, PATIENCE_S, Pods, Spec, helpers, needs_pods, pods, write_keys
 
 from agents.job.model import KeyType
+from sshd_bootstrap import banner
 
 __all__ = ["helpers", "pods"]
 pytestmark = needs_pods
@@ -103,13 +104,22 @@ def test_the_users_own_configuration_of_ssh_serves_the_jobs_hosts_alone(pods: Po
     assert "batchmode no" in told
 
 
-def test_a_terminal_and_a_login_shell(pods: Pods) -> None:
-    pod = pods.new()
+@pytest.mark.parametrize(("name", "shell"), [("root", b"-bash\n"), ("any uid", b"-sh\n")])
+def test_a_terminal_and_a_login_shell(name: str, shell: bytes, pods: Pods) -> None:
+    pod = pods.new(USERS[name])
     pod.serve()
-    assert pod.ssh("-tt", HERE, "tty").stdout.startswith(b"/dev/pts/")
+    assert pod.ssh("-tt", HERE, "tty").stdout.startswith(b"/dev/pts/"), pod.said()
     done = pod.ssh(HERE, stdin=b"echo $0; exit 3\n")
-    assert done.stdout == b"-bash\n"
+    assert done.stdout == shell
     assert done.returncode == 3
+
+
+def test_looking_for_a_banner_is_no_error_in_the_log(pods: Pods) -> None:
+    pod = pods.new()
+    process = pod.serve()
+    pod.within_network(lambda: banner.ask(HERE, 2222, PATIENCE_S))
+    pod.wait_for("^Connection closed by .*preauth", process)
+    assert "kex_exchange_identification" not in pod.said()
 
 
 # ---- what is refused ----

@@ -100,6 +100,14 @@ def test_root_without_capabilities(pods: Pods) -> None:
     )
 
 
+def test_a_run_folder_that_anybody_may_write_to(pods: Pods) -> None:
+    """As it is where an emptyDir is mounted there, for a root file system that is read-only."""
+    pod = pods.new()
+    pod.run("chmod", "1777", "/run")
+    pod.serve()
+    assert pod.ssh(HERE, "echo there").stdout == b"there\n", pod.said()
+
+
 def test_any_uid_needs_no_capability(pods: Pods) -> None:
     pod = pods.new(uid=123456, variables={"MPI_SSH_PASSWD": "generated"}, capabilities="-all")
     pod.serve()

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from sshd_bootstrap import configs
-from sshd_bootstrap.settings import HostKeys, Role, Settings, User
+from sshd_bootstrap.settings import HostKeys, Role, Settings
 
 PLAIN = Settings(role=Role.WORKER, uid=0, gid=0)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMywiAPTMs7FIK"
@@ -35,11 +35,6 @@ def test_port_and_paths() -> None:
     for text in (configs.sshd_config(settings), configs.ssh_config(settings, 1), configs.user_ssh_config(settings, 1)):
         assert "/run/mpi-agents" not in text
         assert "/root" not in text
-
-
-def test_modes_are_not_judged_where_another_owns_the_files() -> None:
-    settings = replace(PLAIN, user=User.UNKNOWN, uid=65532)
-    assert changed(golden("sshd_config"), configs.sshd_config(settings)) == (["StrictModes yes"], ["StrictModes no"])
 
 
 def test_an_image_with_its_own_configuration() -> None:
