@@ -209,7 +209,9 @@ class Draft:
         self._set("completionTime", time_text(at))
         self.forget((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED))
         self.forget([Type.DEBUGGING])
-        if not self._is_v1 and conditions.find(self.status["conditions"], Type.RUNNING) is None:
+        running = conditions.find(self.status["conditions"], Type.RUNNING)
+        was_paused = self._is_t9k and running is not None and running.get("reason") == self._words.not_running.reason
+        if was_paused or (running is None and not self._is_v1):
             told = self._words.never_ran
             self._put(Stated(Type.RUNNING, False, told.reason, self._said(told.message)))
 

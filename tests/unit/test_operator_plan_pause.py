@@ -26,6 +26,8 @@ from operator_stories import (
     written,
 )
 
+from agents.operator.actions import Create
+
 DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 SUSPEND = {"spec/runPolicy/suspend": True}
 SUSPENDED = condition("Suspended", reason="MPIJobSuspended", message="MPIJob suspended")
@@ -170,6 +172,22 @@ def test_resuming_reaches_every_worker(version: str) -> None:
     body = suspended(version, mode)
     old = workers(2, annotations={"mpi-agents/template": "of-before"})
     assert deletions(planned(copy.deepcopy(body), *old)) == ["delete all workers"]
+
+
+@pytest.mark.parametrize(("grace", "delay"), [(None, None), (1, "1"), (20, "9"), (600, "299")])
+def test_ranks_have_half_of_the_grace_period_that_a_job_asks_for(grace: int | None, delay: str | None) -> None:
+    """Open MPI 4.1 waits before SIGTERM as long as before SIGKILL."""
+    named = {"spec/mpiReplicaSpecs/Launcher/template/spec/terminationGracePeriodSeconds": grace}
+    found = planned(resource("v1", {} if grace is None else named))
+    (pod_,) = (
+        one.body
+        for step in found.steps
+        for one in step
+        if isinstance(one, Create) and one.kind.name == "Pod" and one.body["metadata"]["name"] == "pi-launcher"
+    )
+    (main,) = (one for one in pod_["spec"]["containers"] if one["name"] == "mpi")
+    set_ = {one["name"]: one.get("value") for one in main["env"]}
+    assert set_.get("OMPI_MCA_odls_base_sigkill_timeout") == delay
 
 
 def commands(found: Any) -> dict[str, list[str] | None]:

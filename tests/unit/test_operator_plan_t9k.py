@@ -197,6 +197,13 @@ def test_a_paused_job_goes_through_its_phases() -> None:
     assert (running["phase"], running["aggregate"]["deleted"]) == ("Running", 0)
 
 
+def test_a_resumed_job_that_ends_before_all_its_pods_ran_is_not_called_paused() -> None:
+    paused = condition("Running", "False", "The job is paused.", "Paused")
+    body = resource("t9k", None, INITIALIZED, paused, condition("Paused", "False", "", "Resumed"))
+    status = written(planned(body, one("launcher", "Succeeded", code=0), one("worker-0")))
+    assert of_type(status)["Running"]["message"] == "The job ended without all of its pods having run at one time."
+
+
 def test_a_job_that_is_made_paused_has_no_pods() -> None:
     found = planned(resource("t9k", {"spec/runMode": {"pause": {"enabled": True}}}))
     assert told(found) == [["write"], ["tell Created", "tell Paused"]]
