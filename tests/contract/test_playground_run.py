@@ -148,7 +148,9 @@ def test_apply_does_not_wait_for_a_job_that_can_not_begin(playground: Playground
 def test_apply_runs_t9k_s_jobs_and_by_exec_what_would_run_by_ssh(playground: Playground, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(T9K_JOB)
     assert playground.start("apply", str(tmp_path / "job.yaml")).wait(60) == 0, playground.errors
-    assert sorted(playground.output.split()) == ["t9-worker-0", "t9-worker-1"]
+    # Open MPI warns where an agent is quicker than its setpgid.
+    said = [line for line in playground.output.splitlines() if "setpgid" not in line]
+    assert sorted(said) == ["t9-worker-0", "t9-worker-1"]
     assert "job t9 runs by exec here" in playground.errors
     assert "condition t9: Completed: " in playground.errors
     assert not playground.processes()
