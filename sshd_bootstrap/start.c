@@ -102,9 +102,11 @@ static void check_sshd(char **words, size_t count, const char *name, bool has_ou
     static char text[TEXT_SIZE];
     bool needs_pam = has_our_config && is_locked(name), has_pam = false, has_penalties = false;
     if (needs_pam) words[count++] = "-oUsePAM=yes";
-    words[count] = "-T"; /* as -t does, and tells how it is set up */
+    words[count] = "-T"; /* as -t does, and tells how it is set up: for whom, should there be Match blocks */
+    words[count + 1] = "-Cuser=root,host=localhost,addr=127.0.0.1,laddr=127.0.0.1,lport=22";
     bool tells = ask_sshd(words, text);
-    words[count] = "-t"; /* -T wants to know of whom, where there is a Match block */
+    words[count] = "-t";
+    words[count + 1] = NULL;
     if (!tells && !ask_sshd(words, text)) {
         for (char *at = text + strlen(text); at-- > text;)
             if (strchr("\r\n", *at)) *at = at[1] ? ' ' : '\0';
@@ -130,7 +132,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--session") == 0) run_session();
     if (argc < 2) end(USAGE, "usage: sshd-start SSHD ARGUMENT...");
 
-    char *key = beside("ssh_host_key"), **words = calloc((size_t)argc + 5, sizeof *words);
+    char *key = beside("ssh_host_key"), **words = calloc((size_t)argc + 6, sizeof *words);
     if (!words) end(VOLUME, "out of memory");
     size_t count = (size_t)argc - 1;
     memcpy(words, argv + 1, count * sizeof *words);

@@ -40,14 +40,19 @@ _SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0:exitcode=99"}  # what is still he
 _UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private")
 LAUNCHED_BY = ("ssh", "-F", f"{RUN}/ssh_config")
 
-lacking = (
-    "no sshd here: install openssh-server"
-    if not os.path.exists(SSHD)
-    else "only root can be several users"
-    if os.geteuid() != 0
-    else ""
-)
-needs_pods = pytest.mark.skipif(bool(lacking), reason=lacking or "all is there")
+
+def _lacking() -> str:
+    if not os.path.exists(SSHD):
+        return "no sshd here: install openssh-server"
+    if os.geteuid() != 0:
+        return "only root can be several users"
+    if subprocess.run([*_UNSHARE, "true"], capture_output=True, check=False).returncode != 0:
+        return "no namespaces can be made here"
+    return ""
+
+
+_LACKING = _lacking()
+needs_pods = pytest.mark.skipif(bool(_LACKING), reason=_LACKING or "all is there")
 
 
 @dataclass(frozen=True)

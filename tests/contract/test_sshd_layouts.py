@@ -26,7 +26,7 @@ def test_kubeflows_image_as_its_user(pods: Pods, tmp_path: Path) -> None:
     home, ssh = tmp_path / "home", tmp_path / "ssh_config"
     home.mkdir()
     (home / ".ssh").mkdir()
-    (home / ".sshd_config").write_text(KUBEFLOWS_SSHD)
+    (home / ".sshd_config").write_text(f"{KUBEFLOWS_SSHD}Match Address 10.0.0.0/8 LocalPort 2222\n    PermitTTY no\n")
     os.chown(home, 1000, 1000)
     ssh.write_text(KUBEFLOWS_SSH)
     pod = pods.new(
