@@ -8,6 +8,7 @@ from __future__ import annotations
 
 BANNER_S = 5.0  # from the connection to its first words: a hundred sshds may start on one node
 CHECK_AGAIN_S = 30.0  # an answer that is older when the last worker answers is asked for again
+ASK_ANYWAY_S = 30.0  # who is said not to be in DNS is looked up so often all the same
 _FIRST_S = 0.05
 _LONGEST_S = 1.0
 _GROWTH = 1 / 32

@@ -6,13 +6,15 @@ An answer that has become old while others were waited for is asked for again be
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from delivery.hostfile import Changes, Roster, hosts_in
 from delivery.judging import GATHER_S, Judging, count
-from delivery.sshd import words
+from delivery.sshd import dns, words
 from delivery.sshd.knock import Round
 from delivery.sshd.lookups import Lookups
+from delivery.sshd.presence import Presence
 from delivery.sshd.worker import Worker
 from delivery.wait import Wait
 from rshagent.loop import Loop
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from delivery.wait import Limits
     from rshagent.hosts import Entry
 
+_RESOLV_CONF = "/etc/resolv.conf"
 _LOOK_S = 1.0  # a look at the hostfile is one stat(2)
 _AT_ONCE = 128  # workers that are looked up or knocked at
 
@@ -62,7 +65,7 @@ class Waiting:
         self._wait = Wait((), limits, loop.now())
         self._judging = Judging(loop, self._wait, progress)
         self._judging.holds = self._check_again
-        self._lookups = Lookups(loop)
+        self._lookups, self._presence = Lookups(loop), Presence(loop, dns.read(_text(_RESOLV_CONF)))
         self._busy = 0
         self._queue: deque[Worker] = deque()
         self._hosts = hosts
@@ -80,6 +83,7 @@ class Waiting:
         self._loop.call_later(_LOOK_S, self._look_at_hostfile)
         self._loop.run()
         self._lookups.close()
+        self._presence.close()
         self._progress.line(self.standing)
         workers = list(self._workers.values())
         self._files.tell_ports({worker.host: worker.port for worker in workers})
@@ -114,10 +118,20 @@ class Waiting:
             self._queue.append(worker)
             return
         self._busy += 1
-        if worker.wants_look_up(self._loop.now(), self._wait.lacking):
-            self._lookups.ask(worker.host, lambda found: self._found(worker, found))
-        else:
+        now = self._loop.now()
+        if not worker.wants_look_up(now, self._wait.lacking):
             self._knock(worker)
+        elif worker.wants_address(now) or not self._presence.ask(worker.host, partial(self._heard, worker)):
+            self._look_up(worker)
+
+    def _heard(self, worker: Worker, *, may_be_there: bool) -> None:
+        if may_be_there:
+            self._look_up(worker)
+        else:
+            self._settle(worker, worker.is_missing(self._loop.now()))
+
+    def _look_up(self, worker: Worker) -> None:
+        self._lookups.ask(worker.host, lambda found: self._found(worker, found))
 
     def _found(self, worker: Worker, found: Found) -> None:
         lack = worker.found(found, self._loop.now())
@@ -162,3 +176,11 @@ class Waiting:
             if not worker.is_busy and worker.has_old_answer(now):
                 self._look(worker)
         return any(worker.is_busy for worker in self._workers.values())
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -29,6 +29,7 @@ class Worker:
         self.is_wanted = True
         self.is_busy = False  # it is looked at, or is the next to be
         self._looked_up_at = self._answered_at = _NEVER
+        self._asked_at = now  # for its address, whether or not there was one
         self._answer: Answer | None = None
         self._kind = ""  # of what it lacks
         self._since = now  # it lacks it
@@ -44,9 +45,18 @@ class Worker:
         is_old = now - self._looked_up_at >= pace.address_s(now - self._since, waiting)
         return not self.addresses or has_moved or is_old
 
+    def wants_address(self, now: float) -> bool:
+        """Whether the look-up is for an address, and not only for whether the name is there (`dns`)."""
+        return bool(self.addresses) or now - self._asked_at >= pace.ASK_ANYWAY_S
+
+    def is_missing(self, now: float) -> Lack:
+        """Take it that its name is not there."""
+        self.addresses = ()
+        return words.no_name(now - self._since, was_there=self._looked_up_at > _NEVER)
+
     def found(self, found: Found, now: float) -> Lack | None:
         """Take what a look-up brought; None: there is an address to connect to, maybe the one from before."""
-        was_there = self._looked_up_at > _NEVER
+        self._asked_at = now
         if found.addresses or not found.trouble:
             self.addresses = found.addresses
         if self.addresses:
@@ -54,7 +64,7 @@ class Worker:
             return None
         if found.trouble:
             return words.no_lookup(found.trouble, now - self._since)
-        return words.no_name(now - self._since, was_there=was_there)
+        return self.is_missing(now)
 
     def connect_s(self, now: float) -> float:
         """Return how long a connection may take."""

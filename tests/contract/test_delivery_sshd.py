@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -27,12 +28,16 @@ BANNER = b"SSH-2.0-test\r\n"
 # Names are looked up as ever, but those of the zone's file, which a test changes as it likes. "" is a DNS that is down.
 BY_ZONE = """
 import json, os, sys
-from delivery.sshd import lookups, pace
+from delivery.sshd import lookups, pace, presence, waiting
 
+waiting._RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
+presence._PORT = int(os.environ.get("DNS_PORT", 53))
 pace.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", pace.CHECK_AGAIN_S))
 look_up = lookups.look_up
 
 def by_zone(name):
+    with open(os.environ["ZONE"] + ".asked", "a") as file:
+        file.write(name + "\\n")
     with open(os.environ["ZONE"]) as file:
         addresses = json.load(file).get(name, [])
     if addresses == "":
@@ -79,6 +84,11 @@ class Launcher:
         part = self.zone.with_suffix(".part")
         part.write_text(json.dumps({f"{pod.replace('_', '-')}.pi": at for pod, at in addresses.items()}))
         part.rename(self.zone)
+
+    def names_asked(self) -> list[str]:
+        """Whose addresses it has asked for."""
+        path = self.folder / "zone.asked"
+        return path.read_text().split() if path.exists() else []
 
     def hosts_are(self, *pods: str) -> None:
         part = self.hostfile.with_suffix(".part")
@@ -149,6 +159,37 @@ def free_port() -> int:
     """Return a port that is free at every address of this machine."""
     with socket.create_server(("", 0)) as reserved:
         return int(reserved.getsockname()[1])
+
+
+class NameServer:
+    """Says that there are no names, but those in `names`; or nothing at all while it `is_silent`."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        self.names: frozenset[str] = frozenset()
+        self.is_silent = False
+        self.asked: list[tuple[str, int]] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                data, client = self._socket.recvfrom(512)
+            except OSError:
+                return
+            labels, at = [], 12
+            while data[at]:
+                labels.append(data[at + 1 : at + 1 + data[at]].decode())
+                at += 1 + data[at]
+            self.asked.append((".".join(labels), int.from_bytes(data[at + 1 : at + 3], "big")))
+            rcode = 0 if self.asked[-1][0] in self.names else 3
+            if not self.is_silent:
+                self._socket.sendto(data[:2] + bytes((0x81, 0x80 | rcode)) + data[4:], client)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class Listener:
@@ -230,6 +271,48 @@ def test_replaced_worker_is_found_at_its_new_address(launcher: Launcher) -> None
     with listening(SECOND, port):
         assert launcher.end() == exits.READY
     assert launcher.hosts() == [f"{SECOND}\tpi-worker-0"]
+
+
+@pytest.fixture
+def server(launcher: Launcher) -> Iterator[NameServer]:
+    """The cluster's DNS, which the launcher's resolv.conf names."""
+    made = NameServer()
+    search = "default.svc.cluster.local svc.cluster.local cluster.local"
+    (launcher.folder / "zone.resolv.conf").write_text(f"search {search}\nnameserver 127.0.0.1\n")
+    launcher.environ["DNS_PORT"] = str(made.port)
+    yield made
+    made.close()
+
+
+FULL = "pi-worker-0.pi.default.svc.cluster.local"
+
+
+def test_an_address_is_asked_for_when_the_name_is_there(launcher: Launcher, server: NameServer) -> None:
+    """Else the cluster's DNS would keep it for half a minute that it is not."""
+    port = free_port()
+    launcher.hosts_are("pi-worker-0")
+    launcher.names(pi_worker_0=[FIRST])
+    with listening(FIRST, port):
+        launcher.start(ports=str(port))
+        launcher.until_told("pi-worker-0 not in DNS yet")
+        while len({kind for _, kind in server.asked}) < 3:  # what is kept of one type is not asked for again
+            time.sleep(0.01)
+        assert launcher.names_asked() == []
+        server.names = frozenset({FULL})
+        assert launcher.end() == exits.READY
+    assert launcher.names_asked() == ["pi-worker-0.pi"]
+    assert {name for name, _ in server.asked} == {FULL}
+    assert {1, 28}.isdisjoint(kind for _, kind in server.asked)  # A and AAAA
+
+
+def test_a_name_server_that_says_nothing_holds_up_nobody(launcher: Launcher, server: NameServer) -> None:
+    port = free_port()
+    server.is_silent = True
+    launcher.hosts_are("pi-worker-0")
+    launcher.names(pi_worker_0=[FIRST])
+    with listening(FIRST, port):
+        assert launcher.run(ports=str(port)) == exits.READY
+    assert server.asked
 
 
 def test_one_of_several_addresses_is_enough(launcher: Launcher) -> None:
@@ -414,7 +497,7 @@ def test_a_real_sshd_that_comes_up_meanwhile_logs_no_error(launcher: Launcher, t
     with real_sshd(tmp_path, FIRST, port) as log:
         assert launcher.end() == exits.READY
         while "[preauth]" not in log.read_text():  # how sshd tells that a client has gone
-            pass
+            time.sleep(0.01)
         assert "error" not in log.read_text()
 
 
