@@ -122,6 +122,16 @@ def test_a_new_job_is_pending_until_all_that_it_needs_is_there(generation: str) 
     assert "Running" not in of_type(written(second))
 
 
+def test_a_job_whose_template_the_api_server_refuses_is_never_initialized() -> None:
+    refused = {
+        ("Pod", f"mpi-example-{role}"): 'Pod "x" is invalid: spec.y' for role in ("launcher", "worker-0", "worker-1")
+    }
+    body = resource("t9k", None, condition("Initialized", "False", "The job is being initialized."))
+    status = written(planned(body, refused=refused))
+    assert of_type(status)["Initialized"]["status"] == "False"
+    assert (status["phase"], of_type(status)["ValidationError"]["status"]) == ("Pending", "True")
+
+
 def test_a_job_whose_pods_all_run_is_running() -> None:
     body = resource("t9k", None, INITIALIZED)
     found = planned(body, one("launcher"), one("worker-0"), one("worker-1"))

@@ -46,7 +46,7 @@ def plan(view: View, found: Launcher) -> Plan:
     tasks.tell(view, draft, found.counts.failed)
     needed = resources.changes(view)
     pods = [*_launcher(view, found), *change.creates]
-    if not (needed or pods):
+    if not needed and _is_complete(view, found):
         draft.initialized()
     notes.tell_rbac(view, draft)
     debugging.tell(view, draft, found)
@@ -127,6 +127,12 @@ def _end(view: View, draft: Draft, found: Launcher) -> Plan:
     steps.add(removals)
     steps.again(again_at)
     return steps.plan()
+
+
+def _is_complete(view: View, found: Launcher) -> bool:
+    """Whether all pods have been made, but for a launcher that waits for them."""
+    has_launcher = found.stage is not Stage.ABSENT or view.job.launcher_waits
+    return has_launcher and all(index in view.workers for index in view.wanted)
 
 
 def _running(view: View) -> int:
