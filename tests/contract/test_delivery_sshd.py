@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from delivery_ssh import Launcher, NameServer, free_port, listening, real_sshd
 
 from delivery import exits
 
@@ -22,213 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SSHD = shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:{os.environ['PATH']}")
-BANNER = b"SSH-2.0-test\r\n"
-
-# Names are looked up as ever, but those of the zone's file, which a test changes as it likes. "" is a DNS that is down.
-BY_ZONE = """
-import json, os, sys
-from delivery.sshd import lookups, pace, presence, waiting
-
-waiting._RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
-presence._PORT = int(os.environ.get("DNS_PORT", 53))
-pace.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", pace.CHECK_AGAIN_S))
-look_up = lookups.look_up
-
-def by_zone(name):
-    with open(os.environ["ZONE"] + ".asked", "a") as file:
-        file.write(name + "\\n")
-    with open(os.environ["ZONE"]) as file:
-        addresses = json.load(file).get(name, [])
-    if addresses == "":
-        return lookups.Found((), "Temporary failure in name resolution")
-    return lookups.Found(tuple(found for one in addresses for found in look_up(one).addresses))
-
-lookups.look_up = by_zone
-from delivery.cli import main
-main()
-"""
-
-
-class Launcher:
-    """The launcher pod's init container: its files, its environment, DNS, and delivery in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.kube, self.hostfile, self.volume = folder / "kube", folder / "hostfile", folder / "volume"
-        self.zone, self.log = folder / "zone", folder / "termination-log"
-        self.keys = folder / "keys"
-        for made in (self.volume, self.keys):
-            made.mkdir()
-        self.log.touch()
-        self.zone.write_text("{}")
-        new_key(self.keys / "ssh-privatekey")
-        (self.keys / "ssh-privatekey.pub").rename(self.keys / "ssh-publickey")
-        self.environ = {
-            "PATH": os.environ["PATH"],
-            "HOSTNAME": "pi-launcher",
-            "MPI_AGENT_TRANSPORT": "ssh",
-            "MPI_AGENT_HOSTFILE": str(self.hostfile),
-            "MPI_AGENT_TERMINATION_LOG": str(self.log),
-            "TARGET_DIR": str(self.kube),
-            "MPI_SSH_ROLE": "launcher",
-            "MPI_SSH_KEYS": str(self.keys),
-            "MPI_SSH_VOLUME": str(self.volume),
-            "ZONE": str(self.zone),
-        }
-        self._process: subprocess.Popen[str] | None = None
-        self.told = ""
-
-    def names(self, **addresses: list[str] | str) -> None:
-        """Have DNS know these, by pod: a list of addresses, or "" where it gives no answer."""
-        part = self.zone.with_suffix(".part")
-        part.write_text(json.dumps({f"{pod.replace('_', '-')}.pi": at for pod, at in addresses.items()}))
-        part.rename(self.zone)
-
-    def names_asked(self) -> list[str]:
-        """Whose addresses it has asked for."""
-        path = self.folder / "zone.asked"
-        return path.read_text().split() if path.exists() else []
-
-    def hosts_are(self, *pods: str) -> None:
-        part = self.hostfile.with_suffix(".part")
-        part.write_text("".join(f"{pod}.pi slots=1\n" for pod in pods))
-        part.rename(self.hostfile)
-
-    def start(self, *arguments: str, ports: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BY_ZONE, *arguments],
-            env={**self.environ, "MPI_SSH_PORTS": ports},
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
-
-    @property
-    def process(self) -> subprocess.Popen[str]:
-        assert self._process is not None
-        return self._process
-
-    def until_told(self, words: str) -> str:
-        """Return the next line that has `words` in it."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.told += line
-            if words in line:
-                return line
-        pytest.fail(f"ended without {words!r}; it told:\n{self.told}")
-
-    def end(self) -> int:
-        _, err = self.process.communicate()
-        self.told += err
-        assert "Traceback" not in self.told
-        return self.process.returncode
-
-    def run(self, *arguments: str, ports: str) -> int:
-        self.start(*arguments, ports=ports)
-        return self.end()
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            assert self._process.stderr is not None
-            self._process.stderr.close()
-
-    @property
-    def last_line(self) -> str:
-        return self.told.splitlines()[-1]
-
-    def hosts(self) -> list[str]:
-        """The hosts file's lines after the first, which is this machine's own."""
-        return (self.kube / "hosts").read_text().splitlines()[1:]
-
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> Iterator[Launcher]:
     made = Launcher(tmp_path)
     yield made
     made.close()
-
-
-def new_key(path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
-
-
-def free_port() -> int:
-    """Return a port that is free at every address of this machine."""
-    with socket.create_server(("", 0)) as reserved:
-        return int(reserved.getsockname()[1])
-
-
-class NameServer:
-    """Says that there are no names, but those in `names`; or nothing at all while it `is_silent`."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
-        self.port = int(self._socket.getsockname()[1])
-        self.names: frozenset[str] = frozenset()
-        self.is_silent = False
-        self.asked: list[tuple[str, int]] = []
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                data, client = self._socket.recvfrom(512)
-            except OSError:
-                return
-            labels, at = [], 12
-            while data[at]:
-                labels.append(data[at + 1 : at + 1 + data[at]].decode())
-                at += 1 + data[at]
-            self.asked.append((".".join(labels), int.from_bytes(data[at + 1 : at + 3], "big")))
-            rcode = 0 if self.asked[-1][0] in self.names else 3
-            if not self.is_silent:
-                self._socket.sendto(data[:2] + bytes((0x81, 0x80 | rcode)) + data[4:], client)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-class Listener:
-    """Something that listens, and says `words` to whoever comes. `stays`: it does not close the connection."""
-
-    def __init__(self, address: str, port: int, words: bytes = BANNER, *, stays: bool = False) -> None:
-        self._socket = socket.create_server((address, port), backlog=1024)
-        self._words, self._stays = words, stays
-        self._open: list[socket.socket] = []
-        self.came = 0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            self.came += 1
-            connection.sendall(self._words)
-            if self._stays:
-                self._open.append(connection)
-            else:
-                connection.close()
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        for connection in self._open:
-            connection.close()
-
-
-@contextmanager
-def listening(address: str, port: int, words: bytes = BANNER, *, stays: bool = False) -> Iterator[Listener]:
-    listener = Listener(address, port, words, stays=stays)
-    try:
-        yield listener
-    finally:
-        listener.close()
 
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.3"
@@ -466,26 +261,6 @@ def test_keys_that_are_missing(launcher: Launcher) -> None:
 def test_ports_that_are_none(launcher: Launcher) -> None:
     assert launcher.run(ports="ssh") == exits.USAGE
     assert "MPI_SSH_PORTS is 'ssh'" in launcher.last_line
-
-
-@contextmanager
-def real_sshd(folder: Path, address: str, port: int, *options: str) -> Iterator[Path]:
-    """Run an sshd; the path is its log."""
-    if SSHD is None:
-        pytest.skip("no sshd here")
-    if os.geteuid() == 0:
-        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-    key, log = folder / f"host-key-{address}", folder / f"log-{address}"
-    new_key(key)
-    options = (f"ListenAddress={address}", f"Port={port}", "PidFile=none", "UsePAM=no", "LogLevel=INFO", *options)
-    arguments = [SSHD, "-D", "-e", "-f", "/dev/null", "-h", str(key), *(f"-o{option}" for option in options)]
-    with open(log, "wb") as file:
-        process = subprocess.Popen(arguments, stderr=file, stdin=subprocess.DEVNULL)
-    try:
-        yield log
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_real_sshd_that_comes_up_meanwhile_logs_no_error(launcher: Launcher, tmp_path: Path) -> None:
