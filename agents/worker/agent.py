@@ -89,7 +89,7 @@ class Agent:
             is_ready=self._readiness()[0],
             is_debug=self._orders.is_debug,
             has_sshd=self._sshd is not None,
-            sshd_deaths=self._sshd.keeper.deaths if self._sshd else 0,
+            sshd_losses=self._sshd.keeper.losses if self._sshd else 0,
             rotations=(self._rotation.done, self._rotation.failed) if self._rotation else (0, 0),
             processes=seen.processes if seen else None,
             leftovers=seen.leftovers if seen else (),

@@ -3,12 +3,12 @@
     state      nothing listens   banner   busy       silent   foreign
     starting   starting          ready    ready      silent   foreign
     ready      dead              ready    ready      silent   foreign
-    silent     dead              ready    ready      silent   foreign
-    foreign    starting          ready    ready      silent   foreign
+    silent     dead or starting  ready    ready      silent   foreign
+    foreign    dead or starting  ready    ready      silent   foreign
     dead       dead              ready    ready      silent   foreign
 
-`busy` is an sshd that sends a client away before its banner (MaxStartups, PerSourcePenalties): it lives, and does what
-it was told to.
+It is dead only if it was ready before. `busy` is an sshd that sends a client away before its banner (MaxStartups,
+PerSourcePenalties): it lives, and does what it was told to.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Keeper:
     def __init__(self, ports: tuple[int, ...]) -> None:
         self._ports = ports
         self.state = State.STARTING
-        self.banner = ""
-        self.deaths = 0
+        self.losses = 0
+        """How often it was ready and then was not."""
         self._listener: Listener | None = None
         self._asked: dict[int, tuple[int, float]] = {}
         self._was_ready = False
@@ -112,11 +112,8 @@ class Keeper:
         if not is_sshd and self.is_ready and listener.port != self.port:
             return ""  # another candidate's port: the sshd that is known answers
         before, self._listener = (self.state, self.port), listener
-        if is_sshd:
-            self.state = State.READY
-            self.banner = answer.text if answer.heard is Heard.BANNER else self.banner
-        else:
-            self.state = State.SILENT if answer.heard is Heard.SILENT else State.FOREIGN
+        silent = State.SILENT if answer.heard is Heard.SILENT else State.FOREIGN
+        self._become(State.READY if is_sshd else silent)
         if before == (self.state, self.port):
             return ""
         again, self._was_ready = self._was_ready, self._was_ready or is_sshd
@@ -133,11 +130,9 @@ class Keeper:
         port, before = self._listener.port, self.state
         self._listener = None
         self._asked.pop(port, None)
-        if before is State.FOREIGN:
-            self.state = State.DEAD if self._was_ready else State.STARTING
+        self._become(State.DEAD if self._was_ready else State.STARTING)
+        if before is State.FOREIGN or not self._was_ready:
             return f"nothing listens at port {port} any more"
-        self.state = State.DEAD
-        self.deaths += 1
         return f"sshd is gone from port {port}: {clue or 'why is not known'}"
 
     def words(self) -> str:
@@ -150,6 +145,10 @@ class Keeper:
             State.FOREIGN: f"what listens at port {self.port} is no sshd",
             State.DEAD: "sshd has ended",
         }[self.state]
+
+    def _become(self, state: State) -> None:
+        self.losses += self.is_ready and state is not State.READY
+        self.state = state
 
     def _said(self, answer: Answer, again: str) -> str:
         if self.state is State.READY:

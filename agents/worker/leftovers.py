@@ -86,9 +86,10 @@ class Family:
     def _is_left(self, process: Process, members: Mapping[int, Process]) -> bool:
         if self._is_held(process) or process.launch in self._alive_marks:
             return False
-        top = process
-        while top.ppid in members:
+        top, seen = process, {process.pid}
+        while top.ppid in members and top.ppid not in seen:
             top = members[top.ppid]
+            seen.add(top.pid)
         leader = self._by_pid.get(top.sid)
         return top.sid > 0 and (leader is None or leader.state == ZOMBIE)
 

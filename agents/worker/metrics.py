@@ -20,7 +20,7 @@ class Status(NamedTuple):
     is_ready: bool
     is_debug: bool
     has_sshd: bool = False
-    sshd_deaths: int = 0
+    sshd_losses: int = 0
     rotations: tuple[int, int] = (0, 0)
     """Done, failed."""
     processes: Collection[Process] | None = None
@@ -39,7 +39,9 @@ def _lines(status: Status) -> Iterator[str]:
     yield from _metric("ready", "gauge", "1 while /readyz says yes.", [({}, status.is_ready)])
     yield from _metric("debug", "gauge", "1 while the order is debug.", [({}, status.is_debug)])
     if status.has_sshd:
-        yield from _metric("sshd_deaths_total", "counter", "How often sshd has gone.", [({}, status.sshd_deaths)])
+        yield from _metric(
+            "sshd_losses_total", "counter", "How often sshd answered no more.", [({}, status.sshd_losses)]
+        )
         results = zip(("done", "failed"), status.rotations, strict=True)
         rotations = [({"result": result}, count) for result, count in results]
         yield from _metric("key_rotations_total", "counter", "Changes of the Secret's keys, by result.", rotations)
