@@ -79,6 +79,7 @@ def test_our_user_is_the_platforms_where_it_assigns_one(user: int | None, pod: O
         changes={f"{SPEC}/securityContext": pod}, settings=PodSettings(image="mpi-agents:1", run_as_user=user)
     )
     assert [one["securityContext"].get("runAsUser") for one in ours(made)] == [found, found]
+    assert [one["securityContext"]["runAsNonRoot"] for one in ours(made)] == [True, True]
     assert made["spec"]["securityContext"] == pod
 
 
