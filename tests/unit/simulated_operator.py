@@ -231,10 +231,11 @@ class SimulatedOperator:
 
 
 def is_being_stopped(job: Body, pod: Body) -> bool:
-    """Whether a suspension, also one that the user has taken back since, has told this pod to end."""
+    """Whether a suspension, also one that the user has taken back since, has told this pod to end, or debug mode has."""
     spec = job["spec"]
     pause = spec.get("runMode", {}).get("pause", {}).get("enabled")
-    was_told = any(one["type"] == "Suspended" and one["status"] == "True" for one in conditions_of(job))
+    no_success = ("Suspended", "Debugging")
+    was_told = any(one["type"] in no_success and one["status"] == "True" for one in conditions_of(job))
     is_suspended = pause or spec.get("runPolicy", {}).get("suspend") or was_told
     return bool(is_suspended) and "deletionTimestamp" in pod["metadata"]
 

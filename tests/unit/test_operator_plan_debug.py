@@ -10,6 +10,7 @@ from operator_stories import (
     LAUNCHERS,
     READY,
     RUNNING,
+    batch_job,
     condition,
     events,
     launcher,
@@ -96,6 +97,22 @@ def test_debug_mode_that_is_switched_off_lasts_as_long_as_its_launcher(version: 
     next_one = planned(body, *workers(), **own(version) | {"launcher_job": None})
     assert f"create {LAUNCHERS[version]}" in told(next_one)[-1]
     assert "Debugging" not in stated(next_one)
+
+
+@DIALECTS
+@pytest.mark.parametrize("changes", [DEBUG, None], ids=["on", "off"])
+def test_a_launcher_that_waits_has_not_succeeded_when_it_is_deleted(version: str, changes: Any) -> None:
+    """Told to end it exits with 0."""
+    body = resource(version, changes, READY, debugging(), CREATED, RUNNING, replicaStatuses=COUNTS)
+    deleted = launcher("Succeeded", code=0, deleted="2023-11-14T22:15:30Z")
+    job = batch_job({"type": "Complete", "status": "True"})
+    job["metadata"]["deletionTimestamp"] = "2023-11-14T22:15:00Z"
+    for left in [job, None] if version == "v2beta1" else [None]:
+        found = planned(body, deleted, *workers(), launcher_job=left)
+        assert found.steps == () or "Succeeded" not in stated(found)
+        assert found.steps == () or "Debugging" in stated(found)
+    ended = planned(body, launcher("Succeeded", code=0), *workers(), **own(version))
+    assert "Succeeded" in stated(ended)  # by itself: its user has ended it
 
 
 @DIALECTS

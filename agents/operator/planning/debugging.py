@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from agents.operator.planning.launcher import Launcher
     from agents.operator.planning.view import View
 
-_GONE = (Stage.ABSENT, Stage.GOING, Stage.RETRY)  # the next one is made as the spec says then
-
 
 def tell(view: View, draft: Draft, launcher: Launcher) -> None:
     """State whether the launcher is, or will be, one that waits for its user."""
     is_wanted, said = view.job.debug is not None, conditions.find(draft.status["conditions"], Type.DEBUGGING)
-    is_there = launcher.stage not in _GONE
+    is_there = launcher.stage is not Stage.ABSENT
     is_debugged = is_wanted if not is_there else said is not None and said.get("status") == "True"
     if not (is_wanted or is_debugged):
         draft.forget([Type.DEBUGGING])

@@ -106,8 +106,13 @@ def _within_deadline(view: View, found: Launcher) -> Launcher:
 
 
 def _is_stopped(view: View, pod: PodView) -> bool:
-    """Whether a suspension stops this pod, or one did from which the job was resumed since: its 0 is no success."""
-    return pod.is_going and (view.is_stopping or pod.created_at < (view.time("startTime") or 0.0))
+    """Whether a suspension stops this pod, or one did before a resume, or it waited for its user: its 0 is no success."""
+    return pod.is_going and (_is_stopping(view) or pod.created_at < (view.time("startTime") or 0.0))
+
+
+def _is_stopping(view: View) -> bool:
+    """Whether a launcher that is deleted has nothing to succeed in."""
+    return view.is_stopping or conditions.is_true(view.conditions, Type.DEBUGGING)
 
 
 def _end(view: View, pod: PodView) -> End | None:
@@ -191,7 +196,7 @@ def _judge_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     if failure is None and view.launchers and all(pod.is_going or pod.is_over for pod in view.launchers):
         failure = _condition(status, "FailureTarget")
     is_going = bool(mapping(job.get("metadata")).get("deletionTimestamp"))
-    if complete is not None and not (view.is_stopping and is_going):
+    if complete is not None and not (_is_stopping(view) and is_going):
         at = seconds(status.get("completionTime"))
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
     if failure is not None:
