@@ -22,7 +22,7 @@ from tests.cluster.operators.operator import TakenError
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
 from . import figures
-from .operators import both
+from .operators import both, build_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +39,7 @@ def main() -> int:
         with _cluster(say) as kubeconfig:
             setting = f"Kubernetes {Places.of().version}; {machine()}. {noise()}"
             print(setting, flush=True)
+            build_image(say)
             api = Api(kubeconfig)
             with both(api, kubeconfig):
                 samples = figures.measure(api, options.runs, say)

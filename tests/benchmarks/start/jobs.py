@@ -11,16 +11,18 @@ Object = dict[str, Any]
 THEIRS, SSH, EXEC = "theirs", "ssh", "exec"  # mpi-operator, and our two transports
 WAYS = (THEIRS, SSH, EXEC)
 OURS_BY = "mpi-agents/operator"  # runPolicy.managedBy: two operators work side by side
-_IMAGE = "openmpi5-ssh"
+IMAGE = "mpi-agents-bench-openmpi:1"
 _WAITS = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
 # All workers are on one small machine: ranks are bound to none of its cores, and let each other run while they wait.
-_ONE_MACHINE = {"PRTE_MCA_hwloc_default_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1"}
+_ONE_MACHINE = {"OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
 def job(way: str, workers: int, name: str) -> Object:
     """An MPIJob that runs `pi`, a rank in each worker. By ssh theirs and ours differ in who looks after them alone."""
-    made = MpiJob.of_kubeflow("pi.yaml").image(_IMAGE).environ(_ONE_MACHINE)
+    made = MpiJob.of_kubeflow("pi.yaml").environ(_ONE_MACHINE)
     made.body["metadata"]["name"] = name
+    for pod in (made.launcher, made.worker):
+        pod["containers"][0] |= {"image": IMAGE, "imagePullPolicy": "IfNotPresent", "resources": {}}
     made.policy.pop("ttlSecondsAfterFinished")
     made.main["args"][1] = str(workers)
     made.spec["mpiReplicaSpecs"]["Worker"]["replicas"] = workers

@@ -1,4 +1,4 @@
-"""Both operators at once as processes beside a cluster, each with the jobs that are its own by runPolicy.managedBy."""
+"""The jobs' image, and both operators as processes beside a cluster: runPolicy.managedBy says whose a job is."""
 
 from __future__ import annotations
 
@@ -11,19 +11,38 @@ from typing import TYPE_CHECKING
 
 from kubernetes.dynamic.exceptions import NotFoundError
 
+from tests.benchmarks.measure import ROOT
 from tests.benchmarks.operator.peers import LEASES, peers
+from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.build import run
 from tests.cluster.bed.daemons import Daemon, until
+from tests.cluster.bed.places import Places
 from tests.cluster.images import image
 from tests.cluster.operators.operator import LABELS, alone
 
+from .jobs import IMAGE
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.cluster.kube import Api
 
 _DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.kubeflow.org")
 _JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
 _WAIT_S = 60.0
+
+
+def build_image(say: Callable[[str], None]) -> None:
+    """Build the jobs' image, and put it into the node. Raises BedError."""
+    bed = Bed(Places.of(), say)
+    bed.engine.start()
+    try:
+        words = ("docker", "build", "--network=host", "--tag", IMAGE, "--build-arg", f"MPI={image('openmpi4')}")
+        file = ("--file", str(Path(__file__).with_name("Dockerfile")), str(Path(ROOT, "images/examples/ssh")))
+        run(bed.places, *words, *file, env=bed.engine.environment, say=say)
+        bed.load_built([IMAGE])
+    finally:
+        bed.engine.stop()
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import re
 import secrets
 import time
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _RUN_S = 600.0
 _LOG_S = 10.0
 _ROLE, _JOB = "training.kubeflow.org/job-role", "training.kubeflow.org/job-name"
-_RANK = re.compile(r"rank \d+ of \d+ on ")
+_RANK = re.compile(r"rank (\d+) of \d+ on (\S+)")
 
 
 class Times(NamedTuple):
@@ -54,18 +55,21 @@ def run(namespace: Namespace, way: str, workers: int, name: str) -> Times:
     """Submit the job, wait until it has Succeeded, and until all that it had is gone. Raises BenchmarkError."""
     path = f"/apis/kubeflow.org/v2beta1/namespaces/{namespace.name}/mpijobs"
     body = job(way, workers, name)
+    # The kubelet looks at its containers once a second; the run before ended at such a look, and users wait for none.
+    time.sleep(random.random())
     created, began = time.time(), time.perf_counter()
     made = namespace.api.call("post", path, body)
     _until_succeeded(namespace, path, made, way)
     took = time.perf_counter() - began
     pods = namespace.pods(f"{_JOB}={name},{_ROLE}=launcher")
-    printed = [at for pod in pods for at in _rank_times(namespace, pod["metadata"]["name"])]
-    if len(printed) < workers:
-        raise BenchmarkError(f"{way}: {len(printed)} of {workers} ranks have printed a line")
+    lines = [line for pod in pods for line in _rank_lines(namespace, pod["metadata"]["name"])]
+    wanted = {(rank, f"{name}-worker-{rank}") for rank in range(workers)}
+    if {(rank, host) for _, rank, host in lines} != wanted:
+        raise BenchmarkError(f"{way}: {len(lines)} ranks have printed a line, and not all {workers} where they belong")
     restarts = sum(one["restartCount"] for pod in pods for one in pod["status"]["containerStatuses"])
     namespace.api.call("delete", f"{path}/{name}", query={"propagationPolicy": "Background"})
     until("the end of its pods", lambda: not namespace.pods(), _RUN_S)  # it would slow down the next run
-    return Times(min(printed) - created, took, len(pods) + restarts)
+    return Times(min(at for at, _, _ in lines) - created, took, len(pods) + restarts)
 
 
 def _until_succeeded(namespace: Namespace, path: str, made: dict[str, object], way: str) -> None:
@@ -86,11 +90,15 @@ def _until_succeeded(namespace: Namespace, path: str, made: dict[str, object], w
     raise BenchmarkError(f"{way}: the job has not Succeeded within {_RUN_S:.0f} s")
 
 
-def _rank_times(namespace: Namespace, pod: str) -> list[float]:
-    """When the launcher's container printed ranks' lines, by the container runtime's clock, which is ours."""
+def _rank_lines(namespace: Namespace, pod: str) -> list[tuple[float, int, str]]:
+    """When ranks printed their lines, by the container runtime's clock, which is ours; which, and where they were."""
     path, query = f"{namespace.path('Pod', pod)}/log", {"container": "mpi-launcher", "timestamps": "true"}
-    stamped = [line.split(" ", 1) for line in namespace.api.lines(path, query, _LOG_S)]
-    return [datetime.fromisoformat(when).timestamp() for when, text in stamped if _RANK.search(text)]
+    found = []
+    for line in namespace.api.lines(path, query, _LOG_S):
+        when, _, text = line.partition(" ")
+        if said := _RANK.search(text):
+            found.append((datetime.fromisoformat(when).timestamp(), int(said[1]), said[2]))
+    return found
 
 
 def _is_there(api: Api, path: str) -> bool:
