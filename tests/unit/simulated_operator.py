@@ -231,7 +231,7 @@ class SimulatedOperator:
 
 
 def is_being_stopped(job: Body, pod: Body) -> bool:
-    """Whether a suspension, also one that the user has taken back since, has told this pod to end, or debug mode has."""
+    """Whether a suspension, also one that the user has taken back since, told this pod to end, or debug mode did."""
     spec = job["spec"]
     pause = spec.get("runMode", {}).get("pause", {}).get("enabled")
     no_success = ("Suspended", "Debugging")

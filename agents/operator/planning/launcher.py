@@ -106,7 +106,7 @@ def _within_deadline(view: View, found: Launcher) -> Launcher:
 
 
 def _is_stopped(view: View, pod: PodView) -> bool:
-    """Whether a suspension stops this pod, or one did before a resume, or it waited for its user: its 0 is no success."""
+    """Whether a suspension stops or stopped this pod, or it waited for its user: its 0 is no success."""
     return pod.is_going and (_is_stopping(view) or pod.created_at < (view.time("startTime") or 0.0))
 
 
