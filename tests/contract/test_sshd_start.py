@@ -36,6 +36,13 @@ def test_a_container_of_another_uid(pods: Pods) -> None:
     )
 
 
+def test_root_in_the_place_of_another_uid(pods: Pods) -> None:
+    """It could read the keys, but sshd wants to have its folder from root."""
+    code, line = pods.new(uid=1000, run_as=0).refusal()
+    assert code == 40
+    assert line.startswith("this container runs as uid 0, and the ssh keys are uid 1000's: set ")
+
+
 def test_root_that_was_only_assumed_and_keys_that_others_may_read(pods: Pods) -> None:
     variables = {"MPI_SSH_USER": "assumed", "MPI_SSH_MOUNT_PATH": "/home/mpiuser/.ssh"}
     code, line = pods.new(variables=variables).refusal()
