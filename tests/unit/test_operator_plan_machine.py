@@ -94,15 +94,19 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         """Also of a paused job, which can't be read then."""
         self.edit(lambda spec: debug(spec, is_debugged))
 
-    @rule(is_debugged=st.booleans(), then_pauses=st.booleans())
-    def user_switches_debug_mode_when_all_run(self, is_debugged: bool, then_pauses: bool) -> None:
+    @rule(is_debugged=st.booleans(), then=st.sampled_from(["", "pauses", "deletes the launcher"]))
+    def user_switches_debug_mode_when_all_run(self, is_debugged: bool, then: str) -> None:
         self.user_pauses_or_resumes(is_paused=False)
         self.go_on(3)
         self.user_switches_debug_mode(is_debugged)
         self.go_on(1)
-        if then_pauses:
+        if then == "pauses":
             self.user_switches_debug_mode(is_debugged=False)
             self.user_pauses_and_resumes()
+        elif then:
+            for pod in self.cluster.pods("launcher", "Running"):
+                self.api.remove("pods", pod)
+            self.end_launchers(0, lingers=False)
 
     @rule()
     def user_pauses_and_resumes(self) -> None:
