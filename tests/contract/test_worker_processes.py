@@ -41,10 +41,15 @@ def launch(namespace: Namespace, text: str, session: str = "s1", user: list[str]
     return namespace.start(*(user or []), *(word.decode() for word in made.command))
 
 
-def find(namespace: Namespace, argument: str) -> int:
-    """Return the id of the process that was started with an argument."""
-    found = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if argument in _arguments(pid)]
-    assert len(found) == 1, found
+def find(argument: str) -> int:
+    """Return the id of the one process with an argument, once a shell has become it."""
+    found: list[str] = []
+
+    def is_there() -> bool:
+        found[:] = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if argument in _arguments(pid)]
+        return len(found) == 1
+
+    until(is_there, f"a process with the argument {argument}")
     return int(found[0])
 
 
@@ -87,7 +92,7 @@ def test_an_orphan_of_an_ended_launch_is_ended_and_a_daemon_is_not(tmp_path: Pat
     first = launch(namespace, f"({RANK}2) & echo started; wait", "ended")
     launch(namespace, "setsid sleep 10003 & echo started", "daemon")  # as orted --daemonize takes its leave
     launch(namespace, f"({RANK}4) & echo started; wait", "running")
-    left, daemon, alive = (find(namespace, f"1000{number}") for number in (2, 3, 4))
+    left, daemon, alive = (find(f"1000{number}") for number in (2, 3, 4))
     kill_tree(first)
     with running(tmp_path, inside=namespace.inside(), MPI_WORKER_GRACE="0.5s") as worker:
         worker.until_said("outlived the launch")
@@ -103,7 +108,7 @@ def test_an_orphan_of_an_ended_launch_is_ended_and_a_daemon_is_not(tmp_path: Pat
 def test_debug_leaves_leftovers_alone(tmp_path: Path, namespace: Namespace, orders: Mounted) -> None:
     orders.write(order="debug")
     bootstrap = launch(namespace, f"({RANK}5) & echo started; wait")
-    left = find(namespace, "10005")
+    left = find("10005")
     kill_tree(bootstrap)
     with running(tmp_path, inside=namespace.inside(), MPI_WORKER_GRACE="0.2s") as worker:
         assert worker.processes()["order"] == "debug"
@@ -127,7 +132,7 @@ def test_what_another_uid_forbids_is_said(tmp_path: Path, namespace: Namespace, 
         assert "runAsUser" in line
         assert worker.processes()["denied"]["signal"] == 1
         assert 'mpi_worker_denied{what="signal"} 1' in worker.ask_socket("/metrics")[1]
-        assert is_alive(find(namespace, "10006"))
+        assert is_alive(find("10006"))
 
 
 def test_in_a_namespace_of_its_own_it_looks_at_no_process(tmp_path: Path) -> None:

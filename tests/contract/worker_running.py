@@ -236,8 +236,9 @@ USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 
 def inside(pid: int) -> list[str]:
     """Return the words that run a command in the namespaces of a process, but with this machine's files."""
-    user = ["--user", "--preserve-credentials"] if USER else []
-    return ["nsenter", "--target", str(pid), *user, "--net", "--pid", "unshare", "--mount", "--mount-proc"]
+    # A user's namespaces have this machine's network, which only root may enter again.
+    others = ["--user", "--preserve-credentials"] if USER else ["--net"]
+    return ["nsenter", "--target", str(pid), *others, "--pid", "unshare", "--mount", "--mount-proc"]
 
 
 def child_of(pid: int) -> int:
