@@ -109,8 +109,7 @@ class Worker:
     def end(self) -> int:
         """End it as the kubelet does; return its exit code."""
         if self.process.poll() is None:
-            pid = child_of(self.process.pid) if self._inside else self.process.pid
-            os.kill(pid, signal.SIGTERM)
+            os.kill(child_of(self.process.pid) or self.process.pid, signal.SIGTERM)
         return self.process.wait(DEADLINE_S)
 
 
