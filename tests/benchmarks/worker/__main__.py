@@ -49,7 +49,7 @@ CASES = (
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.worker", description="What the agent costs.")
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="N", help="how long each case (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="how long each case (%(default)s)")
     seconds = parser.parse_args().seconds
     print(f"{machine()}, Python {sys.version.split()[0]}. {noise()}\n")
     print("| looks after | RSS, MiB | CPU, ms a second |\n|---|---|---|")
