@@ -32,6 +32,7 @@ def tell(view: View, draft: Draft, launcher: Launcher) -> None:
     reason, words = "DebugMode", _how_to_enter(view)
     if is_debugged and not is_wanted:
         reason, words = "DebugModeEnds", f"debug mode is off, and the launcher is one that waits: {_how_to_go_on(view)}"
+        words += ", or pause and resume the job"
     elif is_wanted and not is_debugged:
         reason, words = "DebugModeLater", f"debug mode is on, and the launcher is one that runs: {_how_to_go_on(view)}"
     draft.note(Stated(Type.DEBUGGING, is_debugged, reason, words), Event("Normal", reason, words))
@@ -47,10 +48,7 @@ def _how_to_enter(view: View) -> str:
 
 
 def _how_to_go_on(view: View) -> str:
-    return (
-        f"to have it made anew, kubectl -n {view.job.namespace} delete {_launcher(view, 'pod/')}, or pause and resume"
-        " the job"
-    )
+    return f"to have it made anew, kubectl -n {view.job.namespace} delete {_launcher(view, 'pod/')}"
 
 
 def _launcher(view: View, pod: str = "") -> str:
