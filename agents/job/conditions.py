@@ -35,12 +35,11 @@ class Type(StrEnum):
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     CREATION_REFUSED = "CreationRefused"  # the API server would not take an object; it is tried again
     RESOURCE_EXISTS = "ErrResourceExists"  # what we want to make is there, and someone else's
-    TRANSPORT_NOT_SUPPORTED = "TransportNotSupported"  # a former version's: taken back
     VALIDATION_ERROR = "ValidationError"  # nothing but an edit of the job heals it
 
 
 KUBEFLOW = (Type.CREATED, Type.RUNNING, Type.RESTARTING, Type.SUSPENDED, Type.SUCCEEDED, Type.FAILED)
-HOLDING_UP = (Type.RESOURCE_EXISTS, Type.TRANSPORT_NOT_SUPPORTED, Type.VALIDATION_ERROR)
+HOLDING_UP = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR)
 
 _DROPS = {Type.RUNNING: Type.RESTARTING, Type.RESTARTING: Type.RUNNING}
 _ENDS = (Type.SUCCEEDED, Type.FAILED)

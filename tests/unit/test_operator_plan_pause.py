@@ -15,6 +15,7 @@ from operator_stories import (
     RUNNING,
     batch_job,
     condition,
+    events,
     launcher,
     own,
     planned,
@@ -138,6 +139,34 @@ def test_a_job_that_is_resumed_too_early_is_stopped_to_the_end(version: str, lef
     resumed = planned(suspended(version, {}))
     assert stated(resumed)["Suspended"][0] == "False"
     assert f"create {LAUNCHERS[version]}" in told(resumed)[1]
+
+
+@DIALECTS
+@pytest.mark.parametrize("changes", [SUSPEND, {}], ids=["suspended", "resumed"])
+@pytest.mark.parametrize(
+    ("left", "kind", "stated_as"),
+    [
+        (pod("pi-worker-1", deleted="2023-11-14T22:14:00Z"), "WorkersReady", ("False", "WorkerStuck")),
+        (launcher(deleted="2023-11-14T22:14:00Z"), "LauncherWaiting", ("True", "LauncherStuck")),
+    ],
+    ids=["worker", "launcher"],
+)
+def test_a_pod_whose_node_does_not_answer_is_named_as_nothing_starts_before_it_has_ended(
+    version: str, changes: Any, left: Any, kind: str, stated_as: tuple[str, str]
+) -> None:
+    more = jobs(version, going_job()) if kind == "LauncherWaiting" else {}
+    body = suspended(version, changes)
+    early = planned(body, left, now=NOW - 1, **more)
+    assert early.again_at == NOW
+    assert early.steps == () or kind not in stated(early)
+    found = planned(body, left, **more)
+    assert stated(found)[kind][:2] == stated_as
+    assert events(found) == [("Warning", stated_as[1], stated(found)[kind][2])]
+    assert f"delete pod {left['metadata']['name']} --force" in stated(found)[kind][2]
+    body["status"] = written(found)
+    body["metadata"]["managedFields"] = OURS
+    gone = planned(body, now=NOW + 30)
+    assert kind not in stated(gone) or stated(gone)[kind][1] != stated_as[1]
 
 
 @DIALECTS

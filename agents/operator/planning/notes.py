@@ -30,7 +30,6 @@ def tell(view: View, draft: Draft, launcher: Launcher, outdated: Sequence[int]) 
     _tell_workers(view, draft)
     _tell_launcher(view, draft, launcher)
     _tell_outdated(view, draft, outdated)
-    draft.forget([Type.TRANSPORT_NOT_SUPPORTED])
 
 
 def _tell_workers(view: View, draft: Draft) -> None:
@@ -72,6 +71,19 @@ def _tell_launcher(view: View, draft: Draft, launcher: Launcher) -> None:
         reason, urgency = "LauncherInTrouble", Urgency.TROUBLE
     event = Event("Warning", reason, words) if urgency is Urgency.TROUBLE else None
     draft.note(State(Type.LAUNCHER_WAITING, True, reason, words), event, urgency)
+
+
+def tell_stuck(view: View, draft: Draft) -> None:
+    """Of a job that is stopped, which has nothing to wait for but its pods' end: say which may never end."""
+    for kind, status, reason, pods in (
+        (Type.WORKERS_READY, False, "WorkerStuck", view.workers.values()),
+        (Type.LAUNCHER_WAITING, True, "LauncherStuck", view.launchers),
+    ):
+        if stuck := [pod for pod in pods if _is_stuck(view, pod)]:
+            words = _stuck_words(view, stuck)
+            draft.note(State(kind, status, reason, words), Event("Warning", reason, words), Urgency.TROUBLE)
+        else:
+            draft.forget([kind])
 
 
 def _lack(view: View, index: int) -> Lack | None:

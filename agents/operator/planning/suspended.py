@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.status import Counts, Draft, Urgency, seconds
-from agents.operator.planning import ended, launcher, resources, tasks
+from agents.operator.planning import ended, launcher, notes, resources, tasks
 from agents.operator.planning.values import mapping
 from agents.operator.planning.writing import Steps
 
@@ -30,9 +30,9 @@ def plan(view: View) -> Plan:
     draft = Draft(view.job, view.observed.resource, view.now)
     draft.created(starts=False)
     draft.suspended()
-    draft.forget((Type.WORKERS_READY, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED, Type.RESOURCE_EXISTS))
-    draft.forget((Type.VALIDATION_ERROR, Type.TRANSPORT_NOT_SUPPORTED, Type.RESTARTING, Type.LAUNCHER_WAITING))
-    draft.forget([Type.DEBUGGING])
+    draft.forget((Type.WORKERS_OUTDATED, Type.CREATION_REFUSED, Type.RESOURCE_EXISTS))
+    draft.forget((Type.VALIDATION_ERROR, Type.RESTARTING, Type.DEBUGGING))
+    notes.tell_stuck(view, draft)
     active, worker = (
         Counts(active=sum(pod.phase == "Running" for pod in pods)) for pods in (view.launchers, view.workers.values())
     )
@@ -44,6 +44,8 @@ def plan(view: View) -> Plan:
     removals: list[ended.Removal] = [*ended.launcher_end(view, "suspended")]
     held_until = _held_until(view)
     steps.again(held_until)
+    for pod in (*view.workers.values(), *view.launchers):
+        steps.again(pod.stuck_at)
     if held_until <= view.now:
         present = [pod for pod in view.workers.values() if not pod.is_going]
         removals += [*resources.pod_group_end(view), *ended.removal(present, present, "suspended")]
