@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.cluster.operator.submitted import Submitted
     from tests.cluster.ssh.conftest import SubmitAll
 
+RENEWED_S = 200.0  # a kubelet may mount a Secret as it was, and look again after a minute and a half
 WAITS = ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
 KILL_SSHD = ("/bin/sh", "-c", "kill -KILL $(cat /run/mpi-agents/ssh/sshd.pid)")
 
@@ -55,9 +56,14 @@ def launch(one: Submitted) -> None:
     assert f"rank 0 of 1 on {one.job.workers[0]}" in done.output, done.output + done.errors
 
 
-def another(namespace: Namespace, worker: str, uid: str) -> None:
+def another(namespace: Namespace, worker: str, uid: str, deadline_s: float = DEADLINE_S) -> None:
     """Wait until another pod of this name is Ready."""
-    namespace.wait(worker, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready, as another pod")
+    namespace.wait(
+        worker,
+        lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod),
+        "is ready, as another pod",
+        deadline_s,
+    )
 
 
 def new_secret(one: Submitted, former: Object) -> Object:
@@ -121,4 +127,4 @@ def test_a_broken_key_is_told_and_a_deleted_secret_heals_it(running: dict[str, S
     one.namespace.delete("Secret", "broken-ssh")
     new_secret(one, secret)
     one.namespace.delete("Pod", worker, grace_s=1)
-    another(one.namespace, worker, uid)
+    another(one.namespace, worker, uid, RENEWED_S)
