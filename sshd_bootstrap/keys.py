@@ -108,9 +108,13 @@ def _own_public(private: bytes) -> list[bytes] | None:
         data = binascii.a2b_base64("".join(lines[1:-1]), strict_mode=True)
         if label == "OPENSSH PRIVATE KEY":
             return _openssh(data)
-        top = list(_der(next(_der(data))[1]))
+        return _from_der(label, list(_der(next(_der(data))[1])))
     except (ValueError, StopIteration):
         raise _broken(paths.PRIVATE_KEY, "its content is damaged") from None
+
+
+def _from_der(label: str, top: list[tuple[int, bytes]]) -> list[bytes] | None:
+    """Return the same for the elements of a key in PEM. Raises ValueError and StopIteration."""
     if label == "RSA PRIVATE KEY" and len(top) > 2:  # RFC 8017, A.1.2: version, modulus, exponent, …
         return [top[2][1], top[1][1]]
     points = [value for tag, value in top if tag == 0xA1]  # RFC 5915: [1] is the public key

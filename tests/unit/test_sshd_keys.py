@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from functools import cache
 from typing import TYPE_CHECKING
@@ -165,6 +166,25 @@ def test_damage_is_told_in_one_line_and_never_shows_the_key(case: tuple[str, str
         message = error.message
     assert "\n" not in message
     assert whole.splitlines()[1][:16].decode() not in message
+
+
+@given(st.sampled_from(CASES), st.integers(0, 10_000), st.integers(0, 255))
+def test_damage_below_the_base64_is_told_as_well(case: tuple[str, str], at: int, put: int) -> None:
+    first, *lines, last = private(*case).splitlines()
+    content = bytearray(base64.b64decode(b"".join(lines)))
+    content[at % len(content)] = put
+    with contextlib.suppress(BootstrapError):  # and no other error
+        keys.pair(b"\n".join([first, base64.b64encode(content), last]), public(case[0]))
+
+
+@pytest.mark.parametrize("point", [b"", b"\x03", b"\x03\x7f", b"\x03\x82\xff"])
+def test_a_damaged_point_of_an_ecdsa_key(point: bytes) -> None:
+    inside = b"\x02\x01\x01\xa1" + bytes((len(point),)) + point
+    der = base64.b64encode(b"\x30" + bytes((len(inside),)) + inside)
+    pem = b"-----BEGIN EC PRIVATE KEY-----\n" + der + b"\n-----END EC PRIVATE KEY-----\n"
+    code, line = refusal(pem, public("ecdsa"))
+    assert code == KEY_BROKEN
+    assert "its content is damaged" in line
 
 
 # ---- the Secret's folder ----
