@@ -83,6 +83,8 @@ def _jobs(name: str) -> Iterator[Object]:
     try:
         with open(name, encoding="utf-8") as file:
             documents = list(yaml.safe_load_all(file))
+    except RecursionError:
+        raise RenderError([f"{name}: is nested too deeply"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RenderError([f"{name}: can't be read: {error}"]) from None
     except yaml.YAMLError as error:
@@ -91,7 +93,10 @@ def _jobs(name: str) -> Iterator[Object]:
     if not jobs:
         raise RenderError([f"{name}: has no MPIJob of {' or '.join(_API_GROUPS)}"])
     for job in jobs:
-        found: Object = json.loads(json.dumps(job, default=str))  # JSON has no dates, nor keys that are numbers
+        try:
+            found: Object = json.loads(json.dumps(job, default=str))  # JSON has no dates, nor keys that are numbers
+        except (RecursionError, TypeError, ValueError) as error:  # what contains itself; a key that is a list
+            raise RenderError([f"{name}: is YAML that JSON can't say: {error}"]) from None
         found["metadata"] = found["metadata"] if isinstance(found.get("metadata"), dict) else {}
         yield found
 

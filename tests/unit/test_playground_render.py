@@ -112,6 +112,9 @@ def test_problems_are_a_line_each(tmp_path: Path) -> None:
         ("a: [", "is no YAML: "),
         ("a: b", "has no MPIJob of kubeflow.org or batch.tensorstack.dev"),
         ("\xff", "can't be"),
+        ("[" * 5000, "is nested too deeply"),
+        ("kind: MPIJob\napiVersion: kubeflow.org/v1\nspec: &a {b: *a}", "is YAML that JSON can't say: Circular"),
+        ("kind: MPIJob\napiVersion: kubeflow.org/v1\n2026-01-01: {}", "is YAML that JSON can't say: keys must be"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
