@@ -68,7 +68,7 @@ def test_the_first_example_walks_through_its_phases(running: dict[str, Running])
     status = one.status()
     conditions = {condition["type"]: condition["status"] for condition in status["conditions"]}
     assert conditions.items() >= {"Initialized": "True", "Completed": "True"}.items()
-    words = "/usr/local/bin/mpirun --prefix /usr/local --hostfile /etc/mpi/hostfile --mca btl ^openib -N 3"
+    words = "/usr/local/bin/mpirun --prefix /usr/local --hostfile /etc/mpi/hostfile --mca btl '^openib' -N 3"
     assert status["launchCommand"].startswith(words)
 
 
@@ -91,7 +91,7 @@ def test_parts_of_the_document_make_one_job(running: dict[str, Running]) -> None
     assert one.end() == "Succeeded", one.output
     told = dict(re.findall(r"^(parts-worker-\d) has env-value referenced INFO \S+ +(\d+) ", one.output, re.MULTILINE))
     assert told == dict.fromkeys(one.job.workers, str(1024**2)), one.output
-    assert "--mca btl ^openib --mca pml ob1" in one.status()["launchCommand"]
+    assert "--mca btl '^openib' --mca pml ob1" in one.status()["launchCommand"]
 
 
 def test_workers_stay_unless_they_are_to_be_cleaned_up(running: dict[str, Running]) -> None:
