@@ -16,7 +16,8 @@ class Rotation:
 
     def __init__(self, keys: str, volume: str, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
         self._private = os.path.join(keys, paths.PRIVATE_KEY)
-        self._in_force = os.path.join(volume, paths.RUN_FOLDER, paths.IDENTITY)
+        # What is written last: a preparation that was broken off, as of a full volume, is taken up again.
+        self._in_force = os.path.join(volume, paths.RUN_FOLDER, paths.HOST_KEY)
         self._environ, self._say = environ, say
         self._told = ""
         self.done = self.failed = 0

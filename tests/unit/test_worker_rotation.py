@@ -1,0 +1,75 @@
+"""When the worker agent prepares the Secret's keys anew."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agents.job.model import KeyType
+from agents.operator.keys import new_pair
+from agents.worker.rotation import Rotation
+from sshd_bootstrap.prepare import prepare
+from sshd_bootstrap.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Job:
+    """A worker's Secret and volume, prepared, and what the agent says of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.keys, self.volume, tools = (folder / name for name in ("keys", "volume", "tools"))
+        for path in (self.keys, self.volume, tools):
+            path.mkdir()
+        (tools / "sshd-start").write_bytes(b"program")
+        environ = {"MPI_SSH_KEYS": self.keys, "MPI_SSH_VOLUME": self.volume, "MPI_AGENT_TOOLS": tools}
+        self.environ = {name: str(path) for name, path in environ.items()}
+        self.said: list[str] = []
+        self.rotate()
+        prepare(Settings.load(self.environ))
+        self.rotation = Rotation(str(self.keys), str(self.volume), self.environ, self.said.append)
+
+    def rotate(self) -> None:
+        for name, content in new_pair(KeyType.ED25519).items():
+            (self.keys / name).write_bytes(base64.b64decode(content))
+
+    def in_force(self) -> set[bytes]:
+        names = ("auth/id_rsa", "run/identity", "run/ssh_host_key")
+        return {(self.volume / name).read_bytes() for name in names}
+
+    def wanted(self) -> set[bytes]:
+        return {(self.keys / "ssh-privatekey").read_bytes()}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def test_the_same_keys_are_left_alone(job: Job) -> None:
+    job.rotation.look()
+    assert (job.rotation.done, job.said) == (0, [])
+
+
+def test_other_keys_are_prepared_once(job: Job) -> None:
+    job.rotate()
+    job.rotation.look()
+    job.rotation.look()
+    assert (job.rotation.done, len(job.said)) == (1, 1)
+    assert job.in_force() == job.wanted()
+
+
+def test_a_preparation_that_was_broken_off_is_taken_up_again(job: Job) -> None:
+    job.rotate()
+    obstacle = job.volume / "run" / ".authorized_keys.part"
+    obstacle.mkdir()
+    job.rotation.look()
+    assert job.rotation.failed == 1
+    assert "the former ones stay" in job.said[0]
+    obstacle.rmdir()
+    job.rotation.look()
+    assert job.rotation.done == 1
+    assert job.in_force() == job.wanted()
