@@ -47,7 +47,6 @@ class Question:
         if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._refused()
             return
-        self._loop.modify(self._socket.fileno(), READ)
         self._loop.remove(self._socket.fileno())
         self._loop.add(self._socket.fileno(), READ, self._read)
 

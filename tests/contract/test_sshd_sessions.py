@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 
 import pytest
 from ssh_pods import LAUNCHED_BY, PATIENCE_S, Pods, Spec, helpers, needs_pods, pods, write_keys
 
 from agents.job.model import KeyType
-from sshd_bootstrap import banner
+from sshd_bootstrap.banner import is_banner
 
 __all__ = ["helpers", "pods"]
 pytestmark = needs_pods
@@ -114,10 +115,17 @@ def test_a_terminal_and_a_login_shell(name: str, shell: bytes, pods: Pods) -> No
     assert done.returncode == 3
 
 
+def look_for_banner() -> None:
+    """As delivery and the worker agent do it: who names himself before he leaves is no error."""
+    with socket.create_connection((HERE, 2222), PATIENCE_S) as connection:
+        assert is_banner(connection.recv(4096))
+        connection.sendall(b"SSH-2.0-test\r\n")
+
+
 def test_looking_for_a_banner_is_no_error_in_the_log(pods: Pods) -> None:
     pod = pods.new()
     process = pod.serve()
-    pod.within_network(lambda: banner.ask(HERE, 2222, PATIENCE_S))
+    pod.within_network(look_for_banner)
     pod.wait_for("^Connection closed by .*preauth", process)
     assert "kex_exchange_identification" not in pod.said()
 
