@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from mpijobs import job
-from pod_objects import CONTAINER, WORKER, Object, launcher, named, variables, worker
+from pod_objects import CONTAINER, SETTINGS, WORKER, Object, launcher, named, variables, worker
 
 from agents.job.modes import effective
 from agents.operator import objects
+from agents.operator.objects.worker_agent import ORDER
 from agents.operator.settings import PodSettings
 
 SSH: Object = {"spec/transport": "ssh"}
@@ -166,3 +167,12 @@ def test_no_sshd_is_waited_for_where_a_debugged_job_has_none(command: list[str] 
     assert (told(launched, "kubectl-delivery").get("MPI_AGENT_WAIT") != "false") is waits
     assert ("readinessProbe" in named(made["spec"]["initContainers"], "worker-agent")) is waits
     assert made["spec"]["containers"][0]["command"] == (OURS if waits else command)
+
+
+@pytest.mark.parametrize(("given", "order"), [({}, "debug"), ({ORDER: "run"}, "run")])
+def test_a_debugged_jobs_worker_agents_end_nothing(given: dict[str, str], order: str) -> None:
+    debug = {"spec/runMode/debug": {"enabled": True}}
+    own = {f"{WORKER}/template/metadata": {"annotations": given}} if given else {}
+    for changes, wanted in ((debug | own, order), (own, given.get(ORDER))):
+        made = objects.worker(effective(job("v2beta1", SSH | changes), is_resumed=False), 0, SETTINGS)
+        assert made["metadata"]["annotations"].get(ORDER) == wanted

@@ -32,6 +32,8 @@ def worker(job: Job, index: int, settings: PodSettings) -> dict[str, Any]:
         config = pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, pod.WORKER_FILES))
         pod.mount(main, config, names.CONFIG_PATH)
     worker_agent.add(job, settings, spec)
+    if job.debug is not None:  # what is started by hand is its user's to end
+        body["metadata"]["annotations"].setdefault(worker_agent.ORDER, "debug")
     about = {
         "name": name,
         "namespace": job.namespace,
