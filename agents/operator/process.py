@@ -171,9 +171,10 @@ class Process:
             return False
 
     def _synced(self) -> bool:
-        """Wait for the caches; False if stopped before."""
+        """Wait for the caches, but for T9k's jobs unless they were asked for; False if stopped before."""
+        later = self._of_t9k if self._options.t9k is T9k.AUTO else []
         while not self._stop.is_set():
-            if all(informer.synced.wait(0.05) for informer in self._informers):
+            if all(each.synced.wait(0.05) for each in self._informers if each not in later):
                 return True
         return False
 

@@ -124,6 +124,22 @@ def test_a_definition_of_t9k_s_that_goes_may_go_unless_it_was_asked_for(
         until(lambda: get(ready) == (200, "leading\n"))
 
 
+def test_kubeflow_s_jobs_run_where_t9k_s_may_not_be_seen(tmp_path: Path, api: ObjectsApi) -> None:
+    def fault(request: Request) -> bool:
+        if request.plural == f"mpijobs.{T9K}":
+            raise Failure(403, "Forbidden", f"mpijobs.{T9K} is forbidden")
+        return True
+
+    api.fault = fault
+    with Operator(tmp_path, api.port) as operator:
+        operator.wait_until_said(f"the operator's role lacks list and watch of mpijobs.{T9K}")
+        submit(api, "one", faces=[ssh_job])
+        api.wait(all_succeeded(["one"]))
+        api.fault = lambda _request: True
+        submit(api, "two", faces=[t9k_job])
+        api.wait(all_succeeded(["two"]))
+
+
 def test_t9k_s_jobs_can_be_left_to_t9k(tmp_path: Path, api: ObjectsApi) -> None:
     with Operator(tmp_path, api.port, "--t9k", "off", program=LOOKING_OFTEN):
         submit(api, "theirs", "ours", faces=[t9k_job, ssh_job])
