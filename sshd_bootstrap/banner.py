@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
+"""How an sshd begins that has no place for a client, or turns its address away (OpenSSH, sshd.c: drop_connection)."""
+
 _BEGIN = b"SSH-"
 
 

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from agents.worker.listening import Listener
+from sshd_bootstrap.banner import BUSY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,6 @@ UNSEEN_CONFIRM_S = 10.0
 """CONFIRM_S where the kernel doesn't tell who listens."""
 
 _LINE_MAX = 255  # of a banner, RFC 4253 §4.2
-_BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
 
 
 class State(Enum):
@@ -62,14 +62,14 @@ class Answer(NamedTuple):
 def understood(data: bytes) -> Answer | None:
     """Read the first line that came from a port; None: more has to come.
 
-    RFC 4253 §4.2 allows other lines before the banner; OpenSSH sends none but those of `_BUSY`.
+    RFC 4253 §4.2 allows other lines before the banner; OpenSSH sends none but those of `BUSY`.
     """
     line, end, _ = data.partition(b"\n")
     if not end and len(line) < _LINE_MAX and all(byte >= 0x20 or byte in b"\r\t" for byte in line):
         return None
     if line.startswith(b"SSH-"):
         return Answer(Heard.BANNER, _shown(line))
-    return Answer(Heard.BUSY if line.startswith(_BUSY) else Heard.FOREIGN, _shown(line))
+    return Answer(Heard.BUSY if line.startswith(BUSY) else Heard.FOREIGN, _shown(line))
 
 
 class Keeper:

@@ -1,7 +1,7 @@
 """What came of one try to reach an sshd: bytes and errors in, an `Answer` out. Pure.
 
 An sshd says its version first (`sshd_bootstrap.banner`). One that is overloaded or penalises the address says so in
-words instead (OpenSSH, sshd.c: drop_connection), or closes the connection without any.
+words instead, or closes the connection without any.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import os
 from enum import IntEnum
 from typing import NamedTuple
 
-from sshd_bootstrap.banner import is_banner
+from sshd_bootstrap.banner import BUSY, is_banner
 
 LONGEST = 4096  # bytes of words before the version that are read
-_TURNED_AWAY = (b"Exceeded MaxStartups", b"Not allowed at this time")
 _SHOWN = 60
 
 
@@ -47,7 +46,7 @@ def of_bytes(data: bytes, port: int, *, is_over: bool) -> Answer | None:
     if is_banner(data):
         return Answer(Kind.READY, port)
     said = _shown(data.partition(b"\n")[0])
-    if data.startswith(_TURNED_AWAY):
+    if data.startswith(BUSY):
         return Answer(Kind.TURNED_AWAY, port, said)
     if len(data) >= LONGEST:
         return Answer(Kind.STRANGE, port, said)
