@@ -29,9 +29,7 @@ class Type(StrEnum):
     WORKERS_READY = "WorkersReady"  # if not, its message says which are not, and why
     LAUNCHER_WAITING = "LauncherWaiting"  # it is there and does not run; its message says why
     WORKERS_OUTDATED = "WorkersOutdated"  # their template has changed since, and they are kept while the launcher runs
-    DEBUGGING = (
-        "Debugging"  # the launcher starts nothing by itself; or it will not, or does no more, from the next one on
-    )
+    DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     CREATION_REFUSED = "CreationRefused"  # the API server would not take an object; it is tried again
     RESOURCE_EXISTS = "ErrResourceExists"  # what we want to make is there, and someone else's

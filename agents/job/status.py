@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents.job import conditions, t9k_status
 from agents.job.conditions import Change, Stated, Type
+from agents.job.dialects import is_t9k
 from agents.job.model import Dialect
 from agents.job.words import words_of
 
@@ -74,7 +75,7 @@ class Draft:
         self._full_name = f"{metadata.get('namespace', '')}/{self._name}"
         self._job, self._resource = job, resource
         self._is_v1 = job is not None and job.dialect is Dialect.V1
-        self._is_t9k = t9k_status.is_t9k(resource)
+        self._is_t9k = is_t9k(resource)
         dialect = Dialect.T9K if self._is_t9k else Dialect.V2BETA1
         self._words = words_of(dialect if job is None else job.dialect)
         self._before = status
@@ -226,7 +227,7 @@ class Draft:
 def conditions_of(resource: Object) -> list[Mapping[str, Any]]:
     """Return the job's conditions, by kubeflow's types; none for what is no list of objects."""
     found = raw_conditions(resource)
-    return t9k_status.canonical(found) if t9k_status.is_t9k(resource) else found
+    return t9k_status.canonical(found) if is_t9k(resource) else found
 
 
 def raw_conditions(resource: Object) -> list[Mapping[str, Any]]:

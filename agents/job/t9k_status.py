@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.model import T9K_GROUP, WORKER
+from agents.job.model import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -93,11 +93,6 @@ class Task:
     type: str
     restarts: int
     replicas: tuple[Replica, ...]
-
-
-def is_t9k(resource: Object) -> bool:
-    """Whether this is an MPIJob of T9k's group."""
-    return str(resource.get("apiVersion", "")).startswith(f"{T9K_GROUP}/")
 
 
 def canonical(found: Iterable[Condition]) -> list[Condition]:
