@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 import time
@@ -51,8 +52,11 @@ class Follower:
         self.began = time.monotonic()
         try:
             bodies = [body for body in yaml.safe_load_all(text) if body]
+            json.dumps(bodies)
         except yaml.YAMLError as error:
             raise ClientError(f"this is no YAML: {' '.join(str(error).split())}") from error
+        except (RecursionError, TypeError, ValueError) as error:  # too deep; what contains itself; a date
+            raise ClientError(f"this is YAML that JSON can't say: {error}") from None
         for body in bodies:
             if not isinstance(body, dict):
                 raise ClientError("a manifest is a mapping with apiVersion, kind and metadata")

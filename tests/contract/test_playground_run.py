@@ -125,6 +125,9 @@ def test_apply_gives_the_launchers_output_and_its_exit_code(playground: Playgrou
     ("text", "words"),
     [
         ("kind: [", "this is no YAML"),
+        ("kind: &a [*a]", "this is YAML that JSON can't say: Circular"),
+        ("[" * 5000, "this is YAML that JSON can't say: maximum recursion depth"),
+        ("kind: 2026-01-01", "this is YAML that JSON can't say: Object of type date"),
         ("- 1", "a manifest is a mapping"),
         ("{apiVersion: v1, kind: Node}", "the stand-in has no Node of v1"),
     ],
