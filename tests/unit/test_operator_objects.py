@@ -44,6 +44,13 @@ def test_as_many_agents_may_run_as_there_are_workers(replicas: int, at_once: str
     assert found["PRTE_MCA_plm_ssh_num_concurrent"] == at_once
 
 
+@pytest.mark.parametrize(("transport", "is_worker"), [("exec", True), ("ssh", False), ("ssh", True)])
+def test_a_launcher_that_is_a_host_looks_itself_up_by_ssh(transport: str, is_worker: bool) -> None:
+    changes = {"spec/transport": transport, "spec/runLauncherAsWorker": is_worker}
+    found = variables(launcher("v2beta1", changes)["spec"]["containers"][0])
+    assert ("OMPI_MCA_if_base_do_not_resolve" in found) is not (transport == "ssh" and is_worker)
+
+
 def test_on_the_hosts_network_no_interface_is_named() -> None:
     changes = {"spec/mpiImplementation": "MPICH", f"{LAUNCHER}/template/spec/hostNetwork": True}
     pod = launcher("v2beta1", changes)

@@ -49,12 +49,15 @@ def _open_mpi(job: Job) -> dict[str, str]:
     at_once = _at_once(job)
     is_ssh = job.transport is Transport.SSH
     key, value = ("args", _SSH_OPTIONS) if is_ssh else ("agent", names.AGENT)
+    # It would ask DNS for every host before it starts the first daemon. By ssh, a launcher that is a host itself finds
+    # out by that.
+    not_asked = {} if is_ssh and job.launcher_is_worker else {"OMPI_MCA_if_base_do_not_resolve": "1"}
     found = {
         f"OMPI_MCA_plm_rsh_{key}": value,
         "OMPI_MCA_orte_default_hostfile": names.HOSTFILE,
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "OMPI_MCA_plm_rsh_num_concurrent": at_once,
-        "OMPI_MCA_if_base_do_not_resolve": "1",  # it would ask DNS for every host before it starts the first daemon
+        **not_asked,
         f"PRTE_MCA_plm_ssh_{key}": value,
         "PRTE_MCA_prte_default_hostfile": names.HOSTFILE,
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
