@@ -53,6 +53,7 @@ def daemons(places: Places) -> dict[str, Daemon]:
         "kubelet": [
             *(f"{places.bin}/kubelet", f"--config={run}/kubelet.json", f"--kubeconfig={pki}/kubelet.conf"),
             *(f"--hostname-override={NODE}", f"--root-dir={run}/kubelet", f"--cert-dir={run}/kubelet-pki"),
+            f"--node-ip={GATEWAY}",  # no Service has an endpoint on loopback, where pods of its network would be
             f"--container-runtime-endpoint=unix://{places.containerd_socket}",
         ],
         "coredns": [places.coredns, "-conf", run / "Corefile"],
