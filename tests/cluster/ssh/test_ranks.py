@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 HOME = "/home/mpiuser"
 ARBITRARY = 123456  # is in no image's /etc/passwd
+GENERATED = {"passwd": "generated"}  # the image with Debian alone has nobody with 1000 either
 
 
 def kubeflows(file: str, example: str) -> MpiJob:
@@ -31,14 +32,14 @@ JOBS: dict[str, Callable[[], MpiJob]] = {
     "mpich-root": lambda: SshJob("mpich", slots=2),
     "intel-root": lambda: SshJob("intel", slots=2),
     "openmpi5-user": lambda: SshJob("openmpi5", slots=2).run_as(1000, home=HOME),
-    "v1-user": lambda: SshJob("openmpi4", "v1", slots=2).set(slotsPerWorker=2).run_as(1000),
+    "v1-user": lambda: SshJob("openmpi4", "v1", slots=2).run_as(1000).annotate(ssh_passwd="generated"),
     "kubeflow-openmpi": lambda: kubeflows("pi.yaml", "openmpi5-ssh"),
     "kubeflow-mpich": lambda: kubeflows("pi-mpich.yaml", "mpich-ssh"),
     "kubeflow-intel": lambda: kubeflows("pi-intel.yaml", "intel-ssh"),
 }
 # In one that enforces *restricted*: sshd has no capability, or the one that its image's file asks for.
 RESTRICTED: dict[str, Callable[[], MpiJob]] = {
-    "openmpi4-user": lambda: SshJob("openmpi4", slots=2).run_as(1000).restrict(),
+    "openmpi4-user": lambda: SshJob("openmpi4", slots=2).run_as(1000).restrict().set(ssh=GENERATED),
     "openmpi4-arbitrary": lambda: SshJob("openmpi4", slots=2).run_as(ARBITRARY).restrict(),
     "openmpi5-arbitrary": lambda: SshJob("openmpi5", slots=2).run_as(ARBITRARY).restrict("NET_BIND_SERVICE"),
     "mpich-arbitrary": lambda: SshJob("mpich", slots=2).run_as(ARBITRARY).restrict("NET_BIND_SERVICE"),
