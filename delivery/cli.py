@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -69,7 +69,10 @@ class _Delivery:
     def run(self, options: Options) -> int:
         """Return the exit code."""
         try:
-            self._deliver(settings(options, os.environ))
+            asked = settings(options, os.environ)
+            if asked.stays:
+                self._stay(asked)
+            self._deliver(asked)
         except DeliveryError as error:
             self._end(str(error))
             return error.exit_code
@@ -79,13 +82,38 @@ class _Delivery:
             raise
         return READY
 
+    def _stay(self, asked: Settings) -> NoReturn:
+        """Tell the launcher's container how the wait ended, and stay until the pod's end: that is no failure of ours.
+
+        Where it ended badly, wait again for the container that is started again.
+        """
+        from delivery.sshd.files import Files  # noqa: PLC0415
+        from delivery.sshd.staying import Word  # noqa: PLC0415
+
+        word = Word(Files(asked.environ).run_folder)
+        try:
+            word.until_prepared()
+            while True:
+                try:
+                    self._deliver(asked)
+                    word.ready()
+                    while True:
+                        signal.pause()
+                except DeliveryError as error:
+                    self._progress.line(f"mpi-delivery: {error}")
+                    word.failed(error.exit_code, str(error))
+                    word.until_taken()
+        except StoppedBySignal:
+            sys.exit(READY)
+
     def _deliver(self, asked: Settings) -> None:
         # What the other transport needs is not imported: it may cost more than the wait.
         if asked.is_ssh:
             from delivery.sshd.files import Files  # noqa: PLC0415
 
             files = Files(asked.environ)
-            files.prepare()
+            if not asked.stays:
+                files.prepare()
         workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
         for tool in asked.tools:
             line = tools.copy(tool, asked.tools_folder, asked.target)

@@ -40,6 +40,7 @@ class Settings:
     environ: Mapping[str, str]
     is_ssh: bool
     waits: bool  # else the workers are left to who debugs the job
+    stays: bool  # the launcher's container waits for our word, and its start prepares ssh
     namespace: str | None
     hostfile: str
     target: str
@@ -68,6 +69,7 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
         environ={**environ, "KUBECONFIG": kubeconfig},
         is_ssh=is_ssh,
         waits=_one_of(environ, "MPI_AGENT_WAIT", ("true", "false")) == "true",
+        stays=is_ssh and _one_of(environ, "MPI_AGENT_STAYS", ("false", "true")) == "true",
         namespace=options.namespace or environ.get("NAMESPACE") or None,
         hostfile=hostfile,
         target=options.target or environ.get("TARGET_DIR") or (_TARGET if asked or not is_ssh else ""),

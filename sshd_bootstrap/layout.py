@@ -6,7 +6,7 @@ uid, they are private, and else, like kubeflow's, readable by all in this pod.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sshd_bootstrap import configs, passwd, paths
@@ -55,9 +55,10 @@ def files(settings: Settings, pair: Pair, helper: bytes) -> list[File]:
             File(paths.PASSWD, passwd.passwd(settings.uid, settings.gid, settings.mount_path).encode(), 0o644),
             File(paths.GROUP, passwd.group(settings.gid).encode(), 0o644),
         ]
+    if settings.has_helper:  # in a launcher the last one, by which delivery beside it knows that all is there
+        found.append(File(_run(paths.HELPER), helper, 0o755))
     if settings.role is Role.WORKER:
         found += [
-            File(_run(paths.HELPER), helper, 0o755),
             File(_run(paths.SSHD_CONFIG), configs.sshd_config(settings).encode(), 0o644),
             File(_run(paths.AUTHORIZED_KEYS), configs.authorized_keys(pair.public).encode(), 0o644),
             File(_run(paths.HOST_KEY), pair.private, secret),
@@ -95,7 +96,8 @@ def _ssh(settings: Settings, pair: Pair, secret: int) -> list[File]:
         File(_run(paths.IDENTITY), pair.private, secret),
         # Without the job's key ssh itself writes down whom it met.
         File(_run(paths.KNOWN_HOSTS), known, 0o644 if known or settings.is_owner else 0o666, is_kept=not known),
-        *ssh_configs(settings, {}),
+        # Those that name the ports that were found stay.
+        *(replace(file, is_kept=True) for file in ssh_configs(settings, {})),
     ]
 
 

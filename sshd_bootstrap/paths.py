@@ -26,6 +26,8 @@ AUTHORIZED_KEYS = "authorized_keys"
 HOST_KEY = "ssh_host_key"
 IDENTITY = "identity"  # the same key, for ssh: a uid that may not enter /root can't reach MOUNT
 HELPER = "sshd-start"
+READY = "ready"  # delivery writes it: the workers' sshds answer, and sshd-start lets the launcher's command begin
+FAILED = "failed"  # or this, with an exit code and why they don't
 PID_FILE = "sshd.pid"  # sshd writes it
 ENVIRONMENT = "environment"  # sshd-start writes it
 

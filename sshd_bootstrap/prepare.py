@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sshd_bootstrap import checks, keys, layout, paths
 from sshd_bootstrap.exits import HELPER_MISSING, BootstrapError
-from sshd_bootstrap.settings import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +23,7 @@ def prepare(settings: Settings) -> None:
     """
     checks.check_port(settings)
     pair = keys.read(settings.keys)
-    helper = _helper(settings.tools) if settings.role is Role.WORKER else b""
+    helper = _helper(settings.tools) if settings.has_helper else b""
     for folder in layout.folders(settings):
         _make(settings, folder)
     for file in layout.files(settings, pair, helper):

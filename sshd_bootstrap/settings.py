@@ -62,6 +62,7 @@ class Settings:
     passwd: Passwd = Passwd.IMAGE
     host_keys: HostKeys = HostKeys.JOB
     has_own_config: bool = False  # sshd runs by the image's own sshd_config
+    waits_inside: bool = False  # a launcher: its command is started by HELPER
     tools: str = paths.TOOLS
     uid: int = field(default_factory=os.geteuid)
     gid: int = field(default_factory=os.getegid)
@@ -81,9 +82,15 @@ class Settings:
             passwd=_choice(environ, "MPI_SSH_PASSWD", Passwd, Passwd.IMAGE),
             host_keys=_choice(environ, "MPI_SSH_HOST_KEYS", HostKeys, HostKeys.JOB),
             has_own_config=_truth(environ, "MPI_SSH_OWN_CONFIG"),
+            waits_inside=_truth(environ, "MPI_AGENT_STAYS"),
             tools=_folder(environ, "MPI_AGENT_TOOLS", paths.TOOLS),
             unprivileged_ports=_unprivileged_ports(),
         )
+
+    @property
+    def has_helper(self) -> bool:
+        """Whether the user's container is started by our program."""
+        return self.role is Role.WORKER or self.waits_inside
 
     @property
     def port(self) -> int:

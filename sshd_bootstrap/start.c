@@ -1,7 +1,8 @@
-/* sshd-start: the first process of an ssh job's worker, and of each ssh session in it.
+/* sshd-start: the first process of an ssh job's worker, of each ssh session in it, and of its launcher.
  *
  *   sshd-start SSHD ARGUMENT...  sees that sshd can work in this container, or says in one line why not; becomes sshd
  *   sshd-start --session         is sshd's ForceCommand: runs what was asked for, in the container's environment
+ *   sshd-start --when-ready COMMAND ARGUMENT...  in a launcher: becomes COMMAND when the workers' sshds answer
  *
  * It is static, for any image, and lies in the folder that sshd_bootstrap prepared (layout.py). A child of its own
  * stays beside sshd, and has it read its host key again when that was replaced.
@@ -130,6 +131,7 @@ int main(int argc, char **argv) {
     if (!slash) end(VOLUME, "/proc can't be read: %s", strerror(errno));
     slash[1] = '\0';
     if (argc == 2 && strcmp(argv[1], "--session") == 0) run_session();
+    if (argc > 1 && strcmp(argv[1], "--when-ready") == 0) run_when_ready(argv + 2);
     if (argc < 2) end(USAGE, "usage: sshd-start SSHD ARGUMENT...");
 
     char *key = beside("ssh_host_key"), **words = calloc((size_t)argc + 6, sizeof *words);

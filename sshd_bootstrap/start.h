@@ -1,5 +1,5 @@
-/* What the files of sshd-start share: start.c, the container's first process; start_checks.c, what that looks at; and
- * start_session.c, the first process of an ssh session. */
+/* What the files of sshd-start share: start.c, the container's first process; start_checks.c, what that looks at;
+ * start_session.c, the first process of an ssh session; and start_waiting.c, a launcher's first process. */
 #ifndef START_H
 #define START_H
 
@@ -40,5 +40,8 @@ void save_environment(void);
 
 /* Becomes what the client asked for (SSH_ORIGINAL_COMMAND), or a login shell, in the kept environment. */
 _Noreturn void run_session(void);
+
+/* Becomes this command when delivery says that the workers' sshds answer. */
+_Noreturn void run_when_ready(char **words);
 
 #endif

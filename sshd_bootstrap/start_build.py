@@ -9,7 +9,7 @@ from rshagent.client_build import BuildError
 from rshagent.client_build import build as _build
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCES = [os.path.join(_HERE, name) for name in ("start.c", "start_checks.c", "start_session.c")]
+SOURCES = [os.path.join(_HERE, name) for name in ("start.c", "start_checks.c", "start_session.c", "start_waiting.c")]
 
 
 def build(out: str, *, sanitize: bool = False) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from delivery.exits import SSH_FILES, USAGE, DeliveryError
-from sshd_bootstrap import exits, prepare
+from sshd_bootstrap import exits, paths, prepare
 from sshd_bootstrap.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class Files:
     def ports(self) -> tuple[int, ...]:
         """Where an sshd may be, ours first."""
         return self._settings.ports
+
+    @property
+    def run_folder(self) -> str:
+        """The folder that the launcher's container has, too."""
+        return os.path.join(self._settings.volume, paths.RUN_FOLDER)
 
     def prepare(self) -> None:
         """Write them. Raises DeliveryError."""

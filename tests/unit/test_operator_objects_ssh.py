@@ -11,6 +11,7 @@ from agents.operator.settings import PodSettings
 
 SSH: Object = {"spec/transport": "ssh"}
 SPEC = f"{WORKER}/template/spec"
+INSIDE = ["/run/mpi-agents/ssh/sshd-start", "--when-ready"]
 OWN = f"{WORKER}/{CONTAINER}/securityContext"
 PLATFORMS = PodSettings(image="mpi-agents:1", annotations={}, run_as_user=None)
 
@@ -83,6 +84,35 @@ def test_sshds_folder_is_there_for_root_in_workers(user: int | None, has_it: boo
     changes = SSH | {f"{role}/template/spec/securityContext": context for role in (LAUNCHER, WORKER)}
     assert ("/run/sshd" in mounted(worker("v2beta1", changes))) is has_it
     assert "/run/sshd" not in mounted(launcher("v2beta1", changes))
+
+
+# The launcher's wait.
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "expected"),
+    [
+        (["mpirun"], ["-n", "$(RANKS)"], [*INSIDE, "mpirun"]),
+        (["sh", "-c", "mpirun $(PROGRAM)"], None, [*INSIDE, "sh", "-c", "mpirun $(PROGRAM)"]),
+        (None, ["-n", "2"], None),
+        (None, None, None),
+    ],
+)
+def test_a_launcher_whose_command_is_known_waits_inside(
+    command: list[str] | None, args: list[str] | None, expected: list[str] | None
+) -> None:
+    given = (
+        {"name": "mpi", "image": "theirs"}
+        | ({"command": command} if command else {})
+        | ({"args": args} if args else {})
+    )
+    spec = launcher("v2beta1", SSH | {f"{LAUNCHER}/{CONTAINER}": given})["spec"]
+    delivery = named(spec["initContainers"], "kubectl-delivery")
+    assert spec["containers"][0].get("command") == expected
+    assert spec["containers"][0].get("args") == args
+    assert delivery.get("restartPolicy") == ("Always" if expected else None)
+    assert ("lifecycle" in delivery) is bool(expected)
+    assert variables(delivery).get("MPI_AGENT_STAYS") == ("true" if expected else None)
 
 
 # Mounts.

@@ -42,7 +42,8 @@ def test_objects_of_a_t9k_job_under_its_line() -> None:
     ]
     secret, launcher = list(yaml.safe_load_all(text))[1], list(yaml.safe_load_all(text))[-1]
     assert not {"data", "stringData"} & secret.keys()
-    assert launcher["spec"]["containers"][0]["command"] == shlex.split(line.removeprefix("# "))
+    starter = ["/run/mpi-agents/ssh/sshd-start", "--when-ready"]
+    assert launcher["spec"]["containers"][0]["command"] == [*starter, *shlex.split(line.removeprefix("# "))]
     assert "&id" not in text
 
 

@@ -40,7 +40,7 @@ def test_every_exit_code_of_the_start_is_told_and_no_other(text: str) -> None:
         for code in re.findall(r"\d+", line)
     }
     assert {40, 127} <= known
-    assert told(text, "In a worker's own container,", "Without a line,") == known - {exits.USAGE}
+    assert told(text, "In a worker's own container,", "In a launcher's own container") == known - {exits.USAGE}
 
 
 def test_every_variable_is_told(text: str) -> None:

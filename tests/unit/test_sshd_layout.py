@@ -72,8 +72,9 @@ def test_passwd_is_there_if_it_is_generated() -> None:
 
 def test_what_ssh_has_learnt_stays() -> None:
     kept = [file.path for file in layout.files(replace(WORKER, host_keys=HostKeys.IMAGE), PAIR, b"") if file.is_kept]
-    assert kept == ["run/known_hosts"]
-    assert not any(file.is_kept for file in layout.files(WORKER, PAIR, b""))
+    ports = ["run/ssh_config", "auth/config"]
+    assert kept == ["run/known_hosts", *ports]
+    assert [file.path for file in layout.files(WORKER, PAIR, b"") if file.is_kept] == ports
 
 
 def test_ports_that_were_found() -> None:

@@ -6,6 +6,7 @@ import base64
 import os
 import stat
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,6 +100,21 @@ def test_a_launcher_has_no_sshd(pod: Path) -> None:
     asked = Settings(role=Role.LAUNCHER, keys=str(pod / "keys"), volume=str(pod / "volume"))
     prepare(asked)
     assert not {"run/sshd-start", "run/ssh_host_key", "run/sshd_config"} & tree(pod).keys()
+
+
+def test_a_launcher_that_waits_inside_has_the_helper(pod: Path) -> None:
+    prepare(replace(settings(pod), role=Role.LAUNCHER, waits_inside=True))
+    assert tree(pod)["run/sshd-start"] == 0o755
+    assert not {"run/ssh_host_key", "run/sshd_config"} & tree(pod).keys()
+
+
+def test_ports_that_were_found_stay(pod: Path) -> None:
+    asked = settings(pod, has_own_config=True)
+    prepare(asked)
+    set_ports(asked, {"a": 2200})
+    prepare(asked)
+    for name in ("run/ssh_config", "auth/config"):
+        assert "    Port 2200\n" in (pod / "volume" / name).read_text()
 
 
 def test_ports_are_put_in_afterwards(pod: Path) -> None:

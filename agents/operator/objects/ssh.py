@@ -40,7 +40,12 @@ class Ssh:
             self._mount("group", "/etc/group", is_read_only=True)
 
     def let_prepare(self, container: Body) -> None:
-        """Give one of our containers what it takes to prepare ssh."""
+        """Give one of our containers what it takes to prepare ssh.
+
+        A sidecar's hook prepares it: no container behind it starts before.
+        """
+        if container.get("restartPolicy") == "Always":
+            container["lifecycle"] = {"postStart": {"exec": {"command": ["sshd-bootstrap"]}}}
         container["env"] = [*container.get("env", []), *self._environment()]
         pod.mount(container, self._keys, names.SSH_KEYS_PATH, is_read_only=True)
         pod.mount(container, self._volume, names.SSH_PATH)

@@ -73,6 +73,16 @@ def is_expected(job: Job) -> bool:
     return job.debug is None or sshd(job).start is not Start.THEIRS
 
 
+def waits_inside(job: Job, container: Body) -> bool:
+    """Return whether a launcher's container waits for the sshds itself: its command is known, and not debugged."""
+    return bool(container.get("command")) and job.debug is None
+
+
+def let_wait(container: Body) -> None:
+    """Have a launcher's container begin its command when delivery, beside it, says so."""
+    container["command"] = [names.SSHD_START, "--when-ready", *container["command"]]
+
+
 def host_port(job: Job) -> int:
     """Return the port that a job has on the nodes' network; the next one is free for the job, too."""
     digest = hashlib.sha256(job.uid.encode()).digest()

@@ -55,7 +55,6 @@ def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body
     }
     if ssh is not None:
         ssh.let_prepare(container)
-        container["lifecycle"] = {"postStart": {"exec": {"command": ["sshd-bootstrap"]}}}
         if sshd.is_expected(job):
             container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": port}, "periodSeconds": _READY_S}
     pod.mount(container, orders, names.ORDERS_PATH, is_read_only=True)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.model import Dialect, RestartPolicy
+from agents.job.model import Dialect, RestartPolicy, Transport
 from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, EVICTED, FAILED, Counts, cut, seconds
 from agents.job.words import words_of
 from agents.operator.planning.values import mapping, mappings
@@ -80,7 +80,12 @@ def judge(view: View) -> Launcher:
 
 
 def is_running(view: View) -> bool:
-    """Whether a program of the launcher has been started and has not ended."""
+    """Whether a program of the launcher has been started and has not ended.
+
+    By ssh its container may run, and wait for the workers in it: then it is the job that has to run.
+    """
+    if view.job.transport is Transport.SSH and not conditions.is_true(view.conditions, Type.RUNNING):
+        return False
     return any(runs(view, pod) for pod in view.launchers)
 
 

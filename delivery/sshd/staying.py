@@ -1,0 +1,56 @@
+"""Delivery beside the launcher's own container, which waits for its word: the files by which it is given.
+
+sshd_bootstrap/start_waiting.c reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from delivery.exits import SSH_FILES, DeliveryError
+from sshd_bootstrap import paths
+
+_PREPARING_S = 0.02
+_LOOK_S = 1.0
+
+
+class Word:
+    """What the launcher's container is told. `folder`: the run folder of ssh's volume."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def until_prepared(self) -> None:
+        """Wait until the container's start, which prepares ssh meanwhile, has done so: if it fails, it ends us."""
+        while not os.path.exists(self._path(paths.HELPER)):
+            time.sleep(_PREPARING_S)
+
+    def ready(self) -> None:
+        """Let the launcher's command begin. Raises DeliveryError."""
+        self._give(paths.READY, "", instead_of=paths.FAILED)
+
+    def failed(self, exit_code: int, line: str) -> None:
+        """Have the launcher's container end so. Raises DeliveryError."""
+        self._give(paths.FAILED, f"{exit_code}\n{line}", instead_of=paths.READY)
+
+    def until_taken(self) -> None:
+        """Wait until a failure has been taken: the container has ended, and may be started again."""
+        while os.path.exists(self._path(paths.FAILED)):
+            time.sleep(_LOOK_S)
+
+    def _give(self, name: str, text: str, *, instead_of: str) -> None:
+        part = self._path(f".{name}.part")
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(instead_of))
+            with open(part, "w", encoding="utf-8", errors="replace") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(text)
+            os.rename(part, self._path(name))
+        except OSError as error:
+            raise DeliveryError(SSH_FILES, f"{self._path(name)} can't be written: {error.strerror}") from None
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)

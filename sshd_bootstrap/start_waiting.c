@@ -1,0 +1,40 @@
+/* A launcher's command begins when the workers' sshds answer. delivery asks them, in a container beside this one, and
+ * leaves `ready` in our folder, or `failed` with an exit code and why. Waiting in here, and not before this container,
+ * saves one of the looks at a pod that the kubelet takes each second. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "start.h"
+
+enum { SOON_MS = 20, LATER_MS = 200, SOON = 10000 / SOON_MS };
+
+static void stop(int number) { _exit(128 + number); }
+
+/* Ends as delivery did. The file is taken away: then delivery looks again, for a container that is started again. */
+static void give_up(const char *path) {
+    char text[LINE_SIZE], *line;
+    if (!*read_text(path, text, sizeof text)) return;
+    unlink(path);
+    int code = (int)strtol(text, &line, 10);
+    end(code, "%s", *line ? line + 1 : line);
+}
+
+void run_when_ready(char **words) {
+    if (!*words) end(USAGE, "usage: sshd-start --when-ready COMMAND ARGUMENT...");
+    /* Signals without a handler don't end the first process of a container. The command has the default ones again. */
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) signal(numbers[i], stop);
+    const char *ready = beside("ready"), *failed = beside("failed");
+    for (int looks = 0; access(ready, F_OK) < 0; looks += looks < SOON) {
+        give_up(failed);
+        nanosleep(&(struct timespec){.tv_nsec = (looks < SOON ? SOON_MS : LATER_MS) * 1000000L}, NULL);
+    }
+    execvp(words[0], words);
+    int why = errno;
+    end(why == ENOENT ? MISSING : NOT_EXECUTABLE, "%s can't be run: %s", words[0], strerror(why));
+}

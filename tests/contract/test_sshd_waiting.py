@@ -1,0 +1,130 @@
+"""A launcher's command, which begins when delivery says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from ssh_pods import PATH, PATIENCE_S, RUN, Pods, helpers, needs_pods, pods
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["helpers", "pods"]
+
+ENVIRONMENT = {"PATH": PATH, "ASAN_OPTIONS": "detect_leaks=0:exitcode=99"}
+
+
+class Waiting:
+    """sshd-start in a folder of its own, as it waits."""
+
+    def __init__(self, helper: str, folder: Path) -> None:
+        self.folder = folder
+        self._program = str(folder / "sshd-start")
+        shutil.copy(helper, self._program)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self._program, "--when-ready", *words],
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+
+    def give(self, name: str, text: str = "") -> None:
+        part = self.folder / "part"
+        part.write_text(text)
+        part.rename(self.folder / name)
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+
+@pytest.fixture
+def waiting(helpers: dict[str, str], tmp_path: Path) -> Waiting:
+    return Waiting(helpers["sanitized"], tmp_path)
+
+
+def test_the_command_begins_when_the_sshds_answer(waiting: Waiting) -> None:
+    process = waiting.start("sh", "-c", 'echo "$$ $0 ($1)"', "a b", "")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.1)
+    waiting.give("ready")
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, err) == (0, f"{process.pid} a b ()\n", "")  # the same process, each word as it was
+
+
+def test_a_command_that_is_started_again_begins_at_once(waiting: Waiting) -> None:
+    waiting.give("ready")
+    assert waiting.run("sh", "-c", "exit 7") == (7, "", "")
+
+
+@pytest.mark.parametrize("line", ["pi-worker-0 not in DNS yet 30 s", "", "…" * 2000])
+def test_a_wait_that_failed_ends_the_container_so(line: str, waiting: Waiting) -> None:
+    waiting.give("failed", f"24\n{line}")
+    code, out, err = waiting.run("sh", "-c", "echo began")
+    assert (code, out) == (24, "")
+    assert err.startswith("sshd-start: " + line[:1000])
+    assert err.endswith("\n")
+    assert not (waiting.folder / "failed").exists()  # taken
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_wait(number: int, code: int, waiting: Waiting) -> None:
+    process = waiting.start("true")
+    _until_it_waits(process)
+    process.send_signal(number)
+    assert process.wait(PATIENCE_S) == code
+    process.communicate()
+
+
+def _until_it_waits(process: subprocess.Popen[str]) -> None:
+    caught = 0
+    while not caught & 1 << (signal.SIGTERM - 1):
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            caught = int(next(line for line in file if line.startswith("SigCgt")).split()[1], 16)
+
+
+def test_the_command_has_the_signals_as_they_were(waiting: Waiting) -> None:
+    waiting.give("ready")
+    process = waiting.start("sh", "-c", "echo there; exec sleep 60")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "there\n"
+    process.terminate()
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
+    process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "why"),
+    [
+        ("no-such-mpirun", 127, "No such file or directory"),
+        ("/no/such", 127, "No such file or directory"),
+        ("/etc/passwd", 126, "Permission denied"),
+    ],
+)
+def test_a_command_that_is_not_there(command: str, code: int, why: str, waiting: Waiting) -> None:
+    waiting.give("ready")
+    assert waiting.run(command, "its-argument") == (code, "", f"sshd-start: {command} can't be run: {why}\n")
+
+
+def test_no_command(waiting: Waiting) -> None:
+    assert waiting.run()[0] == 2
+
+
+@needs_pods
+def test_why_is_in_the_termination_log_and_the_first_process_ends(pods: Pods) -> None:
+    pod = pods.new(uid=1000, variables={"MPI_SSH_ROLE": "launcher", "MPI_AGENT_STAYS": "true"})
+    with open(f"{pod.volume}/run/failed", "w", encoding="utf-8") as file:
+        file.write("23\npi-worker-0 can't be reached")
+    os.chown(f"{pod.volume}/run/failed", 1000, 1000)
+    assert pod.refusal("--when-ready", "true") == (23, "pi-worker-0 can't be reached")
+    assert pod.run("test", "-e", f"{RUN}/failed").returncode == 1
