@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -75,11 +77,16 @@ def _write(settings: Settings, file: File) -> None:
 
 
 def _is_there(path: str, file: File) -> bool:
+    """Whether it is this very file. The user's container may write here: neither a link nor a pipe is followed."""
     try:
-        with open(path, "rb") as there:
-            return there.read() == file.content and os.fstat(there.fileno()).st_mode & 0o7777 == file.mode
-    except FileNotFoundError:
-        return False
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return False
+        raise
+    with open(fd, "rb") as there:
+        found = os.fstat(fd)
+        return found.st_mode == stat.S_IFREG | file.mode and there.read(len(file.content) + 1) == file.content
 
 
 def _replace(path: str, file: File) -> None:

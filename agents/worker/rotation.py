@@ -10,6 +10,8 @@ from sshd_bootstrap import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_KEY_MAX = 1 << 20  # bytes; a Secret has no more
+
 
 class Rotation:
     """Compares the Secret with what is in force, and has sshd_bootstrap write what differs."""
@@ -51,9 +53,12 @@ class Rotation:
 
 
 def _content(path: str) -> bytes | None:
-    """Return a key in the form in which sshd_bootstrap.keys writes it; None if there is none."""
+    """Return a key in the form in which sshd_bootstrap.keys writes it; None if there is none.
+
+    Reads without waiting: in the user's container, which has the folder too, somebody may have put a pipe there.
+    """
     try:
-        with open(path, "rb") as file:
-            return file.read().replace(b"\r\n", b"\n").strip()
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(_KEY_MAX).replace(b"\r\n", b"\n").strip()
     except OSError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -70,6 +71,22 @@ def test_a_preparation_that_was_broken_off_is_taken_up_again(job: Job) -> None:
     assert job.rotation.failed == 1
     assert "the former ones stay" in job.said[0]
     obstacle.rmdir()
+    job.rotation.look()
+    assert job.rotation.done == 1
+    assert job.in_force() == job.wanted()
+
+
+@pytest.mark.parametrize("name", ["identity", "ssh_host_key"])
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "endless"])
+def test_what_the_users_container_puts_there_holds_nobody_up(job: Job, name: str, kind: str) -> None:
+    path, pipe = job.volume / "run" / name, job.volume / "pipe"
+    os.mkfifo(pipe)
+    path.unlink()
+    if kind == "pipe":
+        pipe.rename(path)
+    else:
+        path.symlink_to(pipe if kind == "link to a pipe" else "/dev/zero")
+    job.rotate()
     job.rotation.look()
     assert job.rotation.done == 1
     assert job.in_force() == job.wanted()
