@@ -29,24 +29,26 @@ class Word:
 
     def ready(self) -> None:
         """Let the launcher's command begin. Raises DeliveryError."""
-        self._give(paths.READY, "", instead_of=paths.FAILED)
+        self._give(paths.READY, "", 0o644, instead_of=paths.FAILED)
 
     def failed(self, exit_code: int, line: str) -> None:
         """Have the launcher's container end so. Raises DeliveryError."""
-        self._give(paths.FAILED, f"{exit_code}\n{line}", instead_of=paths.READY)
+        # Whoever runs there has to empty it.
+        self._give(paths.FAILED, f"{exit_code}\n{line}", 0o666, instead_of=paths.READY)
 
     def until_taken(self) -> None:
         """Wait until a failure has been taken: the container has ended, and may be started again."""
-        while os.path.exists(self._path(paths.FAILED)):
-            time.sleep(_LOOK_S)
+        with suppress(FileNotFoundError):
+            while os.stat(self._path(paths.FAILED)).st_size:
+                time.sleep(_LOOK_S)
 
-    def _give(self, name: str, text: str, *, instead_of: str) -> None:
+    def _give(self, name: str, text: str, mode: int, *, instead_of: str) -> None:
         part = self._path(f".{name}.part")
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(instead_of))
             with open(part, "w", encoding="utf-8", errors="replace") as file:
-                os.fchmod(file.fileno(), 0o644)
+                os.fchmod(file.fileno(), mode)
                 file.write(text)
             os.rename(part, self._path(name))
         except OSError as error:

@@ -9,7 +9,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from ssh_pods import PATH, PATIENCE_S, RUN, Pods, helpers, needs_pods, pods
+from ssh_pods import PATH, PATIENCE_S, Pods, helpers, needs_pods, pods
+
+from delivery.sshd.staying import Word
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +76,7 @@ def test_a_wait_that_failed_ends_the_container_so(line: str, waiting: Waiting) -
     assert (code, out) == (24, "")
     assert err.startswith("sshd-start: " + line[:1000])
     assert err.endswith("\n")
-    assert not (waiting.folder / "failed").exists()  # taken
+    assert (waiting.folder / "failed").read_text() == ""  # taken
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -121,10 +123,15 @@ def test_no_command(waiting: Waiting) -> None:
 
 
 @needs_pods
-def test_why_is_in_the_termination_log_and_the_first_process_ends(pods: Pods) -> None:
-    pod = pods.new(uid=1000, variables={"MPI_SSH_ROLE": "launcher", "MPI_AGENT_STAYS": "true"})
-    with open(f"{pod.volume}/run/failed", "w", encoding="utf-8") as file:
-        file.write("23\npi-worker-0 can't be reached")
-    os.chown(f"{pod.volume}/run/failed", 1000, 1000)
+@pytest.mark.parametrize(
+    ("user", "uid", "run_as"), [("named", 1000, None), ("unknown", 65532, 1000)], ids=["named", "unknown"]
+)
+def test_why_is_in_the_termination_log_and_is_taken(user: str, uid: int, run_as: int | None, pods: Pods) -> None:
+    variables = {"MPI_SSH_ROLE": "launcher", "MPI_AGENT_STAYS": "true", "MPI_SSH_USER": user}
+    pod = pods.new(uid=uid, run_as=run_as, variables=variables)
+    word, failed = Word(f"{pod.volume}/run"), f"{pod.volume}/run/failed"
+    word.failed(23, "pi-worker-0 can't be reached")
+    os.chown(failed, uid, uid)
     assert pod.refusal("--when-ready", "true") == (23, "pi-worker-0 can't be reached")
-    assert pod.run("test", "-e", f"{RUN}/failed").returncode == 1
+    assert os.path.getsize(failed) == 0
+    word.until_taken()
