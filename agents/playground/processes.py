@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MARK = "PLAYGROUND_POD"  # the environment variable that every process of a pod carries
 _SEND_BUFFER = 1 << 18
+_PF_EXITING = 0x4  # a flag in /proc/PID/stat (proc_pid_stat(5)): its memory is gone, its parent has not been told yet
 # Imports shim.py out of its folder as a package without an `__init__`, whose imports shims don't need.
 _START = """
 import sys
@@ -135,7 +136,7 @@ class PodProcesses:
         self._send(marshal.dumps(("end",)), [])
 
     def tree(self) -> set[int]:
-        """The process ids below the shim, zombies left out."""
+        """The process ids below the shim, those that have ended left out."""
         found: set[int] = set()
         waiting = [self.pid] if self.pid else []
         while waiting:
@@ -143,7 +144,7 @@ class PodProcesses:
                 if child not in found:
                     found.add(child)
                     waiting.append(child)
-        return {pid for pid in found if not is_zombie(pid)}
+        return {pid for pid in found if not has_ended(pid)}
 
     def _start(self) -> None:
         if self._socket is None:
@@ -241,13 +242,14 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def is_zombie(pid: int) -> bool:
-    """Whether a process has ended already, or is no more."""
+def has_ended(pid: int) -> bool:
+    """Whether a process is a zombie, about to be one, or no more."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] in {"Z", "X"}
+            fields = file.read().rpartition(")")[2].split()
     except OSError:
         return True
+    return fields[0] in {"Z", "X"} or bool(int(fields[6]) & _PF_EXITING)
 
 
 def marked(value: str) -> set[int]:
@@ -263,7 +265,7 @@ def marked(value: str) -> set[int]:
                     found.add(int(name))
         except OSError:
             continue  # another user's, or gone
-    return {pid for pid in found if not is_zombie(pid)}
+    return {pid for pid in found if not has_ended(pid)}
 
 
 def command_line(pid: int) -> list[str]:
