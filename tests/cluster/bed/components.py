@@ -79,7 +79,7 @@ def _api_server(run: Path, pki: Path) -> list[str]:
         *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--anonymous-auth=false"),
         *("--allow-privileged=true", "--service-account-issuer=https://kubernetes.default.svc"),
         *(f"--service-account-key-file={pki}/sa.pub", f"--service-account-signing-key-file={pki}/sa.key"),
-        *(f"--kubelet-certificate-authority={pki}/ca.crt", "--kubelet-preferred-address-types=InternalIP"),
+        *(f"--kubelet-certificate-authority={pki}/ca.crt", "--kubelet-preferred-address-types=Hostname"),
         *(f"--kubelet-client-certificate={pki}/kubelet-client.crt", f"--kubelet-client-key={pki}/kubelet-client.key"),
     ]
 
