@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import WORKER, Dialect, Transport
+from agents.job.modes import WAIT
 from agents.operator.kinds import POD
 from agents.operator.objects import environment, metadata, names, pod, sshd, worker_agent
 
 if TYPE_CHECKING:
     from agents.job.model import Job
     from agents.operator.settings import PodSettings
-
-# Waits, reaps what daemons leave to process 1, and ends when told to, where `sleep` would take its grace period.
-_WAIT = ["/bin/sh", "-c", "trap 'exit 0' TERM; while sleep 3600 & wait $!; do :; done"]
 
 
 def worker(job: Job, index: int, settings: PodSettings) -> dict[str, Any]:
@@ -47,5 +45,5 @@ def _let_wait(job: Job, container: dict[str, Any]) -> None:
     """Have a container without a command wait. Arguments alone are no command in v1, and the image's in v2beta1."""
     if container.get("command") or (job.dialect is Dialect.V2BETA1 and container.get("args")):
         return
-    container["command"] = list(_WAIT)
+    container["command"] = list(WAIT)
     container.pop("args", None)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PAUSE_IMAGE = "localhost/pause:1"
 ETCD = "http://127.0.0.1:2379"
+OTHER_DOMAIN = "mpi.example"  # names are under this one as well, for who is told that it is the cluster's
 FAIL_CGROUP_V1_SINCE = 31
 
 NAMES = (
@@ -155,7 +156,7 @@ def _corefile(places: Places) -> str:
 .:53 {{
     bind {GATEWAY}
     errors
-    kubernetes cluster.local in-addr.arpa {{
+    kubernetes cluster.local {OTHER_DOMAIN} in-addr.arpa {{
         kubeconfig {places.kubeconfig}
         pods insecure
     }}

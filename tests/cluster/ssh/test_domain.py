@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.bed.components import OTHER_DOMAIN
 from tests.cluster.ssh.sshjob import SshJob
 
 if TYPE_CHECKING:
@@ -15,13 +16,11 @@ if TYPE_CHECKING:
     from tests.cluster.operator.release import Release
     from tests.cluster.operator.submitted import Submitted
 
-DOMAIN = "cluster.local"
-
 
 @pytest.fixture
 def told(release: Release) -> Iterator[Release]:
     """The operator, told the domain for the time of a test."""
-    release.upgrade({"jobs": {"clusterDomain": DOMAIN}})
+    release.upgrade({"jobs": {"clusterDomain": OTHER_DOMAIN}})
     yield release
     release.upgrade()
 
@@ -35,4 +34,4 @@ def test_a_launcher_that_is_a_worker_finds_all_in_the_domain(
     assert running.verdict() == "Succeeded", running.output
     assert len(running.ranks()) == 2
     hostfile = running.namespace.get("ConfigMap", "pi-config")["data"]["hostfile"]
-    assert all(line.split()[0].endswith(f".svc.{DOMAIN}") for line in hostfile.splitlines()), hostfile
+    assert all(line.split()[0].endswith(f".svc.{OTHER_DOMAIN}") for line in hostfile.splitlines()), hostfile
