@@ -25,6 +25,7 @@ def told(release: Release) -> Iterator[Release]:
     release.upgrade()
 
 
+@pytest.mark.usefixtures("node")  # whose DNS has names under both
 @pytest.mark.pod_security("baseline")
 def test_a_launcher_that_is_a_worker_finds_all_in_the_domain(
     told: Release, submit: Callable[[MpiJob], Submitted]
