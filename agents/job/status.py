@@ -101,6 +101,7 @@ class Draft:
 
     def running(self) -> None:
         """Say that the launcher and all workers are running."""
+        self.initialized()
         self._tell(Type.RUNNING, self._words.running)
 
     def restarting(self, why: str) -> None:
@@ -129,6 +130,7 @@ class Draft:
 
     def succeeded(self, at: float, but: str = "") -> None:
         """Say that the launcher ended with success at this time. `but`: what there is to doubt it."""
+        self.initialized()
         told = self._words.succeeded
         message = self._said(told.message)
         self.events.append(Event("Normal", told.event or told.reason, message))

@@ -160,6 +160,20 @@ def test_a_job_that_ended_well_is_completed() -> None:
     }
 
 
+def test_a_launcher_has_ended_with_its_program_and_not_with_its_sidecars() -> None:
+    body = resource("t9k", None, condition("Initialized", "False", "The job is being initialized."))
+    status = written(planned(body, one("launcher", "Running", code=0), one("worker-0"), one("worker-1")))
+    assert (status["phase"], of_type(status)["Initialized"]["status"]) == ("Succeeded", "True")
+    assert status["tasks"][0]["status"][0]["phase"] == "Succeeded"
+    assert (status["aggregate"]["succeeded"], status["aggregate"]["running"]) == (1, 2)
+
+
+def test_a_job_that_runs_is_initialized_whatever_is_still_being_made() -> None:
+    body = resource("t9k", None, condition("Initialized", "False", "The job is being initialized."))
+    found = planned(body, one("launcher"), one("worker-0"), one("worker-1"), config_map=None)
+    assert of_type(written(found))["Initialized"] == INITIALIZED | {"lastTransitionTime": at_now()}
+
+
 def test_a_worker_in_trouble_is_told_of() -> None:
     body = resource("t9k", None, INITIALIZED, RUNNING, NORMAL)
     failed = one("worker-1", "Failed", code=137, why="OOMKilled", finished=BEGUN)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agents.job.status import Draft
-    from agents.operator.planning.pods import PodView
+    from agents.operator.planning.pods import End, PodView
     from agents.operator.planning.view import View
 
 _PHASES = frozenset(Phase)
@@ -38,7 +38,7 @@ def tell(view: View, draft: Draft, failed: int = 0) -> None:
 
 def _replicas(view: View, role: str, pods: Mapping[str, PodView | None]) -> tuple[Replica, ...]:
     before = replicas_of(view.status, role)
-    return tuple(_gone(name, before) if pod is None else _replica(pod) for name, pod in pods.items())
+    return tuple(_gone(name, before) if pod is None else _replica(view, role, pod) for name, pod in pods.items())
 
 
 def _gone(name: str, before: Mapping[str, Replica]) -> Replica:
@@ -47,11 +47,19 @@ def _gone(name: str, before: Mapping[str, Replica]) -> Replica:
     return Replica(name, Phase.CREATING) if known is None else Replica(name, Phase.DELETED, known.uid, known.containers)
 
 
-def _replica(pod: PodView) -> Replica:
+def _replica(view: View, role: str, pod: PodView) -> Replica:
     phase = Phase(pod.phase) if pod.phase in _PHASES else Phase.CREATING
+    if phase is Phase.RUNNING and (end := _end(view, role, pod)) is not None:
+        phase = Phase.SUCCEEDED if end.is_success else Phase.FAILED  # its sidecars are told to end, and take a while
     if phase is Phase.PENDING and not pod.state.node:
         phase = Phase.CREATING
     return Replica(pod.name, phase, pod.uid, _ended(pod))
+
+
+def _end(view: View, role: str, pod: PodView) -> End | None:
+    if role == LAUNCHER:
+        return pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+    return pod.end(view.worker_containers, view.job.worker.restart_policy)
 
 
 def _ended(pod: PodView) -> tuple[tuple[str, int], ...]:
