@@ -96,8 +96,8 @@ def _ssh(settings: Settings, pair: Pair, secret: int) -> list[File]:
         File(_run(paths.IDENTITY), pair.private, secret),
         # Without the job's key ssh itself writes down whom it met.
         File(_run(paths.KNOWN_HOSTS), known, 0o644 if known or settings.is_owner else 0o666, is_kept=not known),
-        # Where delivery goes on beside the launcher, those that name the ports it has found stay.
-        *(replace(file, is_kept=settings.waits_inside) for file in ssh_configs(settings, {})),
+        # Those that name the ports that were found stay.
+        *(replace(file, is_kept=True) for file in ssh_configs(settings, {})),
     ]
 
 
