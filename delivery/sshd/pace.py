@@ -7,7 +7,7 @@ many workers they are longer, as the launcher's init container may have a tenth 
 from __future__ import annotations
 
 BANNER_S = 5.0  # from the connection to its first words: a hundred sshds may start on one node
-CHECK_AGAIN_S = 30.0  # an answer that is older when the last worker answers is asked for again
+CHECK_AGAIN_S = 1.0  # an answer that is older when the last worker answers is asked for again, name and all
 ASK_ANYWAY_S = 30.0  # who is said not to be in DNS is looked up so often all the same
 _FIRST_S = 0.05
 _LONGEST_S = 1.0
@@ -33,6 +33,15 @@ def connect_s(waited_s: float) -> float:
     The kernel itself would ask again after a second, and then ever more rarely.
     """
     return min(max(_CONNECT_FIRST_S, waited_s / 4), _CONNECT_LONGEST_S)
+
+
+def check_again_s(workers: int) -> float:
+    """Return how old an answer may be when the last of so many workers answers: names come and go while pods start.
+
+    Endpoints of a headless Service are rewritten then, and a name that was there a second ago may be missing for some.
+    All can be looked up once more in half of that time.
+    """
+    return max(CHECK_AGAIN_S, 2 * workers / _LOOK_UPS_A_SECOND)
 
 
 def address_s(waited_s: float, waiting: int) -> float:

@@ -173,7 +173,7 @@ class Waiting:
         """Ask for answers that have become old again; return whether some are under way."""
         now = self._loop.now()
         for worker in self._workers.values():
-            if not worker.is_busy and worker.has_old_answer(now):
+            if not worker.is_busy and worker.is_doubted(now, len(self._workers)):
                 self._look(worker)
         return any(worker.is_busy for worker in self._workers.values())
 

@@ -28,6 +28,7 @@ class Worker:
         self.port = 0  # where its sshd answered
         self.is_wanted = True
         self.is_busy = False  # it is looked at, or is the next to be
+        self._is_doubted = False  # its name is to be asked for anew, whatever is known of it
         self._looked_up_at = self._answered_at = _NEVER
         self._asked_at = now  # for its address, whether or not there was one
         self._answer: Answer | None = None
@@ -43,20 +44,20 @@ class Worker:
         """Whether its address is not known, or may be another by now."""
         has_moved = self._answer is not None and self._answer.kind in _MOVED
         is_old = now - self._looked_up_at >= pace.address_s(now - self._since, waiting)
-        return not self.addresses or has_moved or is_old
+        return not self.addresses or has_moved or is_old or self._is_doubted
 
     def wants_address(self, now: float) -> bool:
         """Whether the look-up is for an address, and not only for whether the name is there (`dns`)."""
-        return bool(self.addresses) or now - self._asked_at >= pace.ASK_ANYWAY_S
+        return (bool(self.addresses) and not self._is_doubted) or now - self._asked_at >= pace.ASK_ANYWAY_S
 
     def is_missing(self, now: float) -> Lack:
         """Take it that its name is not there."""
-        self.addresses = ()
+        self.addresses, self._is_doubted = (), False
         return words.no_name(now - self._since, was_there=self._looked_up_at > _NEVER)
 
     def found(self, found: Found, now: float) -> Lack | None:
         """Take what a look-up brought; None: there is an address to connect to, maybe the one from before."""
-        self._asked_at = now
+        self._asked_at, self._is_doubted = now, False
         if found.addresses or not found.trouble:
             self.addresses = found.addresses
         if self.addresses:
@@ -87,6 +88,7 @@ class Worker:
         """Return how long to wait before the next look."""
         return pace.pause_s(now - self._since, waiting, has_address=bool(self.addresses))
 
-    def has_old_answer(self, now: float) -> bool:
-        """Whether its sshd answered so long ago that it may have ended since."""
-        return now - self._answered_at >= pace.CHECK_AGAIN_S
+    def is_doubted(self, now: float, workers: int) -> bool:
+        """Whether it answered so long ago that its sshd or its name may be gone: then it is looked up anew."""
+        self._is_doubted = now - self._answered_at >= pace.check_again_s(workers)
+        return self._is_doubted

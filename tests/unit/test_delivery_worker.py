@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delivery.lack import Lack, Patience
+from delivery.sshd import pace
 from delivery.sshd.answer import Answer, Kind
 from delivery.sshd.lookups import Address, Found
 from delivery.sshd.worker import Worker
@@ -91,10 +92,34 @@ def test_who_lacks_the_same_for_a_minute_is_told_where_to_look() -> None:
     assert "kubectl logs" in lack(worker.answered(Answer(Kind.REFUSED, 22), PORTS, 61.0)).detail
 
 
-def test_an_answer_counts_for_half_a_minute() -> None:
+def test_an_answer_counts_for_a_second() -> None:
     worker = known()
-    assert worker.has_old_answer(0.0)
+    assert worker.is_doubted(0.0, 1)
     assert worker.answered(Answer(Kind.READY, 2222), PORTS, 1.0) is None
     assert worker.port == 2222
-    assert not worker.has_old_answer(30.9)
-    assert worker.has_old_answer(31.0)
+    assert not worker.is_doubted(1.9, 2)
+    assert worker.is_doubted(2.0, 2)
+
+
+def test_who_is_doubted_may_have_lost_its_name() -> None:
+    worker = known()
+    worker.answered(Answer(Kind.READY, 2222), PORTS, 1.0)
+    assert not worker.wants_look_up(1.5, 0)
+    assert worker.is_doubted(2.0, 2)
+    assert worker.wants_look_up(2.0, 0)
+    assert not worker.wants_address(2.0)  # first whether the name is there, as nobody remembers an answer to that
+    assert lack(worker.is_missing(2.0)).kind
+    assert not worker.addresses
+
+
+def test_who_is_doubted_and_still_there_is_doubted_no_more() -> None:
+    worker = known()
+    worker.answered(Answer(Kind.READY, 2222), PORTS, 1.0)
+    assert worker.is_doubted(2.0, 2)
+    assert worker.found(Found((Address(2, "10.0.0.1"),)), 2.0) is None
+    assert not worker.wants_look_up(2.1, 0)
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(1, 1.0), (150, 1.0), (1500, 10.0)])
+def test_all_can_be_doubted_and_looked_up_in_time(workers: int, seconds: float) -> None:
+    assert pace.check_again_s(workers) == seconds
