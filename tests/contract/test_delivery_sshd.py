@@ -212,6 +212,7 @@ def test_worker_that_answered_long_ago_is_asked_again(launcher: Launcher) -> Non
 
 def test_hostfile_that_changes(launcher: Launcher) -> None:
     port = free_port()
+    launcher.environ["CHECK_AGAIN_S"] = "30"
     launcher.hosts_are("pi-worker-0", "pi-worker-1")
     launcher.names(pi_worker_0=[FIRST])
     with listening(FIRST, port) as first:
