@@ -130,6 +130,17 @@ def _main(job: Job, pod: Body) -> Body:
     return dict(found)
 
 
+def _phase(pod: Body) -> str:
+    """A pod's phase; it counts as ended when its program has, whatever else still runs in it."""
+    phase = str(pod["status"]["phase"])
+    ended = [
+        one["state"]["terminated"] for one in pod["status"].get("containerStatuses", ()) if "terminated" in one["state"]
+    ]
+    if phase != "Running" or not ended:
+        return phase
+    return "Failed" if any(one["exitCode"] for one in ended) else "Succeeded"
+
+
 def _check_face(cluster: Cluster, body: Body) -> None:
     """T9k's status tells of the pods as they are."""
     status = body.get("status", {})
@@ -138,7 +149,7 @@ def _check_face(cluster: Cluster, body: Body) -> None:
         return
     key = "replicas" if "replicaSpecs" in body["spec"] else "status"
     told = {one["uid"]: one["phase"] for task in status["tasks"] for one in task[key]}
-    real = {one["metadata"]["uid"]: one["status"]["phase"] for one in cluster.pods("worker") + cluster.pods("launcher")}
+    real = {one["metadata"]["uid"]: _phase(one) for one in cluster.pods("worker") + cluster.pods("launcher")}
     wanted = read(body)
     if not isinstance(wanted, tuple):
         assert {uid: phase for uid, phase in told.items() if phase != "Deleted"} == real
