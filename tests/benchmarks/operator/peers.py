@@ -56,14 +56,14 @@ _LIMITS = (
 )
 
 
-def peers(image: str) -> tuple[Peer, Peer]:
-    """Return theirs and ours, with our image for the containers that are ours."""
+def peers(image: str, *, is_raised: bool = True) -> tuple[Peer, Peer]:
+    """Return theirs, with its limits raised or as its manifest has it, and ours, with our image where it is ours."""
     ours = (str(Path(sys.executable).with_name("mpi-operator")), f"--image={image}", "--port=0")
     definitions = (
         MPI_OPERATOR_V2.folder / "crd.yaml",
         Path(ROOT, "charts/mpi-agents/definitions/kubeflow.org_mpijobs.yaml"),
     )
-    theirs = (str(MPI_OPERATOR_V2.binary), "-lock-namespace=default", *_LIMITS)
+    theirs = (str(MPI_OPERATOR_V2.binary), "-lock-namespace=default", *(_LIMITS if is_raised else ()))
     return (
         Peer(THEIRS, theirs, "Started workers", definitions[0]),
         Peer(OURS, (*ours, "--lease-namespace=default"), "working with", definitions[1], {"transport": "exec"}),

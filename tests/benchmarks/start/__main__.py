@@ -22,7 +22,7 @@ from tests.cluster.operators.operator import TakenError
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
 from . import figures
-from .operators import both, build_image
+from .operators import build_image, operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,8 +41,8 @@ def main() -> int:
             print(setting, flush=True)
             build_image(say)
             api = Api(kubeconfig)
-            with both(api, kubeconfig):
-                samples = figures.measure(api, options.runs, say)
+            with operators(api, kubeconfig) as running:
+                samples = figures.measure(api, running, options.runs, say)
     except (BenchmarkError, BedError, TakenError) as error:
         print(f"benchmark: {error}", file=sys.stderr)
         return 1

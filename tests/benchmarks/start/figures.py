@@ -1,4 +1,4 @@
-"""The figures, and their table. The three ways take turns within a round; a figure is the median of its rounds."""
+"""The figures, and their table. All ways take turns within a round; a figure is the median of its rounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.benchmarks import report
 from tests.benchmarks.report import AS_DECIMAL, Figure, Target
 
-from .jobs import EXEC, SSH, THEIRS, WAYS
+from .jobs import RAISED, SSH, THEIRS, WAYS
 from .run import Times, namespace_for, run
 
 if TYPE_CHECKING:
@@ -16,60 +16,62 @@ if TYPE_CHECKING:
 
     from tests.cluster.kube import Api
 
+    from .operators import Operators
+
 MARKERS = ("<!-- make bench-start: begin -->", "<!-- make bench-start: end -->")
 MUST, AIM = 0.6, 0.4
 SMALL = 2  # workers of the job that must be quick
 RUNS = {SMALL: 9, 16: 5, 64: 3}  # by size
-_HEAD = ("figure", "ours by", "mpi-operator 0.8.2", "ours", "ratio", "in single runs", "must", "aim", "reached")
+_HEAD = (
+    *("workers", "create to", "theirs", "limits raised", "ours by ssh", "by exec"),
+    *("ssh to theirs", "in single runs", "ssh to raised", "must", "aim", "reached"),
+)
+_ENDS: dict[str, Callable[[Times], float]] = {
+    "first rank's line": lambda times: times.first_rank_s,
+    "Succeeded": lambda times: times.succeeded_s,
+}
 
 Samples = dict[int, dict[str, list[Times]]]  # by size and way
 
 
-def measure(api: Api, runs: Mapping[int, int], say: Callable[[str], None]) -> Samples:
-    """Run so many jobs of each size, one after the other; one of each way warms up. Raises BenchmarkError."""
+def measure(api: Api, operators: Operators, runs: Mapping[int, int], say: Callable[[str], None]) -> Samples:
+    """Run so many jobs of each size, one after the other; one of each way warms up. Raises BenchmarkError, BedError."""
     samples: Samples = {size: {way: [] for way in WAYS} for size in runs}
     with namespace_for(api) as namespace:
         for way in WAYS:
-            run(namespace, way, SMALL, f"warm-{way}")
+            with operators.of(way):
+                run(namespace, way, SMALL, f"warm-{way}")
         for size, count in runs.items():
             for number in range(count):
                 for way in WAYS:
-                    times = run(namespace, way, size, f"pi-{way}-{size}-{number}")
+                    with operators.of(way):
+                        times = run(namespace, way, size, f"pi-{way}-{size}-{number}")
                     samples[size][way].append(times)
-                    tries = f", {times.tries} tries" if times.tries > 1 else ""
-                    words = f"first rank {times.first_rank_s:.2f} s, Succeeded {times.succeeded_s:.2f} s{tries}"
-                    say(f"{size} workers, run {number + 1} of {count}, {way}: {words}")
+                    words = f"first rank {times.first_rank_s:.2f} s, Succeeded {times.succeeded_s:.2f} s"
+                    say(f"{size} workers, run {number + 1} of {count}, {way}: {words}, {times.tries} tries")
     return samples
 
 
 def rows(samples: Samples) -> list[tuple[str, ...]]:
     """The table's cells, its head first."""
-    return [_HEAD, *(_row(figure) for figure in _figures(samples))]
+    return [_HEAD, *(_row(size, end, ways) for size, ways in samples.items() for end in _ENDS)]
 
 
 def tries(samples: Samples) -> str:
     """How often mpi-operator's launchers were started, in a sentence."""
-    counts = {size: [times.tries for times in ways[THEIRS]] for size, ways in samples.items()}
-    parts = [f"{size} workers {statistics.mean(found):.1f}" for size, found in counts.items()]
-    return f"Starts of mpi-operator's launchers, mean: {', '.join(parts)}."
+    parts = [
+        f"{size} workers {statistics.mean(one.tries for one in ways[THEIRS]):.1f}" for size, ways in samples.items()
+    ]
+    return f"Starts of mpi-operator's launchers until one succeeded, mean: {', '.join(parts)}."
 
 
-def _figures(samples: Samples) -> list[Figure]:
-    kinds: tuple[tuple[str, Callable[[Times], float]], ...] = (
-        ("create to the first rank's line", lambda times: times.first_rank_s),
-        ("create to Succeeded", lambda times: times.succeeded_s),
+def _row(size: int, end: str, ways: Mapping[str, Sequence[Times]]) -> tuple[str, ...]:
+    seconds = {way: [_ENDS[end](times) for times in taken] for way, taken in ways.items()}
+    is_held = size == SMALL and end == "Succeeded"
+    must, aim = (MUST, AIM) if is_held else (None, None)
+    theirs, raised = (
+        Figure("", "s", seconds, Target(SSH, must, aim, peer=peer), AS_DECIMAL) for peer in (THEIRS, RAISED)
     )
-    found = []
-    for size, ways in samples.items():
-        for name, of in kinds:
-            seconds: dict[str, Sequence[float]] = {way: [*map(of, times)] for way, times in ways.items()}
-            for way in (SSH, EXEC):
-                is_held = size == SMALL and way == SSH
-                target = Target(way, MUST if is_held else None, AIM if is_held else None, peer=THEIRS)
-                found.append(Figure(f"{size} workers: {name}", "s", seconds, target, AS_DECIMAL))
-    return found
-
-
-def _row(figure: Figure) -> tuple[str, ...]:
-    theirs = report.amount(statistics.median(figure.samples[THEIRS]), figure.unit)
-    return (figure.name, figure.target.mode, theirs, *report.cells(figure))
+    medians = (report.amount(statistics.median(seconds[way]), "s") for way in WAYS)
+    _, ratio, spread, *held = report.cells(theirs)
+    return (str(size), end, *medians, ratio, spread, report.cells(raised)[1], *held)

@@ -8,8 +8,9 @@ from tests.cluster.operator.mpijob import MpiJob
 
 Object = dict[str, Any]
 
-THEIRS, SSH, EXEC = "theirs", "ssh", "exec"  # mpi-operator, and our two transports
-WAYS = (THEIRS, SSH, EXEC)
+# mpi-operator as its manifest starts it, and with its limits for requests raised; our two transports.
+THEIRS, RAISED, SSH, EXEC = "theirs", "raised", "ssh", "exec"
+WAYS = (THEIRS, RAISED, SSH, EXEC)
 OURS_BY = "mpi-agents/operator"  # runPolicy.managedBy: two operators work side by side
 IMAGE = "mpi-agents-bench-openmpi:1"
 _WAITS = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
@@ -26,7 +27,7 @@ def job(way: str, workers: int, name: str) -> Object:
     made.policy.pop("ttlSecondsAfterFinished")
     made.main["args"][1] = str(workers)
     made.spec["mpiReplicaSpecs"]["Worker"]["replicas"] = workers
-    if way != THEIRS:
+    if way in (SSH, EXEC):
         made.policy["managedBy"] = OURS_BY
     if way == EXEC:
         made.spec["transport"] = "exec"

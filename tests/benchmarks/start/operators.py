@@ -20,7 +20,7 @@ from tests.cluster.bed.places import Places
 from tests.cluster.images import image
 from tests.cluster.operators.operator import LABELS, alone
 
-from .jobs import IMAGE
+from .jobs import IMAGE, RAISED, THEIRS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Api
 
 _DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.kubeflow.org")
+_LEASE = ("Lease", "coordination.k8s.io/v1")
 _JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
 _WAIT_S = 60.0
 
@@ -45,28 +46,61 @@ def build_image(say: Callable[[str], None]) -> None:
         bed.engine.stop()
 
 
+class Operators:
+    """Ours, which runs all the time, and theirs, which is started for its own jobs."""
+
+    def __init__(self, api: Api, kubeconfig: str, folder: Path) -> None:
+        self._api = api
+        shipped, ours = peers(image("mpi-agents"), is_raised=False)
+        raised = peers(image("mpi-agents"))[0]
+        self.ours = replace(ours, program=(*ours.program, "--adopt=given"))
+        self._theirs = {THEIRS: shipped, RAISED: raised}
+        self._daemons = {
+            way: Daemon(way, peer.command(kubeconfig), folder, folder)
+            for way, peer in (("ours", self.ours), *self._theirs.items())
+        }
+
+    def start(self) -> None:
+        """Start ours, and wait until it works. Raises BedError."""
+        self.ours.start(self._daemons["ours"])
+
+    def stop(self) -> None:
+        """End ours, and leave nothing of it."""
+        self._daemons["ours"].stop()
+        _remove(self._api, *_LEASE, LEASES[1], "default")
+
+    @contextlib.contextmanager
+    def of(self, way: str) -> Iterator[None]:
+        """Have the operator work whose jobs these are. Raises BedError."""
+        if way not in self._theirs:
+            yield
+            return
+        daemon = self._daemons[way]
+        daemon.log.unlink(missing_ok=True)  # in which it says that it works
+        try:
+            self._theirs[way].start(daemon)
+            yield
+        finally:
+            daemon.stop()
+            _remove(self._api, *_LEASE, LEASES[0], "default")  # else the next one waits until it is over
+
+
 @contextlib.contextmanager
-def both(api: Api, kubeconfig: str) -> Iterator[None]:
-    """Have them run, and leave nothing of them. Raises BedError, TakenError."""
-    theirs, ours = peers(image("mpi-agents"))
-    ours = replace(ours, program=(*ours.program, "--adopt=given"))
-    definition = ours.definition  # kubeflow's own with more fields
-    definition["metadata"]["labels"] = {**definition["metadata"].get("labels", {}), **LABELS}
+def operators(api: Api, kubeconfig: str) -> Iterator[Operators]:
+    """Define the kind, have ours run, and leave nothing of it all. Raises BedError, TakenError."""
     folder = Path(tempfile.mkdtemp(prefix="mpi-agents-bench-"))
-    daemons = [Daemon(peer.name, peer.command(kubeconfig), folder, folder) for peer in (theirs, ours)]
+    made = Operators(api, kubeconfig, folder)
+    definition = made.ours.definition  # kubeflow's own with more fields
+    definition["metadata"]["labels"] = {**definition["metadata"].get("labels", {}), **LABELS}
     with alone(api):
         _remove(api, *_DEFINITION)
         try:
             api.call("post", api.path(*_DEFINITION[:2]), definition)
             until("the kind's definition", lambda: _is_there(api, _JOBS), _WAIT_S)
-            for peer, daemon in zip((theirs, ours), daemons, strict=True):
-                peer.start(daemon)
-            yield
+            made.start()
+            yield made
         finally:
-            for daemon in daemons:
-                daemon.stop()
-            for lease in LEASES:  # else the next one waits until it is over, or takes us for a neighbour
-                _remove(api, "Lease", "coordination.k8s.io/v1", lease, "default")
+            made.stop()
             _remove(api, *_DEFINITION)
             shutil.rmtree(folder)
 
