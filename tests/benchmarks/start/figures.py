@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MARKERS = ("<!-- make bench-start: begin -->", "<!-- make bench-start: end -->")
 MUST, AIM = 0.6, 0.4
 SMALL = 2  # workers of the job that must be quick
-RUNS = {SMALL: 9, 16: 5, 64: 3}  # by size
+RUNS = {SMALL: 9, 16: 3, 64: 2}  # by size
 _HEAD = (
     *("workers", "create to", "theirs", "limits raised", "ours by ssh", "by exec"),
     *("ssh to theirs", "in single runs", "ssh to raised", "must", "aim", "reached"),
