@@ -29,7 +29,7 @@ _FRESH_S = 1.0
 DRAIN_S = 1.0
 """How long clients that have connected are waited for at the end."""
 _DRAIN_STEP_S = 0.05
-_SOCKET_AGAIN_S = 2.0
+_SOCKET_AGAIN_S = 0.1  # the pod's hook takes no longer than a few of these
 
 
 class Agent:

@@ -59,9 +59,11 @@ def test_metrics_tell_of_ranks(running: Submitted) -> None:
 
 
 def test_the_process_view_is_read_on_a_local_socket(running: Submitted) -> None:
-    done = running.namespace.exec_in(running.job.workers[0], ["perl", "-e", LOOK], "mpi")
-    assert done.code == 0, done.errors
-    found = json.loads(done.output)["processes"]
+    def looked() -> str:
+        return running.namespace.exec_in(running.job.workers[0], ["perl", "-e", LOOK], "mpi").output
+
+    until("the socket answers", lambda: bool(looked()), 30)
+    found = json.loads(looked())["processes"]
     assert {one["rank"] for one in found if one["name"] == "pi"} == {0, 1}, found
 
 
