@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import pods as of
 from tests.cluster.bed.daemons import until
 from tests.cluster.ssh.sshjob import SshJob
 
@@ -65,10 +64,3 @@ def test_the_process_view_is_read_on_a_local_socket(running: Submitted) -> None:
     until("the socket answers", lambda: bool(looked()), 30)
     found = json.loads(looked())["processes"]
     assert {one["rank"] for one in found if one["name"] == "pi"} == {0, 1}, found
-
-
-def test_a_worker_that_is_deleted_comes_back_with_its_sshd(running: Submitted) -> None:
-    name = running.job.workers[0]
-    uid = running.namespace.get("Pod", name)["metadata"]["uid"]
-    running.namespace.delete("Pod", name, grace_s=1)
-    running.namespace.wait(name, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
