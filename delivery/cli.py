@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from delivery import hostfile, hostsfile, klog, lastwords, target, tools
+from delivery import hostfile, hostsfile, klog, target, tools
 from delivery.exits import READY, USAGE, DeliveryError, StoppedBySignal
 from delivery.progress import Progress
 from delivery.settings import Options, settings, termination_log
+from sshd_bootstrap import lastwords
 
 if TYPE_CHECKING:
     from delivery.settings import Settings

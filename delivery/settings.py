@@ -8,9 +8,10 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delivery import durations, hostsfile, lastwords, tools
+from delivery import durations, hostsfile, tools
 from delivery.exits import USAGE, DeliveryError
 from delivery.wait import Limits
+from sshd_bootstrap import lastwords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from sshd_bootstrap import paths
+from sshd_bootstrap import lastwords
 from sshd_bootstrap.exits import PREPARED, USAGE, BootstrapError
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
-
-_LAST_WORDS_MAX = 4096  # bytes that the kubelet reads of a termination log
 
 
 def main() -> None:
@@ -24,23 +22,9 @@ def run() -> int:
         prepare(Settings.load(os.environ))
     except BootstrapError as error:
         sys.stderr.write(f"sshd-bootstrap: {error.message}\n")
-        leave(error.message, os.environ.get("MPI_AGENT_TERMINATION_LOG") or paths.TERMINATION_LOG)
+        lastwords.leave(error.message, os.environ.get("MPI_AGENT_TERMINATION_LOG") or lastwords.DEFAULT)
         return error.exit_code
     return PREPARED
-
-
-def leave(text: str, path: str) -> None:
-    """Write `text` to an existing termination log, as a hook's own output is lost; nothing happens without one."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return
-    try:
-        os.write(fd, text.encode("utf-8", "replace")[:_LAST_WORDS_MAX])
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
 
 
 def _with_arguments() -> int:

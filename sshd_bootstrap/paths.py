@@ -32,4 +32,3 @@ PID_FILE = "sshd.pid"  # sshd writes it
 ENVIRONMENT = "environment"  # sshd-start writes it
 
 TOOLS = "/usr/local/lib/mpi-agents"  # in our image: where HELPER is copied from
-TERMINATION_LOG = "/dev/termination-log"

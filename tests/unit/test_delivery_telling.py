@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from delivery import lastwords
 from delivery.exits import API_REFUSED, API_SETUP, DeliveryError
 from delivery.progress import Progress
 from delivery.trouble import ApiTrouble
+from sshd_bootstrap import lastwords
 
 if TYPE_CHECKING:
     from pathlib import Path
