@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 OPERATORS: dict[str, type[Operator]] = {"training-operator": TrainingOperator, "mpi-operator": MpiOperator}
 
 
-@pytest.fixture(scope="session")
+# Of the package, so that the tests of our own operator by ssh and in T9k's words, which come later, find it gone.
+@pytest.fixture(scope="package")
 def their_cluster(api: Api) -> Iterator[None]:
     """The cluster, with no operator but the one under test."""
     try:
@@ -39,7 +40,7 @@ def their_cluster(api: Api) -> Iterator[None]:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="session", params=OPERATORS)
+@pytest.fixture(scope="package", params=OPERATORS)
 def installed(request: pytest.FixtureRequest, api: Api, their_cluster: None) -> Iterator[Operator]:
     """One of the operators, installed, and gone afterwards: they define the same kind."""
     kind = OPERATORS[request.param]
