@@ -14,6 +14,8 @@ from running import DEADLINE_S, until
 from ssh_pods import RUN, Pod, Pods, helpers, needs_pods, pods, write_keys
 from worker_running import Mounted, Worker, child_of, inside, is_alive, running
 
+from tests.privileges import NO_CAPABILITIES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,8 +23,6 @@ __all__ = ["helpers", "pods"]
 pytestmark = needs_pods
 
 HERE = "127.0.0.1"
-RESTRICTED = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-"""As our containers are: root has no capability either."""
 
 
 class Secret(Mounted):
@@ -68,7 +68,7 @@ def environment(pod: Pod) -> dict[str, str]:
 def worker(pod: Pod, tmp_path: Path) -> Iterator[Worker]:
     """The agent in a process namespace of its own, and in the pod's network."""
     network = ["nsenter", "--target", pod._pid, "--net", "unshare", "--pid", "--fork", "--mount-proc"]
-    with running(tmp_path, inside=[*network, *RESTRICTED], **environment(pod)) as worker:
+    with running(tmp_path, inside=[*network, *NO_CAPABILITIES], **environment(pod)) as worker:
         until(lambda: worker.ask_socket("/healthz")[0] == 200, "it answers")
         yield worker
 
@@ -115,7 +115,7 @@ def test_keys_that_cannot_be_are_told_and_the_former_stay(
 
 
 def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path: Path) -> None:
-    shared = [*inside(int(pod._pid)), *RESTRICTED]
+    shared = [*inside(int(pod._pid)), *NO_CAPABILITIES]
     with running(tmp_path, inside=shared, **environment(pod)) as worker:
         sshd = pod.serve()
         until_ready(worker)
@@ -127,7 +127,7 @@ def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path
         worker.until_said("sshd answers again at port 2222")
 
 
-@pytest.mark.parametrize("restrictions", [[], RESTRICTED], ids=["can read environments", "restricted"])
+@pytest.mark.parametrize("restrictions", [[], NO_CAPABILITIES], ids=["can read environments", "restricted"])
 def test_what_a_launch_by_ssh_has_left_is_ended(pod: Pod, tmp_path: Path, restrictions: list[str]) -> None:
     orders = Mounted(tmp_path / "orders")
     orders.write(order="debug")

@@ -11,6 +11,7 @@ from running import until
 from worker_running import Mounted, Namespace, Worker, is_alive, needs_namespaces, running
 
 from rshagent.bootstrap import Mark, request
+from tests.privileges import NO_CAPABILITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 pytestmark = needs_namespaces
 
 RANK = "OMPI_COMM_WORLD_RANK=3 exec sleep 1000"
-NO_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 OTHER_USER = ["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups"]
 
 

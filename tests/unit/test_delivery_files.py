@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from delivery import hostsfile, target, tools
 from delivery.exits import TARGET, TOOL_MISSING, USAGE, DeliveryError
 from rshagent.hosts import parse_hosts
+from tests.privileges import NO_CAPABILITIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,16 +186,6 @@ def test_missing_tool_says_what_there_is(folder: Path, kube: Path) -> None:
     assert error.value.exit_code == TOOL_MISSING
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_target_that_may_not_be_written_is_one_clear_line(folder: Path, kube: Path) -> None:
-    kube.mkdir(parents=True)
-    kube.chmod(0o555)
-    with pytest.raises(DeliveryError) as error:
-        copy("client", folder, kube)
-    assert error.value.exit_code == TARGET
-    assert str(error.value) == f"{kube}/rshagent can't be written: uid {os.geteuid()} may not write to {kube}"
-
-
 COPY = """
 import sys
 from delivery import tools
@@ -204,6 +195,15 @@ try:
 except DeliveryError as error:
     print(error.exit_code, error)
 """
+
+
+def test_target_that_may_not_be_written_is_one_clear_line(folder: Path, kube: Path) -> None:
+    kube.mkdir(parents=True)
+    kube.chmod(0o555)
+    command = [*NO_CAPABILITIES, sys.executable, "-c", COPY, str(folder), str(kube)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    why = f"uid {os.geteuid()} may not write to {kube}"
+    assert (done.stdout, done.stderr) == (f"{TARGET} {kube}/rshagent can't be written: {why}\n", "")
 
 
 def test_full_target_is_one_clear_line_and_leaves_nothing(folder: Path, kube: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
+import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from sshd_bootstrap import checks, cli, paths
 from sshd_bootstrap.exits import HELPER_MISSING, MODE_CHANGED, PORT, VOLUME, BootstrapError
 from sshd_bootstrap.prepare import prepare, set_ports
 from sshd_bootstrap.settings import HostKeys, Role, Settings
+from tests.privileges import NO_CAPABILITIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,14 +149,6 @@ def test_a_volume_that_is_not_there(pod: Path) -> None:
     )
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_volume_of_another(pod: Path) -> None:
-    (pod / "volume").chmod(0o555)
-    code, line = refusal(settings(pod))
-    assert code == VOLUME
-    assert line.endswith(f"uid {os.geteuid()} may not; it must be an emptyDir that this uid may write to")
-
-
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
 def test_a_volume_that_is_full() -> None:
     with pytest.raises(OSError, match="No space left") as failed, open("/dev/full", "wb", buffering=0) as full:
@@ -232,6 +226,17 @@ def test_it_says_nothing_if_all_is_well(
     assert capsys.readouterr() == ("", "")
     assert (environment / "log").read_text() == ""
     assert "run/ssh_host_key" in tree(environment)
+
+
+def test_a_volume_that_may_not_be_written(environment: Path) -> None:
+    (environment / "volume").chmod(0o555)
+    command = [*NO_CAPABILITIES, sys.executable, "-m", "sshd_bootstrap"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == VOLUME
+    assert done.stderr == (
+        f"sshd-bootstrap: {environment}/volume/auth in the volume of the ssh keys can't be written: "
+        f"uid {os.geteuid()} may not; it must be an emptyDir that this uid may write to\n"
+    )
 
 
 def test_its_last_words_are_where_kubernetes_looks(
