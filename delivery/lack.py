@@ -149,10 +149,18 @@ def _trouble(container: ContainerState, pod: Pod) -> Lack | None:
             return _heals("crash", _end_of(container), container.message, _LOGS_HINT)
         if not container.init and pod.phase == "Running":
             return _heals("crash", f"{name} ended by itself (exit 0)", "", _LOGS_HINT)
+        # Of a sidecar that ended with 0 the kubelet says no CrashLoopBackOff: so end ours whose postStart hook failed.
+        if container.sidecar and not _has_ended(pod):
+            return _heals("crash", f"{name} does not stay up", container.message or container.last_message, _LOGS_HINT)
     elif container.restarts and not container.ready:
         words = f"{name} was restarted{_last(container)}, not ready again yet"
         return _heals("crash", words, container.last_message, _LOGS_HINT)
     return None
+
+
+def _has_ended(pod: Pod) -> bool:
+    """Whether one of the pod's own containers has ended, and with them all its sidecars may."""
+    return any(one.state == "terminated" for one in pod.containers if not one.init)
 
 
 def _waiting_trouble(container: ContainerState, name: str) -> Lack:
@@ -167,6 +175,9 @@ def _waiting_trouble(container: ContainerState, name: str) -> Lack:
     if reason in _CONFIG:
         hint = "check the ConfigMaps, Secrets and volumes it names"
         return _heals("config", f"{name} can't be created ({reason})", message, hint)
+    if reason == "PostStartHookError":
+        words = f"{name} can't start: its postStart hook failed"
+        return _heals("crash", words, container.last_message or message, _LOGS_HINT)
     if reason == "CrashLoopBackOff":
         words = f"{name} crashes again and again{_last(container)}"
         return _heals("crash", words, container.last_message, _LOGS_HINT)

@@ -19,6 +19,7 @@ class ContainerState(NamedTuple):
     last_reason: str  # why it ended the last time (OOMKilled, Error, …)
     last_exit_code: int | None
     last_message: str = ""  # what it left in its termination log
+    sidecar: bool = False  # an init container that is to run as long as the pod
 
 
 class Pod(NamedTuple):
@@ -56,7 +57,11 @@ def parse(raw: dict[str, Any]) -> Pod:
         ips = [str(status["podIP"])]
     first = next((str(c.get("name")) for c in _dicts(spec.get("containers"))), "")
     default = _dict(metadata.get("annotations")).get("kubectl.kubernetes.io/default-container")
-    states = [_container(entry, init=True) for entry in _dicts(status.get("initContainerStatuses"))]
+    stay = {str(one.get("name")) for one in _dicts(spec.get("initContainers")) if one.get("restartPolicy") == "Always"}
+    states = [
+        _container(entry, init=True, sidecar=str(entry.get("name")) in stay)
+        for entry in _dicts(status.get("initContainerStatuses"))
+    ]
     states += [_container(entry, init=False) for entry in _dicts(status.get("containerStatuses"))]
     return Pod(
         name=str(metadata.get("name") or ""),
@@ -111,7 +116,7 @@ def _oom(state: ContainerState | None) -> str:
     return ", OOMKilled" if state is not None and state.reason == "OOMKilled" else ""
 
 
-def _container(raw: dict[str, Any], *, init: bool) -> ContainerState:
+def _container(raw: dict[str, Any], *, init: bool, sidecar: bool = False) -> ContainerState:
     states = _dict(raw.get("state"))
     kind = next((name for name in ("terminated", "running", "waiting") if name in states), "")
     now, last = _dict(states.get(kind)), _dict(_dict(raw.get("lastState")).get("terminated"))
@@ -127,6 +132,7 @@ def _container(raw: dict[str, Any], *, init: bool) -> ContainerState:
         last_reason=str(last.get("reason") or ""),
         last_exit_code=_int(last.get("exitCode")),
         last_message=str(last.get("message") or ""),
+        sidecar=sidecar,
     )
 
 

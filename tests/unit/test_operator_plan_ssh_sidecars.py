@@ -1,0 +1,81 @@
+"""What a job says of our sidecars that don't start, as their postStart hook, which prepares ssh, has failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from operator_stories import CREATED, START, events, launcher, own, planned, pod, resource, stated, workers
+
+from agents.operator.kinds import POD
+from agents.operator.trim import trim
+
+Object = dict[str, Any]
+
+DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
+SSH = {"spec/transport": "ssh"}
+WHY = "ssh-privatekey in the job's ssh Secret is broken: delete the Secret, and the operator makes a new pair"
+
+
+def ended(code: int) -> Object:
+    words = {"reason": "Completed" if code == 0 else "Error", "message": WHY, "startedAt": START, "finishedAt": START}
+    return {"terminated": {"exitCode": code, **words}}
+
+
+# As the kubelet tells of it (kubernetes, pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses): an init container
+# that ended with 0 is never Waiting, though a sidecar is started again; one that failed is, unless the pod's policy is
+# Never.
+STATES = {
+    "ended as it was told": {"state": ended(0)},
+    "killed, in a pod that never restarts": {"state": ended(137)},
+    "its hook failed": {
+        "state": {"waiting": {"reason": "PostStartHookError", "message": "Exec lifecycle hook failed"}},
+        "lastState": ended(143),
+    },
+    "is held back": {
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
+        "lastState": ended(143),
+    },
+}  # fmt: skip
+EACH_STATE = pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+
+
+def that_does_not_start(name: str, sidecar: str, state: Object) -> Object:
+    found = pod(name, "Pending")
+    found["spec"]["initContainers"] = [{"name": sidecar, "restartPolicy": "Always", "image": "ours"}]
+    status = {"name": sidecar, "ready": False, "started": False, "restartCount": 4, **state}
+    found["status"]["initContainerStatuses"] = [status]
+    waits = {"name": "mpi", "ready": False, "restartCount": 0, "state": {"waiting": {"reason": "PodInitializing"}}}
+    found["status"]["containerStatuses"] = [waits]
+    return {"metadata": found["metadata"], **trim(POD, found)}
+
+
+@DIALECTS
+@EACH_STATE
+def test_a_launcher_says_why_its_ssh_is_not_prepared(version: str, state: Object) -> None:
+    stuck = that_does_not_start("pi-launcher", "kubectl-delivery", state)
+    found = planned(resource(version, SSH, CREATED), stuck, *workers(), **own(version))
+    status, reason, words = stated(found)["LauncherWaiting"]
+    assert (status, reason) == ("True", "LauncherInTrouble")
+    assert words.startswith("pi-launcher init container kubectl-delivery ")
+    assert words.endswith(f": {WHY}")
+    assert ("Warning", "LauncherInTrouble", words) in events(found)
+
+
+@DIALECTS
+@EACH_STATE
+def test_a_worker_says_so_too(version: str, state: Object) -> None:
+    stuck = that_does_not_start("pi-worker-1", "worker-agent", state)
+    found = planned(resource(version, SSH, CREATED), launcher(), workers()[0], stuck, **own(version))
+    status, reason, words = stated(found)["WorkersReady"]
+    assert (status, reason) == ("False", "WorkersInTrouble")
+    assert "worker-1 init container worker-agent " in words
+    assert WHY in words
+
+
+def test_a_sidecar_that_ends_behind_its_pods_own_container_is_no_trouble() -> None:
+    stuck = that_does_not_start("pi-worker-1", "worker-agent", STATES["ended as it was told"])
+    stuck["status"]["phase"] = "Running"
+    stuck["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    found = planned(resource("v1", SSH, CREATED), launcher(), workers()[0], stuck)
+    assert "worker-1 container mpi ended by itself (exit 0)" in stated(found)["WorkersReady"][2]
