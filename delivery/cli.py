@@ -20,6 +20,7 @@ from sshd_bootstrap import lastwords
 
 if TYPE_CHECKING:
     from delivery.settings import Settings
+    from delivery.sshd.files import Files
     from delivery.sshd.waiting import Waiting
     from delivery.watching import Watching
 
@@ -86,20 +87,20 @@ class _Delivery:
     def _stay(self, asked: Settings) -> NoReturn:
         """Tell the launcher's container how the wait ended, and stay until the pod's end: that is no failure of ours.
 
-        Where it ended badly, wait again for the container that is started again.
+        Where it ended badly, wait again for the container that is started again. Keys that change meanwhile are taken.
         """
         from delivery.sshd.files import Files  # noqa: PLC0415
-        from delivery.sshd.staying import Word  # noqa: PLC0415
+        from delivery.sshd.staying import Word, follow_keys  # noqa: PLC0415
 
-        word = Word(Files(asked.environ).run_folder)
+        files = Files(asked.environ)
+        word = Word(files.run_folder)
         try:
             word.until_prepared()
             while True:
                 try:
-                    self._deliver(asked)
+                    self._deliver(asked, files)
                     word.ready()
-                    while True:
-                        signal.pause()
+                    follow_keys(files, self._progress.line)
                 except DeliveryError as error:
                     self._progress.line(f"mpi-delivery: {error}")
                     word.failed(error.exit_code, str(error))
@@ -107,14 +108,13 @@ class _Delivery:
         except StoppedBySignal:
             sys.exit(READY)
 
-    def _deliver(self, asked: Settings) -> None:
+    def _deliver(self, asked: Settings, files: Files | None = None) -> None:
         # What the other transport needs is not imported: it may cost more than the wait.
         if asked.is_ssh:
             from delivery.sshd.files import Files  # noqa: PLC0415
 
-            files = Files(asked.environ)
-            if not asked.stays:
-                files.prepare()
+            files = files or Files(asked.environ)
+            files.prepare()
         workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
         for tool in asked.tools:
             line = tools.copy(tool, asked.tools_folder, asked.target)
@@ -124,7 +124,7 @@ class _Delivery:
             self._progress.line("MPI_AGENT_WAIT is false: nobody is waited for")
         elif not workers:
             self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
-        elif asked.is_ssh:
+        elif files is not None:
             from delivery.sshd.waiting import waiting  # noqa: PLC0415
 
             self._waiting = waiting(workers, files, asked, self._progress)

@@ -7,7 +7,7 @@ import sys
 
 from sshd_bootstrap import lastwords
 from sshd_bootstrap.exits import PREPARED, USAGE, BootstrapError
-from sshd_bootstrap.prepare import prepare
+from sshd_bootstrap.prepare import let_start, prepare
 from sshd_bootstrap.settings import Settings
 
 
@@ -19,12 +19,26 @@ def main() -> None:
 def run() -> int:
     """Prepare, and return the exit code."""
     try:
-        prepare(Settings.load(os.environ))
+        _prepare(Settings.load(os.environ))
     except BootstrapError as error:
         sys.stderr.write(f"sshd-bootstrap: {error.message}\n")
         lastwords.leave(error.message, os.environ.get("MPI_AGENT_TERMINATION_LOG") or lastwords.DEFAULT)
         return error.exit_code
     return PREPARED
+
+
+def _prepare(settings: Settings) -> None:
+    """Prepare; or let delivery, beside us in a launcher that waits for it, find out that it can't be done.
+
+    A hook that fails has its container started again for ever. Delivery ends the launcher's own, which its policy then
+    judges, and tries again for one that is started again.
+    """
+    try:
+        prepare(settings)
+    except BootstrapError:
+        if not settings.waits_inside:
+            raise
+        let_start(settings)
 
 
 def _with_arguments() -> int:

@@ -49,7 +49,19 @@ def folders(settings: Settings) -> list[Folder]:
 def files(settings: Settings, pair: Pair, helper: bytes) -> list[File]:
     """Return what is written, in order: the host key is last. `helper` is the program sshd-start."""
     secret = 0o600 if settings.is_owner else 0o644
-    found = [*_auth(settings, pair, secret), *_ssh(settings, pair, secret)]
+    found = [*_auth(settings, pair, secret), *_ssh(settings, pair, secret), *without_keys(settings, helper)]
+    if settings.role is Role.WORKER:
+        found += [
+            File(_run(paths.SSHD_CONFIG), configs.sshd_config(settings).encode(), 0o644),
+            File(_run(paths.AUTHORIZED_KEYS), configs.authorized_keys(pair.public).encode(), 0o644),
+            File(_run(paths.HOST_KEY), pair.private, secret),
+        ]
+    return found
+
+
+def without_keys(settings: Settings, helper: bytes) -> list[File]:
+    """Return the files that the user's container can't start without."""
+    found = []
     if settings.passwd is Passwd.GENERATED:
         found += [
             File(paths.PASSWD, passwd.passwd(settings.uid, settings.gid, settings.mount_path).encode(), 0o644),
@@ -57,12 +69,6 @@ def files(settings: Settings, pair: Pair, helper: bytes) -> list[File]:
         ]
     if settings.has_helper:  # in a launcher the last one, by which delivery beside it knows that all is there
         found.append(File(_run(paths.HELPER), helper, 0o755))
-    if settings.role is Role.WORKER:
-        found += [
-            File(_run(paths.SSHD_CONFIG), configs.sshd_config(settings).encode(), 0o644),
-            File(_run(paths.AUTHORIZED_KEYS), configs.authorized_keys(pair.public).encode(), 0o644),
-            File(_run(paths.HOST_KEY), pair.private, secret),
-        ]
     return found
 
 

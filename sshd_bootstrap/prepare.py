@@ -32,6 +32,15 @@ def prepare(settings: Settings) -> None:
         _write(settings, file)
 
 
+def let_start(settings: Settings) -> None:
+    """Write what the user's container can't start without, where ssh can't be prepared. Raises BootstrapError."""
+    helper = _helper(settings.tools)
+    for folder in layout.folders(settings):
+        _make(settings, folder)
+    for file in layout.without_keys(settings, helper):
+        _write(settings, file)
+
+
 def set_ports(settings: Settings, ports: Mapping[str, int]) -> None:
     """Have ssh use these ports, by host, at which sshds with the image's own configuration answer.
 

@@ -12,6 +12,10 @@ from sshd_bootstrap.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    _Version = tuple[tuple[int, int], ...]
+
+_KEYS = (paths.PRIVATE_KEY, paths.PUBLIC_KEY)
+
 
 class Files:
     """One job's files, as the environment describes them."""
@@ -22,6 +26,7 @@ class Files:
             self._settings = Settings.load(environ)
         except exits.BootstrapError as error:
             raise _failed(error) from None
+        self._taken: _Version = ()
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -34,11 +39,26 @@ class Files:
         return os.path.join(self._settings.volume, paths.RUN_FOLDER)
 
     def prepare(self) -> None:
-        """Write them. Raises DeliveryError."""
+        """Write what is not there yet or has changed. Raises DeliveryError."""
+        version = self._version()
         try:
             prepare.prepare(self._settings)
         except exits.BootstrapError as error:
             raise _failed(error) from None
+        self._taken = version
+
+    @property
+    def have_new_keys(self) -> bool:
+        """Whether the Secret is another than the one that was prepared."""
+        return self._version() != self._taken
+
+    def _version(self) -> _Version:
+        """Return what tells versions of the Secret apart: the kubelet makes new files for each."""
+        try:
+            found = [os.stat(os.path.join(self._settings.keys, name)) for name in _KEYS]
+        except OSError:
+            return ()
+        return tuple((one.st_ino, one.st_mtime_ns) for one in found)
 
     def tell_ports(self, found: Mapping[str, int]) -> None:
         """Have ssh use the ports where the hosts' sshds are. Raises DeliveryError."""

@@ -8,12 +8,37 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from delivery.exits import SSH_FILES, DeliveryError
 from sshd_bootstrap import paths
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from delivery.sshd.files import Files
+
 _PREPARING_S = 0.02
 _LOOK_S = 1.0
+
+
+def follow_keys(files: Files, say: Callable[[str], None]) -> NoReturn:
+    """Take what the Secret has whenever that changes, for the ssh of a launcher that runs, until a signal comes."""
+    told = ""
+    while True:
+        time.sleep(_LOOK_S)
+        if not files.have_new_keys:
+            continue
+        try:
+            files.prepare()
+        except DeliveryError as error:
+            if str(error) != told:
+                told = str(error)
+                say(f"the keys in the Secret have changed and can't be taken, the former ones stay: {told}")
+            continue
+        told = ""
+        say("the keys in the Secret have changed: new connections are made by the new ones")
 
 
 class Word:

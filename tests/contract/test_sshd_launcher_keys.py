@@ -1,0 +1,138 @@
+"""A launcher whose Secret is broken says so and ends; whole or new keys in it are taken by one that runs."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from delivery_ssh import Launcher, free_port, listening
+from running import DEADLINE_S, until
+from ssh_pods import helpers
+from test_delivery_staying import WORKER, launcher
+from worker_running import Mounted
+
+from agents.job.model import KeyType
+from agents.operator.keys import new_pair
+from sshd_bootstrap import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["helpers", "launcher"]
+
+BROKEN = {paths.PRIVATE_KEY: "c2VjcmV0", paths.PUBLIC_KEY: "ssh-ed25519 AAAA"}
+
+
+class Secret(Mounted):
+    """The job's Secret, as the kubelet mounts it."""
+
+    def rotate(self) -> str:
+        """Put a new pair into it; return the private key."""
+        pair = {name: base64.b64decode(text).decode() for name, text in new_pair(KeyType.ED25519).items()}
+        self.write(**pair)
+        return pair[paths.PRIVATE_KEY]
+
+
+@pytest.fixture
+def secret(launcher: Launcher, helpers: dict[str, str]) -> Secret:
+    launcher.environ["MPI_AGENT_TOOLS"] = str(Path(helpers["shipped"]).parent)
+    shutil.rmtree(launcher.keys)
+    return Secret(launcher.keys)
+
+
+def start(launcher: Launcher, port: int, *arguments: str) -> None:
+    """Delivery beside the launcher's container, and the hook that its start waits for."""
+    launcher.start(*arguments, ports=str(port))
+    hook = [sys.executable, "-m", "sshd_bootstrap"]
+    environ = {**launcher.environ, "MPI_SSH_PORTS": str(port)}
+    found = subprocess.run(hook, env=environ, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def run_main(launcher: Launcher) -> tuple[int, str]:
+    """The launcher's own container."""
+    words = [f"{launcher.volume}/run/sshd-start", "--when-ready", "sh", "-c", "echo began"]
+    found = subprocess.run(words, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    return found.returncode, found.stdout + found.stderr
+
+
+def in_force(launcher: Launcher) -> set[str]:
+    return {(launcher.volume / name).read_text() for name in ("auth/id_rsa", "run/identity")}
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Where the worker's sshd answers."""
+    found = free_port()
+    with listening(WORKER, found):
+        yield found
+
+
+@pytest.mark.parametrize("passwd", ["image", "generated"])
+def test_a_broken_key_ends_the_launchers_container_with_the_reason(
+    passwd: str, launcher: Launcher, secret: Secret, port: int
+) -> None:
+    launcher.environ["MPI_SSH_PASSWD"] = passwd
+    secret.write(**BROKEN)
+    start(launcher, port)
+    code, said = run_main(launcher)
+    assert code == 13
+    assert said.startswith("sshd-start: ssh-publickey in the job's ssh Secret ")
+    assert "delete the Secret, and the operator makes a new pair" in said
+    assert (launcher.volume / "passwd").is_file() is (passwd == "generated"), "what a pod mounts has to be there"
+    assert run_main(launcher)[0] == 13, "so does one that is started again"
+    key = secret.rotate()
+    until(lambda: run_main(launcher) == (0, "began\n"), "a whole key is taken")
+    assert in_force(launcher) == {key}
+    launcher.process.terminate()
+    assert launcher.end() == 0
+    assert "c2VjcmV0" not in launcher.told
+    assert launcher.log.read_text() == ""
+
+
+def test_what_keeps_the_container_from_its_start_is_said_by_the_hook(launcher: Launcher, secret: Secret) -> None:
+    secret.write(**BROKEN)
+    launcher.environ["MPI_AGENT_TOOLS"] = "/no/such"
+    hook = [sys.executable, "-m", "sshd_bootstrap"]
+    found = subprocess.run(hook, env=launcher.environ, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert found.returncode == 23
+    assert "/no/such/sshd-start can't be read" in launcher.log.read_text()
+
+
+def test_new_keys_reach_a_launcher_that_runs(launcher: Launcher, secret: Secret, port: int) -> None:
+    former = secret.rotate()
+    start(launcher, port)
+    assert run_main(launcher) == (0, "began\n")
+    assert in_force(launcher) == {former}
+    config = (launcher.volume / "run" / "ssh_config").read_text()
+    secret.write(**BROKEN)
+    line = launcher.until_told("the keys in the Secret have changed and can't be taken, the former ones stay: ")
+    assert "c2VjcmV0" not in line
+    assert in_force(launcher) == {former}
+    key = secret.rotate()
+    launcher.until_told("the keys in the Secret have changed: new connections are made by the new ones")
+    assert in_force(launcher) == {key}
+    assert (launcher.volume / "run" / "ssh_config").read_text() == config
+    public = (launcher.keys / paths.PUBLIC_KEY).read_text().split()[1]
+    assert public in (launcher.volume / "run" / "known_hosts").read_text()
+    launcher.process.terminate()
+    assert launcher.end() == 0
+    assert launcher.told.count("can't be taken") == 1
+
+
+def test_keys_that_change_during_the_wait_are_taken_behind_it(launcher: Launcher, secret: Secret) -> None:
+    secret.rotate()
+    port = free_port()
+    start(launcher, port)
+    launcher.until_told(f"pi-worker-0 not listening on port {port} yet")
+    key = secret.rotate()
+    with listening(WORKER, port):
+        launcher.until_told("the keys in the Secret have changed: new connections are made by the new ones")
+    assert in_force(launcher) == {key}
+    launcher.process.terminate()
+    assert launcher.end() == 0
