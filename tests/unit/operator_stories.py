@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from mpijobs import mpijob
 
 from agents.job.model import Job
@@ -19,6 +20,8 @@ Object = dict[str, Any]
 SETTINGS = PodSettings(image="mpi-agents:test")
 NOW = 1_700_000_100.0  # 2023-11-14T22:15:00Z
 START = "2023-11-14T22:13:20Z"  # 100 s before
+DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
+WORKER = "spec/mpiReplicaSpecs/Worker"
 LAUNCHERS = {"v1": "Pod pi-launcher", "v2beta1": "Job pi-launcher"}
 ALL_ACTIVE = {"Launcher": {"active": 1}, "Worker": {"active": 2}}  # replicaStatuses
 NOTHING: Any = dict.fromkeys(("config_map", "service", "service_account", "role", "role_binding"))  # for `planned`
@@ -44,6 +47,11 @@ def resource(version: str, changes: Object | None = None, *conditions: Object, *
         before = {"startTime": START, "lastReconcileTime": START, "replicaStatuses": {"Launcher": {}, "Worker": {}}}
         made["status"] = {"conditions": list(conditions), **before, **status}
     return made
+
+
+def running(version: str = "v1", changes: Object | None = None, *conditions: Object) -> Object:
+    """A job all of whose pods run."""
+    return resource(version, changes, READY, *conditions, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
 
 
 def pod(name: str, phase: str = "Running", *, code: int | None = None, **more: Any) -> Object:
@@ -80,9 +88,9 @@ def batch_job(*conditions: Object, **status: Any) -> Object:
     return {"metadata": metadata, "spec": {"suspend": False}, "status": {"conditions": list(conditions), **status}}
 
 
-def own(version: str, **more: Any) -> dict[str, Any]:
+def own(version: str, made: Object | None = None) -> dict[str, Any]:
     """A launcher's batch Job, where it has one."""
-    return {"launcher_job": batch_job(**more)} if version == "v2beta1" else {}
+    return {"launcher_job": made or batch_job()} if version == "v2beta1" else {}
 
 
 def observed(body: Object, *pods: Object, **more: Any) -> Observed:
@@ -115,6 +123,23 @@ def planned(body: Object, *pods: Object, now: float = NOW, settings: PodSettings
 def told(found: Plan) -> list[list[str]]:
     """A plan's steps in words."""
     return [[_words(one) for one in step] for step in found.steps]
+
+
+def told_of(found: Plan, *verbs: str) -> list[str]:
+    """What a plan does by these verbs, in whichever step."""
+    return [words for step in told(found) for words in step if words.startswith(verbs)]
+
+
+def created(found: Plan) -> dict[str, Object]:
+    """What a plan makes, by kind and name."""
+    made = (one for step in found.steps for one in step if isinstance(one, Create))
+    return {f"{one.kind.name} {one.body['metadata']['name']}": one.body for one in made}
+
+
+def main_container(made: Object) -> Object:
+    """The container where a pod's program runs, or that of a Job's pod."""
+    containers = made["spec"].get("template", made)["spec"]["containers"]
+    return next(one for one in containers if one["name"] == "mpi")
 
 
 def written(found: Plan) -> Object:

@@ -8,6 +8,7 @@ import pytest
 from mpijobs import annotated
 from operator_stories import (
     CREATED,
+    DIALECTS,
     LAUNCHERS,
     NOTHING,
     NOW,
@@ -15,6 +16,7 @@ from operator_stories import (
     READY,
     RUNNING,
     START,
+    WORKER,
     condition,
     events,
     launcher,
@@ -23,6 +25,7 @@ from operator_stories import (
     planned,
     pod,
     resource,
+    running,
     stated,
     told,
     workers,
@@ -31,9 +34,6 @@ from operator_stories import (
 
 from agents.operator.actions import Create, Patch, Plan
 from agents.operator.settings import PodSettings
-
-DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
-WORKER = "spec/mpiReplicaSpecs/Worker"
 
 
 @DIALECTS
@@ -122,9 +122,7 @@ def test_a_job_runs_when_launcher_and_all_workers_do(version: str) -> None:
 
 @DIALECTS
 def test_readiness_that_comes_and_goes_is_written_once_in_a_while(version: str) -> None:
-    body = resource(
-        version, None, READY, CREATED, RUNNING, replicaStatuses={"Launcher": {"active": 1}, "Worker": {"active": 2}}
-    )
+    body = running(version)
     pods = [launcher(), workers()[0], pod("pi-worker-1", ready=False)]
     assert planned(body, *pods, now=NOW - 99, **own(version)) == Plan((), NOW - 80)
 

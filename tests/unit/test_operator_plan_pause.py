@@ -4,32 +4,36 @@ if the operator begins anew in between."""
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from operator_stories import (
     CREATED,
+    DIALECTS,
     LAUNCHERS,
     NOW,
     OURS,
     RUNNING,
     batch_job,
     condition,
+    created,
     events,
     launcher,
+    main_container,
     own,
     planned,
     pod,
     resource,
     stated,
     told,
+    told_of,
     workers,
     written,
 )
 
-from agents.operator.actions import Create
+if TYPE_CHECKING:
+    from agents.operator.actions import Plan
 
-DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 SUSPEND = {"spec/runPolicy/suspend": True}
 SUSPENDED = condition("Suspended", reason="MPIJobSuspended", message="MPIJob suspended")
 STOPPED = condition("Running", "False", "MPIJobSuspended")
@@ -49,12 +53,8 @@ def suspended(version: str, changes: dict[str, Any] | None = None) -> dict[str, 
     return body
 
 
-def deletions(found: Any) -> list[str]:
-    return [words for step in told(found) for words in step if words.startswith("delete")]
-
-
-def jobs(version: str, made: dict[str, Any]) -> dict[str, Any]:
-    return {"launcher_job": made} if version == "v2beta1" else {}
+def deletions(found: Plan) -> list[str]:
+    return told_of(found, "delete")
 
 
 @DIALECTS
@@ -62,7 +62,7 @@ def test_workers_are_kept_while_the_launcher_ends_its_ranks(version: str) -> Non
     first = planned(resource(version, SUSPEND, CREATED, RUNNING), launcher(), *workers(), **own(version))
     assert deletions(first) == [f"delete {LAUNCHERS[version]}"]
     ending = launcher(deleted=GRACE_OVER)
-    second = planned(suspended(version), ending, *workers(), **jobs(version, going_job()))
+    second = planned(suspended(version), ending, *workers(), **own(version, going_job()))
     assert deletions(second) == []
     assert second.again_at == AFTER
 
@@ -79,14 +79,14 @@ def test_workers_are_kept_while_the_launcher_ends_its_ranks(version: str) -> Non
     ids=["gone", "ended", "a sidecar lingers", "never ran"],
 )
 def test_workers_go_when_no_program_of_the_launcher_runs(version: str, ended: list[Any]) -> None:
-    found = planned(suspended(version), *ended, *workers(), **jobs(version, going_job()))
+    found = planned(suspended(version), *ended, *workers(), **own(version, going_job()))
     assert told(found) == [["write"], ["delete all workers"]]
 
 
 @DIALECTS
 def test_workers_wait_no_longer_than_the_launchers_grace(version: str) -> None:
     """A launcher on a node that does not answer is there for ever, and its ranks may not be helped."""
-    body, more = suspended(version), jobs(version, going_job())
+    body, more = suspended(version), own(version, going_job())
     assert deletions(planned(body, launcher(deleted=GRACE_OVER), *workers(), now=AFTER - 1, **more)) == []
     late = planned(body, launcher(deleted=GRACE_OVER), *workers(), now=AFTER, **more)
     assert deletions(late) == ["delete all workers"]
@@ -134,7 +134,7 @@ def test_pods_are_deleted_behind_a_write_alone(version: str) -> None:
 def test_a_job_that_is_resumed_too_early_is_stopped_to_the_end(version: str, left: list[Any]) -> None:
     more = own(version) if any(one["metadata"]["name"] == "pi-launcher" for one in left) else {}
     found = planned(suspended(version, {}), *left, **more)
-    assert not [words for step in told(found) for words in step if words.startswith("create")]
+    assert told_of(found, "create") == []
     assert found.steps == () or stated(found)["Suspended"][0] == "True"
     resumed = planned(suspended(version, {}))
     assert stated(resumed)["Suspended"][0] == "False"
@@ -154,7 +154,7 @@ def test_a_job_that_is_resumed_too_early_is_stopped_to_the_end(version: str, lef
 def test_a_pod_whose_node_does_not_answer_is_named_as_nothing_starts_before_it_has_ended(
     version: str, changes: Any, left: Any, kind: str, stated_as: tuple[str, str]
 ) -> None:
-    more = jobs(version, going_job()) if kind == "LauncherWaiting" else {}
+    more = own(version, going_job()) if kind == "LauncherWaiting" else {}
     body = suspended(version, changes)
     early = planned(body, left, now=NOW - 1, **more)
     assert early.again_at == NOW
@@ -175,7 +175,7 @@ def test_a_launcher_that_exits_with_0_when_it_is_stopped_is_no_success_though_th
     job = going_job()
     job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
     for changes in (SUSPEND, {}):
-        found = planned(suspended(version, changes), stopped, *workers(), **jobs(version, job))
+        found = planned(suspended(version, changes), stopped, *workers(), **own(version, job))
         assert "Succeeded" not in stated(found)
 
 
@@ -208,27 +208,17 @@ def test_ranks_have_half_of_the_grace_period_that_a_job_asks_for(grace: int | No
     """Open MPI 4.1 waits before SIGTERM as long as before SIGKILL."""
     named = {"spec/mpiReplicaSpecs/Launcher/template/spec/terminationGracePeriodSeconds": grace}
     found = planned(resource("v1", {} if grace is None else named))
-    (pod_,) = (
-        one.body
-        for step in found.steps
-        for one in step
-        if isinstance(one, Create) and one.kind.name == "Pod" and one.body["metadata"]["name"] == "pi-launcher"
-    )
-    (main,) = (one for one in pod_["spec"]["containers"] if one["name"] == "mpi")
+    main = main_container(created(found)["Pod pi-launcher"])
     set_ = {one["name"]: one.get("value") for one in main["env"]}
     assert set_.get("OMPI_MCA_odls_base_sigkill_timeout") == delay
 
 
-def commands(found: Any) -> dict[str, list[str] | None]:
+def commands(found: Plan) -> dict[str, list[str] | None]:
     """What the main containers of the pods that are made run, as far as it is none of ours."""
     made: dict[str, list[str] | None] = {}
-    for step in found.steps:
-        for one in step:
-            body = getattr(one, "body", {})
-            if getattr(one, "kind", None) is not None and one.kind.name in ("Pod", "Job"):
-                spec = body["spec"]["template"]["spec"] if one.kind.name == "Job" else body["spec"]
-                (main,) = (each for each in spec["containers"] if each["name"] == "mpi")
-                command = main.get("command")
-                role = "launcher" if "launcher" in body["metadata"]["name"] else "worker"
-                made[role] = None if command and command[0] == "/bin/sh" else command
+    for name, body in created(found).items():
+        if name.startswith(("Pod ", "Job ")):
+            command = main_container(body).get("command")
+            role = "launcher" if "launcher" in name else "worker"
+            made[role] = None if command and command[0] == "/bin/sh" else command
     return made

@@ -8,12 +8,14 @@ import pytest
 from operator_stories import (
     ALL_ACTIVE,
     CREATED,
+    DIALECTS,
     LAUNCHERS,
     NOTHING,
     NOW,
     READY,
     RUNNING,
     START,
+    WORKER,
     condition,
     events,
     launcher,
@@ -21,6 +23,7 @@ from operator_stories import (
     planned,
     pod,
     resource,
+    running,
     stated,
     told,
     workers,
@@ -29,9 +32,6 @@ from operator_stories import (
 
 from agents.operator.actions import Plan
 from agents.operator.settings import PodSettings
-
-DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
-WORKER = "spec/mpiReplicaSpecs/Worker"
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,7 @@ def test_the_job_itself_goes_when_its_time_is_over(version: str) -> None:
 @DIALECTS
 def test_the_deadline_counts_from_the_start(version: str) -> None:
     changes = {"spec/runPolicy/activeDeadlineSeconds": 150}
-    body = resource(
-        version, changes, READY, CREATED, RUNNING, replicaStatuses={"Launcher": {"active": 1}, "Worker": {"active": 2}}
-    )
+    body = running(version, changes)
     assert planned(body, launcher(), *workers(), **own(version)) == Plan((), NOW + 50)
     found = planned(body, launcher(), *workers(), now=NOW + 50, **own(version))
     words = {

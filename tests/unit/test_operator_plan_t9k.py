@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from mpijobs import mpijob
-from operator_stories import NOW, OURS, planned, pod, told, written
+from operator_stories import NOW, OURS, planned, pod, told, told_of, written
 
 from agents.job.status import conditions_of, seconds
 from agents.operator.actions import Delete, Emit, Plan
@@ -238,8 +238,7 @@ def test_a_job_that_is_made_paused_has_no_pods() -> None:
 def test_workers_are_cleaned_up_and_the_launcher_stays_for_its_log(cleans: bool) -> None:
     body = resource("t9k", {"spec/runPolicy": {"cleanUpWorkers": cleans}}, INITIALIZED, RUNNING, NORMAL)
     ended = planned(body, one("launcher", "Succeeded", code=0), one("worker-0"), one("worker-1"))
-    deletions = [words for step in told(ended) for words in step if words.startswith("delete")]
-    assert deletions == (["delete all workers"] if cleans else [])
+    assert told_of(ended, "delete") == (["delete all workers"] if cleans else [])
     body["status"] = written(ended)
     left = [] if cleans else [one("worker-0"), one("worker-1")]
     later = planned(body, one("launcher", "Succeeded", code=0), *left, now=NOW + 3600)

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 from operator_stories import (
-    ALL_ACTIVE,
-    CREATED,
+    DIALECTS,
     NOW,
-    READY,
-    RUNNING,
     SETTINGS,
+    WORKER,
     events,
     launcher,
     observed,
@@ -19,6 +17,7 @@ from operator_stories import (
     planned,
     pod,
     resource,
+    running,
     stated,
     told,
     workers,
@@ -29,13 +28,7 @@ from agents.job.read import read
 from agents.operator import objects
 from agents.operator.actions import Create, Delete, Patch, Plan
 
-DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
-WORKER = "spec/mpiReplicaSpecs/Worker"
 POLICY = f"{WORKER}/restartPolicy"
-
-
-def running(version: str = "v1", changes: dict[str, Any] | None = None) -> dict[str, Any]:
-    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
 
 
 def acts(found: Plan) -> list[list[str]]:
