@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agents.operator.planning.view import View
 
 # How long after the last write the next one comes, if nothing in it is urgent: a start makes many small steps.
-_WAITS_S = {Urgency.LOW: 20.0, Urgency.TROUBLE: 5.0, Urgency.AT_ONCE: 0.0}
+_WAITS_S = {Urgency.NONE: 0.0, Urgency.LOW: 20.0, Urgency.TROUBLE: 5.0, Urgency.AT_ONCE: 0.0}
 
 
 class Steps:
@@ -31,11 +31,12 @@ class Steps:
         self._view, self._draft = view, draft
         self._steps: list[Sequence[Action]] = []
         self._again_at: list[float] = []
-        due_at = (
-            None if draft.urgency is Urgency.NONE else (view.time("lastReconcileTime") or 0) + _WAITS_S[draft.urgency]
-        )
-        self.is_written = due_at is not None and due_at <= view.now
-        if due_at is not None and not self.is_written:
+        written_at = view.time("lastReconcileTime") or 0.0
+        due_at = written_at + _WAITS_S[draft.urgency]
+        # A former leader's clock may have been ahead of ours: what is urgent waits for no clock.
+        is_due = draft.urgency is Urgency.AT_ONCE or due_at <= view.now or written_at > view.now
+        self.is_written = draft.urgency is not Urgency.NONE and is_due
+        if draft.urgency is not Urgency.NONE and not is_due:
             self._again_at.append(due_at)
 
     def add(self, step: Sequence[Action]) -> None:
