@@ -211,7 +211,7 @@ class Draft:
         self._put(stated)
         self._set("completionTime", time_text(at))
         self.forget((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED))
-        self.forget([Type.DEBUGGING])
+        self.forget((Type.DEBUGGING, *conditions.HOLDING_UP))
         running = conditions.find(self.status["conditions"], Type.RUNNING)
         was_paused = self._is_t9k and running is not None and running.get("reason") == self._words.not_running.reason
         if was_paused or (running is None and not self._is_v1):

@@ -88,6 +88,20 @@ def test_what_holds_up_a_job_is_shown_as_its_state_and_else_a_true_condition() -
     assert types(found)[-1] == ("Created", "True")
 
 
+@pytest.mark.parametrize("held_up_by", conditions.HOLDING_UP)
+@pytest.mark.parametrize("end", [Type.SUCCEEDED, Type.FAILED])
+def test_nothing_holds_up_a_job_that_has_ended(held_up_by: Type, end: Type) -> None:
+    """A worker that could not come back, or an edit that was taken back: the state is how the job ended."""
+    found = draft("v1")
+    found.created(starts=True)
+    found.note(Stated(held_up_by, True, "Some", "why"))
+    if end is Type.SUCCEEDED:
+        found.succeeded(AT)
+    else:
+        found.failed(AT, "MPIJobFailed", "it broke")
+    assert types(found) == [("Created", "True"), (end, "True")]
+
+
 def test_a_suspended_job_has_no_start() -> None:
     found = draft("v2beta1", {"conditions": [], "startTime": AT_TEXT})
     found.created(starts=False)
