@@ -114,7 +114,8 @@ class _Delivery:
             from delivery.sshd.files import Files  # noqa: PLC0415
 
             files = files or Files(asked.environ)
-            files.prepare()
+            if not asked.stays or files.are_missing or files.have_new_keys:
+                files.prepare()
         workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
         for tool in asked.tools:
             line = tools.copy(tool, asked.tools_folder, asked.target)

@@ -63,6 +63,7 @@ class Settings:
     host_keys: HostKeys = HostKeys.JOB
     has_own_config: bool = False  # sshd runs by the image's own sshd_config
     waits_inside: bool = False  # a launcher: its command is started by HELPER
+    follows: bool = False  # a launcher: its workers take new keys from the Secret, and so does it
     tools: str = paths.TOOLS
     uid: int = field(default_factory=os.geteuid)
     gid: int = field(default_factory=os.getegid)
@@ -83,6 +84,7 @@ class Settings:
             host_keys=_choice(environ, "MPI_SSH_HOST_KEYS", HostKeys, HostKeys.JOB),
             has_own_config=_truth(environ, "MPI_SSH_OWN_CONFIG"),
             waits_inside=_truth(environ, "MPI_AGENT_STAYS"),
+            follows=_truth(environ, "MPI_SSH_FOLLOW"),
             tools=_folder(environ, "MPI_AGENT_TOOLS", paths.TOOLS),
             unprivileged_ports=_unprivileged_ports(),
         )

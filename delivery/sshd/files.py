@@ -48,9 +48,14 @@ class Files:
         self._taken = version
 
     @property
+    def are_missing(self) -> bool:
+        """Whether they have not been prepared: the Secret was of no use."""
+        return not os.path.exists(os.path.join(self.run_folder, paths.IDENTITY))
+
+    @property
     def have_new_keys(self) -> bool:
-        """Whether the Secret is another than the one that was prepared."""
-        return self._version() != self._taken
+        """Whether the Secret is another than the one that was prepared, and the workers take new keys as well."""
+        return self._settings.follows and self._version() != self._taken
 
     def _version(self) -> _Version:
         """Return what tells versions of the Secret apart: the kubelet makes new files for each."""

@@ -40,7 +40,7 @@ class Secret(Mounted):
 
 @pytest.fixture
 def secret(launcher: Launcher, helpers: dict[str, str]) -> Secret:
-    launcher.environ["MPI_AGENT_TOOLS"] = str(Path(helpers["shipped"]).parent)
+    launcher.environ |= {"MPI_AGENT_TOOLS": str(Path(helpers["shipped"]).parent), "MPI_SSH_FOLLOW": "true"}
     shutil.rmtree(launcher.keys)
     return Secret(launcher.keys)
 
@@ -123,6 +123,19 @@ def test_new_keys_reach_a_launcher_that_runs(launcher: Launcher, secret: Secret,
     launcher.process.terminate()
     assert launcher.end() == 0
     assert launcher.told.count("can't be taken") == 1
+
+
+def test_a_launcher_whose_workers_keep_their_keys_does_so_too(launcher: Launcher, secret: Secret) -> None:
+    del launcher.environ["MPI_SSH_FOLLOW"]
+    former, port = secret.rotate(), free_port()
+    start(launcher, port, "--timeout", "1s")
+    assert run_main(launcher)[0] == 24
+    secret.rotate()
+    with listening(WORKER, port):
+        until(lambda: run_main(launcher) == (0, "began\n"), "it waits again")
+    assert in_force(launcher) == {former}
+    launcher.process.terminate()
+    assert launcher.end() == 0
 
 
 def test_keys_that_change_during_the_wait_are_taken_behind_it(launcher: Launcher, secret: Secret) -> None:

@@ -115,6 +115,13 @@ def test_a_launcher_whose_command_is_known_waits_inside(
     assert variables(delivery).get("MPI_AGENT_STAYS") == ("true" if expected else None)
 
 
+@pytest.mark.parametrize("has_agent", [True, False])
+def test_a_launcher_takes_new_keys_if_its_workers_do(has_agent: bool) -> None:
+    changes = SSH | {"spec/workerAgent": has_agent, f"{LAUNCHER}/{CONTAINER}/command": ["mpirun"]}
+    delivery = named(launcher("v2beta1", changes)["spec"]["initContainers"], "kubectl-delivery")
+    assert variables(delivery).get("MPI_SSH_FOLLOW") == ("true" if has_agent else None)
+
+
 # Mounts.
 
 

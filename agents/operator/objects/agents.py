@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import LAUNCHER, Transport
-from agents.operator.objects import guest, names, pod, resources, sshd
+from agents.operator.objects import guest, names, pod, resources, sshd, worker_agent
 from agents.operator.objects.ssh import Ssh
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def _by_ssh(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Bo
     delivery = _delivery(job, settings, spec, ssh.user)
     if sshd.waits_inside(job, main):
         sshd.let_wait(main)
-        delivery["env"] += pod.variables({"MPI_AGENT_STAYS": "true"})
+        follows = {"MPI_SSH_FOLLOW": "true"} if worker_agent.has_agent(job, settings) else {}
+        delivery["env"] += pod.variables({"MPI_AGENT_STAYS": "true", **follows})
         delivery["restartPolicy"] = "Always"
     ssh.let_prepare(delivery)
     pod.mount(delivery, config, names.CONFIG_PATH)
