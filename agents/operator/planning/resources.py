@@ -33,8 +33,8 @@ SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache do
 def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
     """Return what makes them be there and up to date. ConfigMap and Role follow the workers' number.
 
-    The RoleBinding follows the template's ServiceAccount, which may be another one when a job is resumed. A Secret that
-    is gone comes back with new keys.
+    The RoleBinding follows the template's ServiceAccount, but not before the launcher of the former one is gone. A
+    Secret that is gone comes back with new keys.
     """
     job, settings, seen = view.job, view.settings, view.observed
     found: list[Create | CreateKeys | Patch | None] = [
@@ -45,13 +45,7 @@ def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
         _made(SERVICE, objects.service(job, settings), seen.service),
         _made(SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
         _kept(ROLE, objects.role(job, settings, view.hosts), seen.role, "rules", _NUMBER),
-        _kept(
-            ROLE_BINDING,
-            objects.role_binding(job, settings),
-            seen.role_binding,
-            "subjects",
-            "the launcher's ServiceAccount",
-        ),
+        _role_binding(view),
         _pod_group(view),
     ]
     return tuple(one for one in found if one is not None)
@@ -85,6 +79,13 @@ def _keys(view: View) -> CreateKeys | None:
     return CreateKeys(body, view.job.ssh.key_type, "wanted and not there")
 
 
+def _role_binding(view: View) -> Create | Patch | None:
+    body, seen = objects.role_binding(view.job, view.settings), view.observed.role_binding
+    if seen is not None and (view.launchers or view.observed.launcher_job is not None):
+        return None
+    return _kept(ROLE_BINDING, body, seen, "subjects", "the launcher's ServiceAccount")
+
+
 def _made(kind: Kind, body: dict[str, Any] | None, seen: Object | None) -> Create | None:
     return Create(kind, body, "wanted and not there") if body is not None and seen is None else None
 
@@ -95,7 +96,9 @@ def _kept(kind: Kind, body: dict[str, Any] | None, seen: Object | None, part: st
         return _made(kind, body, seen)
     if seen.get(part) == body[part]:
         return None
-    return Patch(kind, body["metadata"]["name"], {"metadata": _version(seen), part: body[part]}, why)
+    wanted = body[part]
+    change = _replacing(mapping(seen.get(part)), wanted) if isinstance(wanted, dict) else wanted
+    return Patch(kind, body["metadata"]["name"], {"metadata": _version(seen), part: change}, why)
 
 
 def _pod_group(view: View) -> Create | Patch | None:
