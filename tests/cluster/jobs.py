@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import TYPE_CHECKING
 
 from tests.cluster.images import under_repository
+from tests.cluster.manifests import ONE_MACHINE, Object, objects_of, set_environ
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-Object = dict[str, Any]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "exec"
 
@@ -24,14 +20,6 @@ CALLS: Mapping[str, Sequence[str]] = {
     "mpich": ("mpiexec", "-n", "{ranks}"),
     "intel": ("mpiexec", "-n", "{ranks}"),
     "horovod": ("horovodrun", "--gloo", "-np", "{ranks}", "--hostfile", "/etc/mpi/hostfile"),
-}
-# All workers share one machine's few cores: ranks are bound to none of them, and let each other run while they wait.
-_ONE_MACHINE = {
-    "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "PRTE_MCA_hwloc_default_binding_policy": "none",
-    "I_MPI_PIN": "0",
 }
 _RUN_AS_ROOT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -49,7 +37,7 @@ class Job:
         """Take an example, with so many workers, and as little CPU and memory asked for as a small machine has."""
         self._read(example)
         self.resize(workers, slots)
-        self.environ(_ONE_MACHINE)
+        self.environ(ONE_MACHINE)
         for pod in (self.launcher, self.worker):
             pod["terminationGracePeriodSeconds"] = 5
             for container in pod["containers"]:
@@ -64,9 +52,7 @@ class Job:
 
     def _read(self, example: str) -> None:
         self.example = example
-        text = (EXAMPLES / f"{example}.yaml").read_text()
-        # Through JSON: what YAML shares by anchors must not change together.
-        self.objects: list[Object] = [json.loads(json.dumps(one)) for one in yaml.safe_load_all(text)]
+        self.objects = objects_of(EXAMPLES / f"{example}.yaml")
         self.name = str(self.of("StatefulSet")["metadata"]["name"]).removesuffix("-worker")
         self.launcher_name = str(self.of("Pod")["metadata"]["name"])
         for pod in (self.launcher, self.worker):
@@ -130,9 +116,7 @@ class Job:
     def environ(self, values: Mapping[str, str], container: str | None = None) -> Job:
         """Set variables of a container of the launcher pod: the user's, or `hub` or `delivery`."""
         both = [*self.launcher["containers"], *self.launcher["initContainers"]]
-        target = self._container(both, container)
-        kept = [one for one in target.get("env", []) if one["name"] not in values]
-        target["env"] = kept + [{"name": name, "value": value} for name, value in values.items()]
+        set_environ(self._container(both, container), values)
         return self
 
     def image(self, image: str) -> Job:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.measure import BenchmarkError
 from tests.cluster.images import image
-from tests.cluster.jobs import Job, Object
+from tests.cluster.jobs import Job
 from tests.cluster.kube import Namespace
 
 from .node import Container
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.cluster.kube import Api
+    from tests.cluster.manifests import Object
 
 # Upstream's, byte for byte (kubeflow/mpi-operator v0.1 to v0.3, training-operator v1), but for its `set -x`.
 _KUBEXEC = """#!/bin/sh

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.images import image
-
-Object = dict[str, Any]
+from tests.cluster.manifests import Object, WrittenJob, object_of
 
 VERSION = "batch.tensorstack.dev/v1beta1"
 _DOCUMENTS = Path(__file__).parent / "documents"
@@ -19,7 +15,7 @@ _EXAMPLE = "openmpi4-ssh"
 _ONE_MACHINE = ["--allow-run-as-root", "-bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
 
 
-class T9kJob:
+class T9kJob(WrittenJob):
     """A job. Methods change it in place."""
 
     version = "v1beta1"
@@ -27,7 +23,7 @@ class T9kJob:
     def __init__(self, *program: str, workers: int = 2, example: str = _EXAMPLE) -> None:
         """Take one of our example images; a rank for each worker runs the program, `pi` if none is given."""
         container = {"name": "mpi-worker", "image": image(example)}
-        self.body: Object = {
+        self.body = {
             "apiVersion": VERSION,
             "kind": "MPIJob",
             "metadata": {"name": "pi"},
@@ -45,20 +41,9 @@ class T9kJob:
     def of_document(cls, file: str) -> T9kJob:
         """An example of T9k's with an image of ours."""
         job = cls.__new__(cls)
-        job.body = yaml.safe_load((_DOCUMENTS / file).read_text())
+        job.body = object_of(_DOCUMENTS / file)
         job.main["image"] = image(_EXAMPLE)
         return job
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return str(self.body["metadata"]["name"])
-
-    @property
-    def spec(self) -> Object:
-        """The job's spec: changes to it count."""
-        spec: Object = self.body["spec"]
-        return spec
 
     @property
     def worker(self) -> Object:
@@ -79,12 +64,11 @@ class T9kJob:
     @property
     def workers(self) -> list[str]:
         """The worker pods' names."""
-        return [f"{self.name}-worker-{number}" for number in range(self.worker["replicas"])]
+        return self.worker_names(self.worker["replicas"])
 
     def with_example(self, *names: str) -> T9kJob:
         """Have what these examples of T9k's document show."""
-        # Through JSON: what YAML shares by anchors must not change together.
-        parts = json.loads(json.dumps(yaml.safe_load((_DOCUMENTS / "fragments.yaml").read_text())))
+        parts = object_of(_DOCUMENTS / "fragments.yaml")
         for name in names:
             self.body = _merged(self.body, parts[name])
         return self

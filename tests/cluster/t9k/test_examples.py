@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from tests.cluster.images import under_repository
+from tests.cluster.manifests import object_of
 from tests.cluster.t9k.running import Running
 from tests.cluster.t9k.t9kjob import T9kJob
 
@@ -25,7 +25,7 @@ RUN = ("pi", "generation-3", "exec")  # what debug and pause show has tests of i
 def example(name: str) -> T9kJob:
     """An example under a name of its own."""
     job = T9kJob()
-    job.body = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
+    job.body = object_of(EXAMPLES / f"{name}.yaml")
     job.body["metadata"]["name"] = name
     job.main["image"] = under_repository(job.main["image"])
     return job
