@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from agents.operator.errors import ApiError, GoneError, NotFoundError, RefusedError
+from agents.operator.trim import trim
 
 if TYPE_CHECKING:
     from agents.operator.api import Api, Watch
@@ -90,7 +91,8 @@ class Informer:
             page = self._api.list(
                 self._path, token=token, partial=self._store.kind.is_secret, labelSelector=self._selector
             )
-            bodies += page.get("items") or []
+            # Whole, they would take twice the memory that the store does, just when the operator starts.
+            bodies += (trim(self._store.kind, body) for body in page.get("items") or ())
             token = page["metadata"].get("continue", "")
             if not token:
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,6 +118,34 @@ def test_pages_make_one_list_and_the_watch_begins_where_it_was_made() -> None:
     assert informer.synced.is_set()
     assert api.asked == [("list", ""), ("list", "t"), ("watch", "10")]
     assert names(store) == ["b", "c"]
+
+
+def test_of_the_pages_of_a_long_list_no_more_is_held_than_is_kept() -> None:
+    """Whole, the pods of a large cluster would not fit into the operator's memory limit."""
+
+    class Whole(dict[str, Any]):
+        """A dict that tells whether it is still held."""
+
+    class Pages(Api):
+        def __init__(self) -> None:
+            super().__init__([])
+            self.specs: list[weakref.ref[Whole]] = []
+            self.held = 0
+
+        def list(self, path: str, *, token: str, partial: bool, labelSelector: str) -> Body:  # noqa: N803
+            self.held = max(self.held, sum(spec() is not None for spec in self.specs))
+            whole = Whole(containers=[{"name": "mpi", "image": "x"}])
+            self.specs.append(weakref.ref(whole))
+            number = len(self.specs)
+            made = page(10, f"pod-{number}", token="t" if number < 5 else "")
+            made["items"][0]["spec"] = whole
+            return made
+
+    api = Pages()
+    informer, store, _ = run(api)
+    end(informer)
+    assert len(names(store)) == 5
+    assert api.held == 1
 
 
 @pytest.mark.parametrize(("kind", "partial"), [(SECRET, True), (POD, False)])
