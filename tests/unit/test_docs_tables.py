@@ -1,0 +1,169 @@
+"""What the documents list is what there is: files, options, variables, values, rights, metrics, conditions, images."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from test_chart import OPEN, VALUES, installed, paths
+from test_docs import content
+
+from agents.job import settings as job_settings
+from agents.job.conditions import KUBEFLOW, Type
+from agents.operator.cli import command as operator
+from agents.operator.metrics import Metrics
+from images.catalog import BARE, IMAGES, ROOT
+from rshagent.engine import DEFAULT_LIMITS
+from rshagent.hub import cli as hub
+
+if TYPE_CHECKING:
+    import click
+
+ROOMS = {
+    "## Inside rshagent": ("rshagent", "rshagent/hub"),
+    "## Inside sshd_bootstrap": ("sshd_bootstrap",),
+    "## Inside delivery": ("delivery", "delivery/sshd"),
+    "## Inside the worker agent": ("agents/worker",),
+    "## Inside the operator": ("agents/job", "agents/operator"),
+}
+SOURCES = (".py", ".c")
+
+
+def section(page: str, title: str) -> str:
+    """A section's text, with those below it."""
+    level = title.partition(" ")[0]
+    found = re.search(
+        rf"^{re.escape(title)}$(.*?)(?=^#{{1,{len(level)}}} |\Z)", content(page), re.MULTILINE | re.DOTALL
+    )
+    assert found is not None, title
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a text's tables, without their heads."""
+    found = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:1] == "|"]
+    return [row for row in found if not set(row[0]) <= set("-|")]
+
+
+def quoted(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def options(command: click.Command) -> set[str]:
+    shown = [one for one in command.params if not getattr(one, "hidden", False)]
+    return {name for one in shown for name in (*one.opts[:1], *one.secondary_opts)} - {"--version", "--help"}
+
+
+def long_names(path: str) -> set[str]:
+    """A room's files as the page names them, but for what only makes it a package or a command."""
+    prefix = "sshd/" if path == "delivery/sshd" else ""
+    names = {name for name in os.listdir(os.path.join(ROOT, path)) if name.endswith(SOURCES)}
+    return {prefix + name.removesuffix(".py") for name in names if not name.startswith("__")}
+
+
+@pytest.mark.parametrize("title", ROOMS)
+def test_every_file_of_a_room_is_named(title: str) -> None:
+    named = {name for row in rows(section("docs/architecture.md", title)) for name in quoted(row[0])}
+    there = {name for path in ROOMS[title] for name in long_names(path)}
+    assert there - named == set()
+
+
+def test_every_option_of_the_operator_is_told_and_no_other() -> None:
+    table = rows(section("docs/operator.md", "## The operator itself"))
+    assert {name for row in table for name in quoted(row[0]) if name.startswith("--")} == options(operator)
+
+
+def test_every_metric_of_the_operator_is_told_and_no_other() -> None:
+    text = section("docs/operator.md", "## The operator itself")
+    told = {
+        re.sub("^…", "mpi_operator_jobs", name).partition("{")[0]
+        for row in rows(text)
+        for name in quoted(row[0])
+        if not name.startswith("--")
+    }
+    assert told == set(re.findall(r"^# TYPE (\w+)", Metrics().text(), re.MULTILINE))
+
+
+def test_every_condition_of_ours_is_told_and_no_other() -> None:
+    told = {row[0] for row in rows(section("docs/operator.md", "## What is said"))} - {"condition"}
+    assert told == {str(one) for one in Type if one not in KUBEFLOW}
+
+
+def test_annotations_are_named_as_their_fields() -> None:
+    table = rows(section("docs/operator.md", "## Settings of ours"))[1:]
+    short = {"ssh.sshdPath": "sshdPath", "runMode.debug.enabled": "debug", "runMode.pause.enabled": "pause"}
+    for fields, told in ((quoted(row[0]), quoted(row[1])) for row in table):
+        keys = [short.get(name, re.sub(r"^ssh\.(.)", lambda found: f"ssh{found[1].upper()}", name)) for name in fields]
+        assert [f"mpi-agents/{name}" for name in told] == [job_settings.annotation(key) for key in keys]
+
+
+def test_every_value_of_the_chart_is_told_and_no_other() -> None:
+    told = {name for row in rows(section("docs/install.md", "## Values"))[1:] for name in written_out(quoted(row[0]))}
+    there = set(paths(VALUES))
+    parts = {path for path in there if path not in OPEN and any(one.startswith(f"{path}.") for one in there)}
+    assert told == {one for one in there - parts if not any(one.startswith(f"{path}.") for path in OPEN)}
+
+
+def test_defaults_of_values_are_the_charts() -> None:
+    told = 0
+    for row in rows(section("docs/install.md", "## Values"))[1:]:
+        names, defaults = written_out(quoted(row[0])), row[1].split(", ")
+        for name, text in zip(names, defaults if len(defaults) == len(names) else [row[1]] * len(names), strict=True):
+            if text.startswith("`") or text.isdigit():
+                value: Any = VALUES
+                for part in name.split("."):
+                    value = value[part]
+                told += 1
+                assert value == yaml.safe_load(text.strip("`")), name
+    assert told > 20
+
+
+def written_out(names: list[str]) -> list[str]:
+    """`rbac.create`, `.launcherRoles` are two of one part."""
+    found: list[str] = []
+    for name in names:
+        found.append(f"{found[-1].rpartition('.')[0]}{name}" if name.startswith(".") else name)
+    return found
+
+
+def test_every_right_of_the_operator_is_told_and_no_other() -> None:
+    table = {row[0]: set(row[1].split(", ")) for row in rows(section("docs/install.md", "## Rights"))[1:]}
+    told = {
+        (resource, verb)
+        for what, verbs in table.items()
+        if " own " not in what
+        for resource in named(what)
+        for verb in verbs
+    }
+    rights = {
+        (resource, verb)
+        for rule in installed("ClusterRole", "mpi-agents")["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert told - {("podgroups", verb) for verb in table["podgroups"]} == rights
+
+
+def named(what: str) -> list[str]:
+    """The resources in a cell: `mpijobs, with …` is one, `jobs.batch` is jobs."""
+    words = re.split(r", | and ", what.partition(", with ")[0].partition(" of ")[0])
+    return [word.partition(".")[0] for word in words]
+
+
+def test_every_limit_of_the_agent_is_told_with_its_default() -> None:
+    text = section("docs/rshagent.md", "## Settings").partition("Limits, in seconds:")[2].partition("\n\n")[0]
+    assert {name: float(number) for name, number in re.findall(r"`(\w+)`\s+(\d+)", text)} == DEFAULT_LIMITS
+
+
+def test_every_exit_code_of_the_hub_is_told() -> None:
+    [line] = re.findall(r"^`rshagent-hub` ends with (.*)$", content("docs/rshagent.md"), re.MULTILINE)
+    assert set(map(int, re.findall(r"\d", line))) == {0, hub.EXIT_CHECK_FAILED, 2, hub.EXIT_CANNOT_SERVE}
+
+
+def test_every_image_is_told() -> None:
+    text = content("docs/images.md")
+    assert {name for name in IMAGES if f"`{name}`" not in text} <= {"mpi-agents", "mpi-agents-kubectl"}
+    assert {one.name for one in BARE} <= set(quoted(text))
