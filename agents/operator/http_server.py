@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import socketserver
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -35,6 +37,21 @@ class HttpServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     routes: Mapping[str, Callable[[], Answer]]
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        host, _ = address
+        if ":" in host or (not host and socket.has_dualstack_ipv6()):
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Bind, for all addresses of both families if none is given: the kubelet asks at the pod's own.
+
+        HTTPServer's own would also ask DNS for our name.
+        """
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, bool(self.server_address[0]))
+        socketserver.TCPServer.server_bind(self)
 
 
 class _Handler(BaseHTTPRequestHandler):

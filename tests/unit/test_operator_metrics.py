@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 import threading
 import urllib.error
@@ -113,9 +114,9 @@ def test_a_traceback_is_part_of_its_line(as_json: bool) -> None:
     assert "KeyError" in line
 
 
-def get(port: int, path: str) -> tuple[int, str]:
+def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=20) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -129,6 +130,20 @@ def test_health_is_served() -> None:
         assert get(server.port, "/readyz?verbose") == (503, "not yet\n")
         assert get(server.port, "/metrics") == (200, "x 1\n")
         assert get(server.port, "/nothing")[0] == 404
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts"), [("", ["127.0.0.1", "[::1]"]), ("::1", ["[::1]"]), ("127.0.0.1", ["127.0.0.1"])]
+)
+def test_health_is_served_by_both_families_as_a_pod_may_have_but_one(address: str, hosts: list[str]) -> None:
+    has_both = socket.has_dualstack_ipv6()
+    server = HttpServer(address if has_both else "", 0, {"/healthz": lambda: (200, "ok\n")})
+    server.start()
+    try:
+        for host in hosts if has_both else ["127.0.0.1"]:
+            assert get(server.port, "/healthz", host) == (200, "ok\n")
     finally:
         server.stop()
 
