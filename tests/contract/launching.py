@@ -84,6 +84,16 @@ class Running:
         lines = self.job.hub_lines()
         return [match.groupdict() for line in lines if (match := _SESSION.search(line)) and "result=" in line]
 
+    def until_ended(self, times: int, *results: str) -> list[dict[str, str]]:
+        """Wait until the hub has logged so many sessions with one of these results, and return them."""
+
+        def found() -> list[dict[str, str]] | None:
+            ended = [one for one in self.sessions() if one["result"] in results]
+            return ended if len(ended) >= times else None
+
+        ended: list[dict[str, str]] = until(found, f"{times} sessions are {' or '.join(results)}")
+        return ended
+
     def sessions_by_host(self) -> Counter[str]:
         """How often each worker was called, once all calls have ended."""
         until(lambda: not self.agents(), "all agents have ended")

@@ -123,9 +123,16 @@ def test_ctrl_c_ends_all_ranks(start: Start, name: str, tmp_path: Path) -> None:
     running = start(name, "sh", "-c", WAITING, "sh", str(tmp_path / "never"))
     running.until_output("at ", 2)
     running.process.signal_group(signal.SIGINT)
-    assert running.end() != 0
+    code = running.end()
     running.assert_nothing_left()
     assert "over" not in running.output
+    if name == "horovod":
+        # Two threads of each of its processes wait for the agent's shell (psutil's wait and Popen's), and Popen takes
+        # an end that the other has reaped for a 0. So its own code says nothing here, and the hub's log is what tells.
+        assert code in (0, 1), running.errors
+        assert {one["host"] for one in running.until_ended(2, "signalled", "client_died")} == set(running.job.workers)
+    else:
+        assert code != 0, running.errors
 
 
 @pytest.mark.parametrize("name", ALL)
