@@ -109,6 +109,7 @@ static void check_sshd(char **words, size_t count, const char *name, bool has_ou
     words[count] = "-t";
     words[count + 1] = NULL;
     if (!tells && !ask_sshd(words, text)) {
+        if (strstr(text, strerror(EPERM))) check_own_capabilities(words[0]);
         for (char *at = text + strlen(text); at-- > text;)
             if (strchr("\r\n", *at)) *at = at[1] ? ' ' : '\0';
         end(REFUSED, "sshd -t: %s", text);

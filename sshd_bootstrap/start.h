@@ -32,6 +32,9 @@ const char *check_account(void);
 void check_capabilities(void);
 void check_address(const char *sshd, char *address);
 
+/* Ends where it is for the file's own capabilities that this sshd could not be executed. */
+void check_own_capabilities(const char *sshd);
+
 /* Whether sshd without PAM would refuse the account, as its password is locked. Only root can see that. */
 bool is_locked(const char *name);
 

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pwd.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,16 +70,39 @@ bool is_locked(const char *name) {
     return false;
 }
 
+/* One of the process's sets of capabilities, a bit for each; all where it can't be told. */
+static unsigned long long capabilities(const char *field) {
+    char text[LINE_SIZE], *at = strstr(read_text("/proc/self/status", text, sizeof text), field);
+    return at ? strtoull(at + strlen(field), NULL, 16) : ~0ULL;
+}
+
+static const char *names_of(unsigned long long bits) {
+    static const char *const known[] = {[6] = "SETGID", "SETUID", [10] = "NET_BIND_SERVICE", [18] = "SYS_CHROOT"};
+    static char text[LINE_SIZE];
+    for (size_t bit = 0, length = 0; bit < 64; bit++) {
+        if (!(bits >> bit & 1)) continue;
+        if (bit < COUNT(known) && known[bit]) length += (size_t)sprintf(text + length, " %s", known[bit]);
+        else length += (size_t)sprintf(text + length, " number %zu", bit);
+    }
+    return text;
+}
+
 void check_capabilities(void) {
-    static const struct { int bit; const char *name; } needed[] = {{6, "SETGID"}, {7, "SETUID"}, {18, "SYS_CHROOT"}};
-    static const char field[] = "\nCapEff:"; /* the capabilities that count, in hexadecimal */
-    char text[LINE_SIZE], lacking[64] = "", *at = strstr(read_text("/proc/self/status", text, sizeof text), field);
-    unsigned long long has = at ? strtoull(at + strlen(field), NULL, 16) : ~0ULL;
-    for (size_t i = 0; i < COUNT(needed); i++)
-        if (!(has >> needed[i].bit & 1)) strcat(strcat(lacking, " "), needed[i].name);
-    if (geteuid() == 0 && *lacking)
+    unsigned long long needed = 1ULL << 6 | 1ULL << 7 | 1ULL << 18, lacking = needed & ~capabilities("\nCapEff:");
+    if (geteuid() == 0 && lacking)
         end(CAPABILITY, "sshd as root needs capabilities that this container lacks:%s; let it have them, or run it "
-            "as another uid (securityContext.runAsUser: 1000)", lacking);
+            "as another uid (securityContext.runAsUser: 1000)", names_of(lacking));
+}
+
+/* capabilities(7): execve fails where a process may not have what the file gives, as it was made with `setcap …=ep`. */
+void check_own_capabilities(const char *sshd) {
+    uint32_t given[6] = {0}; /* vfs_cap_data: revision and flags; permitted, inheritable; the upper half of both */
+    if (getxattr(sshd, "security.capability", given, sizeof given) < 0) return;
+    unsigned long long lacking = (given[1] | (unsigned long long)given[3] << 32) & ~capabilities("\nCapBnd:");
+    if (lacking)
+        end(CAPABILITY, "%s has capabilities of its own (setcap) that this container may not have:%s; add them to "
+            "securityContext.capabilities in the template, or take them from the file in the image (setcap -r %s)",
+            sshd, names_of(lacking), sshd);
 }
 
 static _Noreturn void lack_sshd(const char *given) {
