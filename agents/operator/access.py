@@ -14,6 +14,8 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
+from agents.operator.errors import UnavailableError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -44,8 +46,11 @@ class Access:
         self.path: str = urllib3.util.parse_url(self.host).path or ""  # of a server behind a proxy such as Rancher's
 
     def headers(self) -> Mapping[str, str]:
-        """The headers that authenticate a request; an old token is renewed first."""
-        settings = self._configuration.auth_settings().values()
+        """The headers that authenticate a request; an old token is renewed first. Raises UnavailableError."""
+        try:
+            settings = self._configuration.auth_settings().values()
+        except (ConfigException, OSError) as error:  # of the file that the kubelet renews
+            raise UnavailableError(f"the token can't be read: {error}") from error
         return {each["key"]: each["value"] for each in settings if each["in"] == "header" and each["value"]}
 
 

@@ -105,13 +105,16 @@ class Leader:
         return LEASE.path(self._namespace, self._name)
 
     def _renew(self) -> None:
-        while not self._stop.wait(self._times.retry_s):
-            if not self._try() and not self.leads():
-                self._renewed_at = None
-                if not self._stop.is_set():
-                    _LOG.error("lost the lease %s/%s: %s", self._namespace, self._name, self._complaint or self.holder)
-                    self.on_lost()
-                return
+        try:
+            while not self._stop.wait(self._times.retry_s):
+                if not self._try() and not self.leads():
+                    break
+        except Exception:  # noqa: BLE001 (a fault of ours: nobody would renew, and we would stand by for ever)
+            _LOG.exception("the lease %s/%s can't be renewed", self._namespace, self._name)
+        if not self._stop.is_set():
+            self._renewed_at = None
+            _LOG.error("lost the lease %s/%s: %s", self._namespace, self._name, self._complaint or self.holder)
+            self.on_lost()
 
     def _try(self) -> bool:
         began = self._clock()

@@ -190,6 +190,22 @@ def test_a_lease_that_another_took_is_lost_at_once_and_told() -> None:
     assert spec(api)["holderIdentity"] == "other"
 
 
+def test_a_fault_of_ours_while_renewing_loses_the_lease() -> None:
+    """Else nobody would renew it, and the process would look like a standby for ever."""
+    api, lost = Leases(), threading.Event()
+    one = leader(api, times=QUICK)
+    one.on_lost = lost.set
+    assert one.acquire(threading.Event())
+
+    def broken(path: str, body: Body) -> Body:
+        raise KeyError("spec")
+
+    api.replace = broken  # type: ignore[method-assign]
+    assert lost.wait(PATIENCE_S)
+    assert not one.leads()
+    one.release()
+
+
 def test_it_is_given_up_at_the_end_and_the_next_need_not_wait() -> None:
     api = Leases()
     one, other = leader(api, times=QUICK), leader(api, name="other")
