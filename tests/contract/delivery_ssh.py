@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from delivering import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,34 +47,24 @@ main()
 """
 
 
-class Launcher:
-    """The launcher pod's init container: its files, its environment, DNS, and delivery in it."""
+class Launcher(Delivery):
+    """With keys, a volume to prepare ssh in, and DNS."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.kube, self.hostfile, self.volume = folder / "kube", folder / "hostfile", folder / "volume"
-        self.zone, self.log = folder / "zone", folder / "termination-log"
-        self.keys = folder / "keys"
+        super().__init__(folder)
+        self.zone, self.volume, self.keys = folder / "zone", folder / "volume", folder / "keys"
         for made in (self.volume, self.keys):
             made.mkdir()
-        self.log.touch()
         self.zone.write_text("{}")
         new_key(self.keys / "ssh-privatekey")
         (self.keys / "ssh-privatekey.pub").rename(self.keys / "ssh-publickey")
-        self.environ = {
-            "PATH": os.environ["PATH"],
-            "HOSTNAME": "pi-launcher",
+        self.environ |= {
             "MPI_AGENT_TRANSPORT": "ssh",
-            "MPI_AGENT_HOSTFILE": str(self.hostfile),
-            "MPI_AGENT_TERMINATION_LOG": str(self.log),
-            "TARGET_DIR": str(self.kube),
             "MPI_SSH_ROLE": "launcher",
             "MPI_SSH_KEYS": str(self.keys),
             "MPI_SSH_VOLUME": str(self.volume),
             "ZONE": str(self.zone),
         }
-        self._process: subprocess.Popen[str] | None = None
-        self.told = ""
 
     def names(self, **addresses: list[str] | str) -> None:
         """Have DNS know these, by pod: a list of addresses, or "" where it gives no answer."""
@@ -92,52 +83,11 @@ class Launcher:
         part.rename(self.hostfile)
 
     def start(self, *arguments: str, ports: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BY_ZONE, *arguments],
-            env={**self.environ, "MPI_SSH_PORTS": ports},
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
-
-    @property
-    def process(self) -> subprocess.Popen[str]:
-        assert self._process is not None
-        return self._process
-
-    def until_told(self, words: str) -> str:
-        """Return the next line that has `words` in it."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.told += line
-            if words in line:
-                return line
-        pytest.fail(f"ended without {words!r}; it told:\n{self.told}")
-
-    def end(self) -> int:
-        _, err = self.process.communicate()
-        self.told += err
-        assert "Traceback" not in self.told
-        return self.process.returncode
+        self.call([sys.executable, "-c", BY_ZONE, *arguments], {"MPI_SSH_PORTS": ports})
 
     def run(self, *arguments: str, ports: str) -> int:
         self.start(*arguments, ports=ports)
         return self.end()
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            assert self._process.stderr is not None
-            self._process.stderr.close()
-
-    @property
-    def last_line(self) -> str:
-        return self.told.splitlines()[-1]
-
-    def hosts(self) -> list[str]:
-        """The hosts file's lines after the first, which is this machine's own."""
-        return (self.kube / "hosts").read_text().splitlines()[1:]
 
 
 def new_key(path: Path) -> None:

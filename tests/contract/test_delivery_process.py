@@ -1,0 +1,98 @@
+"""Delivery as its own process: how it is called and ended, what it lacks, what it shows, its size."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from typing import IO
+
+import pytest
+from delivery_exec import PULLING, Launcher, cluster, launcher
+
+from delivery import exits
+
+__all__ = ["cluster", "launcher"]
+
+
+def test_hostfile_that_is_missing_or_none(launcher: Launcher) -> None:
+    assert launcher.run() == exits.HOSTFILE
+    assert "hostfile can't be read: No such file or directory" in launcher.last_line
+    launcher.hostfile.write_bytes(b"\x7fELF\x00\x00\n")
+    assert launcher.run() == exits.HOSTFILE
+
+
+def test_job_without_workers_needs_no_api(launcher: Launcher) -> None:
+    launcher.hostfile.write_text("pi-launcher slots=1\n")
+    assert launcher.run(environ={}) == exits.READY
+    assert "names no worker" in launcher.told
+    assert launcher.hosts() == []
+
+
+def test_tools_that_are_missing_or_have_no_place(launcher: Launcher) -> None:
+    launcher.workers(1)
+    assert launcher.run("no-such-tool") == exits.TOOL_MISSING
+    launcher.kube.write_text("a file in the way")
+    assert launcher.run() == exits.TARGET
+    assert "can't be written" in launcher.last_line
+
+
+@pytest.mark.parametrize("arguments", [["--no-such-option"], ["--timeout"], ["--timeout", "soon"], ["/a:/b"]])
+def test_wrong_usage_is_one_line(launcher: Launcher, arguments: list[str]) -> None:
+    launcher.workers(1)
+    assert launcher.run(*arguments) == exits.USAGE
+    assert len(launcher.told.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_it_at_once_with_a_line(launcher: Launcher, number: signal.Signals) -> None:
+    launcher.workers(1, steps=PULLING)
+    launcher.start()
+    launcher.until_told("0/1 ready · pi-worker-0 pulling image")
+    launcher.process.send_signal(number)
+    assert launcher.end() == 128 + number
+    assert f"stopped by {number.name} while waiting: 0/1 ready · pi-worker-0 pulling image" in launcher.last_line
+    assert launcher.last_line == f"mpi-delivery: {launcher.log.read_text()}"
+
+
+def test_terminal_has_a_live_line(launcher: Launcher) -> None:
+    (only,) = launcher.workers(1, steps=PULLING)
+    ours, theirs = pty.openpty()
+    environ = {**launcher.environ, **launcher.cluster.environ(), "TERM": "xterm"}
+    process = subprocess.Popen([sys.executable, "-m", "delivery"], env=environ, stderr=theirs, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as screen:
+        seen = read_until(screen, b"0/1 ready")
+        launcher.cluster.set_state(only, "ready")
+        seen += read_until(screen, b"1/1 ready")
+        assert process.wait() == exits.READY
+    assert b"\r\x1b[K1/1 ready" in seen
+
+
+def read_until(screen: IO[bytes], words: bytes) -> bytes:
+    seen = b""
+    while words not in seen:
+        seen += screen.read(4096)
+    return seen
+
+
+MEASURED = """
+import atexit, sys
+def tell():
+    with open("/proc/self/status") as status:
+        sys.stdout.write(next(line for line in status if line.startswith("VmHWM")))
+atexit.register(tell)
+from delivery.cli import main
+main()
+"""
+
+
+def test_thousand_workers_fit_into_40_mib(launcher: Launcher) -> None:
+    """Each pod has as many fields, and is as large, as real ones are (managedFields, volumes, environment)."""
+    launcher.workers(1000, annotations={f"field-{number}": "x" * 30 for number in range(200)})
+    launcher.start(code=MEASURED)
+    assert launcher.end() == exits.READY
+    assert len(launcher.hosts()) == 1000
+    assert int(launcher.out.split()[1]) < 40 * 1024
