@@ -59,6 +59,13 @@ def test_a_v1_launcher_pod_that_failed(policy: str, code: int, more: dict[str, A
     assert written(found)["replicaStatuses"]["Launcher"] == {"failed": 1}
 
 
+@pytest.mark.parametrize("reason", ["OutOfcpu", "OutOfnvidia.com/gpu", "TopologyAffinityError"])
+def test_a_v1_launcher_that_its_node_would_not_take_comes_again(reason: str) -> None:
+    """No container of it was started: its program has not failed."""
+    found = planned(resource("v1", None, CREATED), launcher("Failed", reason=reason), *workers())
+    assert told(found) == [["write"], ["tell MPIJobRestarting", "delete Pod pi-launcher"]]
+
+
 @pytest.mark.parametrize("policy", ["OnFailure", "Always"])
 def test_a_container_that_the_kubelet_starts_again_is_no_end(policy: str) -> None:
     body = resource("v1", {POLICY: policy}, READY, CREATED, RUNNING)

@@ -21,11 +21,13 @@ DELETION_GRACE_S = 60  # a pod that is there so long after its grace period is o
 _WORDS_MAX = 300  # of a container's termination message
 
 # Why a pod ended that says nothing about its program: the kubelet's (eviction, node shutdown, admission) and the node
-# lifecycle's words (kubernetes, pkg/kubelet: eviction, nodeshutdown, lifecycle/predicate.go; pkg/controller/podgc).
+# lifecycle's words (kubernetes, pkg/kubelet: eviction, nodeshutdown, lifecycle/predicate.go, cm/topologymanager;
+# pkg/controller/podgc).
 _DISRUPTIONS = frozenset({
     "Evicted", "Preempting", "Preempted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "NodeAffinity",
-    "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage",
+    "UnexpectedAdmissionError", "TopologyAffinityError",
 })  # fmt: skip
+_NO_ROOM = "OutOf"  # and the resource: cpu, memory, pods, nvidia.com/gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class PodView:
         """Whether it Failed by something that was done to it: eviction, preemption, the end of its node."""
         conditions = mappings(mapping(self.raw.get("status")).get("conditions"))
         is_target = any(one.get("type") == "DisruptionTarget" and one.get("status") == "True" for one in conditions)
-        return self.phase == "Failed" and (is_target or self.state.reason in _DISRUPTIONS)
+        reason = self.state.reason
+        return self.phase == "Failed" and (is_target or reason in _DISRUPTIONS or reason.startswith(_NO_ROOM))
 
     @property
     def deleted_by(self) -> float | None:
