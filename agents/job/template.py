@@ -18,7 +18,7 @@ _GPU = "gpu"  # nvidia.com/gpu, amd.com/gpu: kubeflow looks for these letters an
 _POD_TEXTS = ("restartPolicy", "serviceAccountName", "hostname", "subdomain", "schedulerName", "dnsPolicy")
 _POD_FLAGS = ("hostNetwork", "automountServiceAccountToken", "shareProcessNamespace")
 _POD_OBJECTS = ("securityContext", "dnsConfig")
-_POD_LISTS = {"volumes": ("name",), "imagePullSecrets": (), "tolerations": ()}  # with what their objects must have
+_POD_LISTS = {"volumes": ("name",), "tolerations": ()}  # with what their objects must have
 _CONTAINER_TEXTS = ("image", "restartPolicy")
 _CONTAINER_OBJECTS = ("securityContext", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _CONTAINER_LISTS = {"env": ("name",), "envFrom": (), "ports": (), "volumeMounts": ("name", "mountPath")}
@@ -47,6 +47,8 @@ def read_template(role: Fields, *, is_whole: bool = True) -> Object:
     for key in _POD_OBJECTS:
         spec.child(key)
     _check_lists(spec, _POD_LISTS)
+    for secret in spec.objects("imagePullSecrets"):
+        secret.text("name")
     spec.child("dnsConfig").texts("searches")
     if is_whole and spec.value.get("containers") in (None, []):
         spec.add("must have at least one container", "containers")

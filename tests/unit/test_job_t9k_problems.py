@@ -135,6 +135,10 @@ def test_generation_2(changes: dict[str, Any], expected: str) -> None:
         ({f"{LAUNCHER}/type": "worker"}, 'spec.replicaSpecs[1].type: "worker" is there twice'),
         ({f"{LAUNCHER}/replicas": 2}, "spec.replicaSpecs[1].replicas: must be 1"),
         (
+            {f"{LAUNCHER}/template/spec/imagePullSecrets": [{"name": ["a"]}, {}]},
+            "spec.replicaSpecs[1].template.spec.imagePullSecrets[0].name: must be text, not a list",
+        ),
+        (
             {f"{LAUNCHER}/template/spec/containers": [{}]},
             "spec.replicaSpecs[1].template.spec.containers[0].name: must be there",
         ),
