@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,15 @@ import pytest
 import yaml
 from test_chart import OPEN, VALUES, installed, paths
 from test_docs import content
+from test_job_definition import OURS, spec_fields
+from test_t9k_definition import OURS as T9KS_OURS
+from test_t9k_definition import SPEC as T9KS
 
 from agents.job import settings as job_settings
 from agents.job.conditions import KUBEFLOW, Type
 from agents.operator.cli import command as operator
 from agents.operator.metrics import Metrics
+from agents.playground.launchers import LAUNCHERS
 from images.catalog import BARE, IMAGES, ROOT
 from rshagent.engine import DEFAULT_LIMITS
 from rshagent.hub import cli as hub
@@ -100,6 +105,32 @@ def test_annotations_are_named_as_their_fields() -> None:
         assert [f"mpi-agents/{name}" for name in told] == [job_settings.annotation(key) for key in keys]
 
 
+def test_fields_of_ours_are_the_definitions() -> None:
+    told = {name for row in rows(section("docs/operator.md", "## Settings of ours"))[1:] for name in quoted(row[0])}
+    assert told <= spec_fields("v2beta1").keys()
+    assert {name.partition(".")[0] for name in OURS} <= {name.partition(".")[0] for name in told}
+
+
+def test_fields_of_the_run_policy_are_the_definitions() -> None:
+    told = [quoted(row[0])[0] for row in rows(section("docs/operator.md", "## runPolicy"))[1:]]
+    there = {name.removeprefix("runPolicy.") for name in spec_fields("v2beta1") if name.startswith("runPolicy.")}
+    assert set(told) == {name for name in there if "." not in name}
+
+
+def test_fields_of_t9ks_jobs_are_the_definitions() -> None:
+    tables = [row for row in rows(section("docs/t9k.md", "## Fields")) if row[0] != "field"]
+    told = {name for row in tables for name in in_full(quoted(row[0]))}
+    known = {name.removeprefix("replicaSpecs.[].") for name in T9KS}
+    assert told <= known
+    assert told >= T9KS_OURS
+
+
+def in_full(names: list[str]) -> list[str]:
+    """`runPolicy.a`, `b` are two of one part."""
+    part = names[0].rpartition(".")[0]
+    return [name if "." in name or not part else f"{part}.{name}" for name in names]
+
+
 def test_every_value_of_the_chart_is_told_and_no_other() -> None:
     told = {name for row in rows(section("docs/install.md", "## Values"))[1:] for name in written_out(quoted(row[0]))}
     there = set(paths(VALUES))
@@ -156,6 +187,23 @@ def named(what: str) -> list[str]:
 def test_every_limit_of_the_agent_is_told_with_its_default() -> None:
     text = section("docs/rshagent.md", "## Settings").partition("Limits, in seconds:")[2].partition("\n\n")[0]
     assert {name: float(number) for name, number in re.findall(r"`(\w+)`\s+(\d+)", text)} == DEFAULT_LIMITS
+
+
+def test_every_variable_of_the_agent_is_told() -> None:
+    sources = [os.path.join(ROOT, "rshagent", folder, "*.[pc]*") for folder in ("", "hub")]
+    code = "".join(content(os.path.relpath(path, ROOT)) for pattern in sources for path in glob.glob(pattern))
+    variables = set(re.findall(r'"(MPI_AGENT_[A-Z]\w+)[="]', code))
+    assert {"MPI_AGENT_SOCKET", "MPI_AGENT_DIRECT", "MPI_AGENT_SERVE"} <= variables
+    told = set(re.findall(r"`(MPI_AGENT_\w+)", content("docs/rshagent.md") + content("docs/protocol.md")))
+    kept = {
+        f"MPI_AGENT_{name}" for name in ("LD_PRELOAD", "LD_AUDIT", "LC_ALL")
+    }  # the image's own, from direct_start.c
+    assert variables - told == kept | {"MPI_AGENT_SERVICE_ACCOUNT"}  # the playground's, whose pods are no containers
+
+
+def test_every_launcher_of_the_playground_is_told_and_no_other() -> None:
+    told = section("README.md", "## Run your own program").partition("Launchers: ")[2].partition(". ")[0]
+    assert set(quoted(told)) == LAUNCHERS.keys()
 
 
 def test_every_exit_code_of_the_hub_is_told() -> None:
