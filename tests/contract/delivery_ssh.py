@@ -94,12 +94,6 @@ def new_key(path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
 
 
-def free_port() -> int:
-    """Return a port that is free at every address of this machine."""
-    with socket.create_server(("", 0)) as reserved:
-        return int(reserved.getsockname()[1])
-
-
 class NameServer:
     """Says that there are no names, but those in `names`; or nothing at all while it `is_silent`."""
 

@@ -10,9 +10,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_ssh import Launcher, NameServer, free_port, listening, real_sshd
+from delivery_ssh import Launcher, NameServer, listening, real_sshd
 
 from delivery import exits
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_ssh import Launcher, free_port, listening
+from delivery_ssh import Launcher, listening
 
 from sshd_bootstrap import paths
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

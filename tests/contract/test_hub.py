@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import urllib.request
 from typing import TYPE_CHECKING
 
 from running import WORKERS, WithHub, environment, run, until
 
+from tests.ports import free_port
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from agents.playground.cluster import Cluster
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def test_metrics_count_sessions_by_result(cluster: Cluster, client: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_ssh import Launcher, free_port, listening
+from delivery_ssh import Launcher, listening
 from running import DEADLINE_S, until
 from ssh_pods import helpers
 from test_delivery_staying import WORKER, launcher
@@ -19,6 +19,7 @@ from worker_running import Mounted
 from agents.job.model import KeyType
 from agents.operator.keys import new_pair
 from sshd_bootstrap import paths
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from worker_running import SshServer, free_port, needs_sshd, running
+from worker_running import SshServer, needs_sshd, running
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,18 +17,14 @@ from urllib.request import urlopen
 import pytest
 from running import DEADLINE_S, ROOT, until
 
+from tests.ports import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 SSHD = "/usr/sbin/sshd"
 needs_sshd = pytest.mark.skipif(not os.path.exists(SSHD), reason="no sshd here (apt-get install openssh-server)")
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Worker:

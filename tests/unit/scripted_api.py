@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -101,6 +102,17 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def certificate(authority: Authority) -> tuple[Path, Path]:
+    """A server's on this machine."""
+    return authority.issue("server", "127.0.0.1", "::1", "localhost")
 
 
 class Server:

@@ -5,27 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from clocks import Clock
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_api import Authority
+from scripted_api import Authority, authority
 
 from rshagent.cluster import Cluster, ConfigError, Token, decode, tls_context
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 500.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
+__all__ = ["authority"]
 
 
 @pytest.fixture

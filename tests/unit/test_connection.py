@@ -10,11 +10,25 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_api import Authority, Recorder, Server, cluster_at, read_head, read_to_end, settle, until, until_on
+from clocks import Clock
+from scripted_api import (
+    Authority,
+    Recorder,
+    Server,
+    authority,
+    certificate,
+    cluster_at,
+    read_head,
+    read_to_end,
+    settle,
+    until,
+    until_on,
+)
 
 from rshagent import connection
 from rshagent.connection import Link, Owner
 from rshagent.loop import Loop
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +36,9 @@ if TYPE_CHECKING:
 
     from rshagent.cluster import Cluster
 
+__all__ = ["authority", "certificate"]
+
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
-def certificate(authority: Authority) -> tuple[Path, Path]:
-    return authority.issue("server", "127.0.0.1", "::1", "localhost")
 
 
 def greet(stream: socket.socket) -> None:
@@ -200,11 +206,6 @@ def test_an_end_comes_once_after_all_that_came_before_it(
     assert open_sockets() == before
 
 
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def lost_reason(cluster: Cluster) -> connection.Lost:
     loop = Loop()
     owner = Recorder(loop)
@@ -216,7 +217,7 @@ def lost_reason(cluster: Cluster) -> connection.Lost:
 
 
 def test_nobody_listens(authority: Authority) -> None:
-    lost = lost_reason(cluster_at(unused_port(), authority.path))
+    lost = lost_reason(cluster_at(free_port(), authority.path))
     assert lost.reason == "the API server can't be reached: Connection refused"
     assert not lost.is_final
 
@@ -244,14 +245,6 @@ def test_out_of_descriptors_is_a_lost_connection(authority: Authority, monkeypat
 
     monkeypatch.setattr(connection, "Socket", refuse)
     assert lost_reason(cluster_at(443, authority.path)).reason.endswith("can't be reached: Too many open files")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.mark.parametrize("stage", ["handshake", "proxy"])
@@ -387,13 +380,13 @@ def test_a_proxy_that_refuses(authority: Authority, answer: bytes, words: str) -
 
 
 def test_a_proxy_that_is_not_there(authority: Authority) -> None:
-    environ = {"HTTPS_PROXY": f"http://127.0.0.1:{unused_port()}"}
+    environ = {"HTTPS_PROXY": f"http://127.0.0.1:{free_port()}"}
     lost = lost_reason(cluster_at(6443, authority.path, host="api.example", environ=environ))
     assert lost.reason == "the proxy can't be reached: Connection refused"
 
 
 def test_no_proxy_means_directly(authority: Authority, certificate: tuple[Path, Path]) -> None:
-    environ = {"HTTPS_PROXY": f"http://127.0.0.1:{unused_port()}", "NO_PROXY": "127.0.0.0/8"}
+    environ = {"HTTPS_PROXY": f"http://127.0.0.1:{free_port()}", "NO_PROXY": "127.0.0.0/8"}
     with Server(greet, certificate) as server:
         loop = Loop()
         owner = Recorder(loop)

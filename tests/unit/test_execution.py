@@ -8,7 +8,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_api import Authority, Server, read_head, read_to_end, settle, until_on
+from clocks import Clock
+from scripted_api import Authority, Server, authority, certificate, read_head, read_to_end, settle, until_on
 from test_spdy import ACKNOWLEDGED, ERROR, GONE, OPEN, STDIN, STDOUT, control, number
 from test_spdy import FIN as SPDY_FIN
 from test_spdy import data as spdy_data
@@ -30,15 +31,9 @@ if TYPE_CHECKING:
 
     from rshagent.streams import Event
 
+__all__ = ["authority", "certificate"]
+
 ACK = b"mpi-agent 0123456789abcdef"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Hearer(Listener):
@@ -98,16 +93,6 @@ class Bench:
 
     def until(self, done: Callable[[], bool]) -> None:
         until_on(self.loop, done)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
-def certificate(authority: Authority) -> tuple[Path, Path]:
-    return authority.issue("server", "127.0.0.1")
 
 
 def upgrade(stream: socket.socket, protocol: str = "v5.channel.k8s.io") -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted_api import Authority, Recorder, Server, private_pem, read_to_end, until
+from scripted_api import Authority, Recorder, Server, authority, private_pem, read_to_end, until
 
 from rshagent.cluster import Cluster, ConfigError
 from rshagent.connection import Link
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
+__all__ = ["authority"]
 
 
 def b64(data: bytes) -> str:

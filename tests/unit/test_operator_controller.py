@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from clocks import Clock
 
 from agents.job.model import KeyType
 from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
@@ -95,14 +96,6 @@ class Recorder:
 
     def emit(self, resource: Body, event: Emit) -> None:
         self.events.append(event.reason)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Loop:

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from clocks import Clock
 
 from agents.operator.errors import (
     AlreadyExistsError,
@@ -62,14 +63,6 @@ class Leases:
         self.asked.append(f"{verb} {path}")
         if self.fails is not None:
             raise self.fails
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def lease(holder: str, renewed: str = "2026-01-01T00:00:00.000000Z", seconds: int = 15) -> Body:

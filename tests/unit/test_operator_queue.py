@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from clocks import Clock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -12,14 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from agents.operator.queue import Queue
 
 KEYS = st.sampled_from("abc")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def queue(clock: Clock | None = None, chance: float = 1.0) -> Queue[str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from clocks import Clock
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_api import Authority, Server, read_head, read_to_end, settle, until_on
+from scripted_api import Authority, Server, authority, read_head, read_to_end, settle, until_on
 from splitting import PLACES, cut
 
 from rshagent.cluster import Cluster
@@ -23,15 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+__all__ = ["authority"]
+
 Answer = bytes | tuple[bytes, str]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def pod(name: str, version: int = 1, phase: str = "Running") -> dict[str, Any]:
@@ -124,11 +119,6 @@ class Api:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         elif then == "hold":
             read_to_end(stream)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture

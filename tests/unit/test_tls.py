@@ -11,7 +11,17 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_api import PATIENCE_S, Authority, Recorder, Server, private_pem, read_to_end, until
+from scripted_api import (
+    PATIENCE_S,
+    Authority,
+    Recorder,
+    Server,
+    authority,
+    certificate,
+    private_pem,
+    read_to_end,
+    until,
+)
 
 from rshagent import tls
 from rshagent.cluster import Cluster
@@ -23,22 +33,14 @@ if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
+__all__ = ["authority", "certificate"]
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("other"), "other-ca")
-
-
-@pytest.fixture(scope="module")
-def certificate(authority: Authority) -> tuple[Path, Path]:
-    return authority.issue("server", "127.0.0.1", "localhost")
 
 
 def greet(stream: socket.socket) -> None:

@@ -17,8 +17,8 @@ import urllib3
 from agents.playground.certs import Authority
 from tests.cluster.bed import pki
 from tests.cluster.bed.daemons import Daemon, until
-from tests.cluster.operators.operator import free_port
 from tests.cluster.operators.programs import KWOK
+from tests.ports import free_port
 
 from .api import Api
 from .kwok import NODES, configuration, node

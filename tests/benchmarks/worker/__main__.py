@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from tests.benchmarks.measure import BenchmarkError, cpu_s, machine, noise, rss_mib
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,10 +66,10 @@ def main() -> int:
 def _measured(case: Case, seconds: float) -> tuple[float, float]:
     """Return MiB, and CPU seconds a second, of an agent that has settled."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        port, environ = _free_port(), {"PATH": os.environ["PATH"], "MPI_WORKER_ORDERS": f"{folder}/orders/order"}
+        port, environ = free_port(), {"PATH": os.environ["PATH"], "MPI_WORKER_ORDERS": f"{folder}/orders/order"}
         os.makedirs(f"{folder}/orders")
         if case.has_sshd:
-            ssh_port = _free_port()
+            ssh_port = free_port()
             environ |= {"MPI_SSH_PORTS": str(ssh_port), "MPI_SSH_KEYS": folder, "MPI_SSH_VOLUME": folder}
             stack.enter_context(_sshd(folder, ssh_port))
         inside = stack.enter_context(_namespace(case.processes)) if case.processes is not None else []
@@ -129,11 +129,6 @@ def _namespace(processes: int) -> Iterator[list[str]]:
 def _child(pid: int) -> int:
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return int((file.read().split() or ["0"])[0])
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _ask(port: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import http.client
-import socket
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
@@ -13,6 +12,7 @@ from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster.bed.daemons import Daemon, until
 from tests.cluster.bed.places import Places
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,9 +155,3 @@ def answers(address: str, path: str) -> bool:
         return False
     finally:
         connection.close()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -10,8 +10,9 @@ import stat
 from pathlib import Path
 
 from tests.cluster.bed.places import BedError
-from tests.cluster.operators.operator import LABELS, NAMESPACE, Operator, answers, free_port
+from tests.cluster.operators.operator import LABELS, NAMESPACE, Operator, answers
 from tests.cluster.operators.programs import TRAINING_OPERATOR
+from tests.ports import free_port
 
 _MARK = "made-by-mpi-agents-tests"
 
