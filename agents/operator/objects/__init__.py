@@ -13,6 +13,7 @@ from agents.operator.objects.pod_group import pod_group
 from agents.operator.objects.rbac import needed_rule, role, role_binding, service_account
 from agents.operator.objects.secret import secret
 from agents.operator.objects.service import service
+from agents.operator.objects.sshd import is_sshd
 from agents.operator.objects.worker import worker
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "config_map",
     "has_api_token",
+    "is_sshd",
     "launcher",
     "needed_rule",
     "pod_group",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Dialect
+from agents.job.model import Dialect, Transport
 from agents.operator.objects import names, pod
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ def sshd(job: Job) -> Sshd:
 def is_expected(job: Job) -> bool:
     """Return whether the workers will have an sshd: who debugs a job may run something else in them."""
     return job.debug is None or sshd(job).start is not Start.THEIRS
+
+
+def is_sshd(job: Job) -> bool:
+    """Return whether what the workers run is an sshd, and no script of the user's that may come to its end."""
+    return job.transport is Transport.SSH and sshd(job).start is not Start.THEIRS
 
 
 def waits_inside(job: Job, container: Body) -> bool:

@@ -9,17 +9,21 @@ What becomes of a worker pod while the job wants it:
 | its program ended with 1 to 127 | replaced | job failed |
 | its program ended with 128 or more | replaced | replaced |
 | its program ended with 0 (Succeeded) | left as it is | left as it is |
+| it was started as an sshd, and ended with 0 | replaced | replaced |
 | is being deleted | waited for, then made anew | the same |
 
 `Never` is what the kubelet is told: it starts no container again in its pod. kubeflow has it as the workers' default
-and lets the job hang on a failed one; here another pod comes. The first replacement comes at once; the next one waits
-10 s, and twice as long after each further one, 5 minutes at most. A pod that lived for 10 minutes cleared the score,
-which stands in its annotation.
+and lets the job hang on a failed one; here another pod comes. For a Succeeded one no other comes with kubeflow by any
+policy (v0.8.2, getOrCreateWorker), nor here: a script may have done its work. An sshd has none to do. It ends with 0
+when SIGTERM tells it to, as the kubelet does after a failed liveness probe, and the launcher's next try needs it.
+
+The first replacement comes at once; the next one waits 10 s, and twice as long after each further one, 5 minutes at
+most. A pod that lived for 10 minutes cleared the score, which stands in its annotation.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import PREFIX, RestartPolicy, WorkerUpdate
@@ -85,13 +89,17 @@ def _failure(view: View, index: int) -> End | None:
     if pod is None or pod.is_going:
         return None
     end = pod.end(view.worker_containers, view.job.worker.restart_policy)
-    return None if end is None or end.is_success else end
+    if end is None or not end.is_success:
+        return end
+    if not objects.is_sshd(view.job):
+        return None
+    return replace(end, is_success=False, words=f"{pod.name}: its sshd was ended")
 
 
 def _is_permanent(view: View, pod: PodView, end: End) -> bool:
     if view.job.worker.restart_policy is not RestartPolicy.EXIT_CODE or pod.is_disrupted:
         return False
-    return end.exit_code is not None and end.exit_code < 128
+    return end.exit_code is not None and 0 < end.exit_code < 128
 
 
 def score(pod: PodView) -> int:
