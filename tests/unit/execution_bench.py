@@ -1,0 +1,138 @@
+"""One exec request against a server written by hand, on a clock that the test moves, and what its listener hears."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from clocks import Clock
+from scripted_api import Authority, Server, read_head, settle, until_on
+from test_streams import switching
+from test_websocket import decode
+
+from rshagent.cluster import Cluster
+from rshagent.engine import Engine
+from rshagent.execution import Execution, Listener, Where
+from rshagent.loop import Loop
+from rshagent.streams import Acknowledged, Opened, Output
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from rshagent.status import Exited, Failure
+    from rshagent.streams import Event
+
+ACK = b"mpi-agent 0123456789abcdef"
+
+
+class Hearer(Listener):
+    """What an execution told; may act on each event."""
+
+    __slots__ = ("act", "heard")
+
+    def __init__(self, act: Callable[[Event], None] | None = None) -> None:
+        self.heard: list[object] = []
+        self.act = act
+
+    def exec_event(self, event: Event) -> None:
+        if isinstance(event, Output):
+            self.heard.append(bytes(event.data))
+        else:
+            self.heard.append({Opened: "opened", Acknowledged: "acknowledged"}[type(event)])
+        if self.act is not None:
+            self.act(event)
+
+    def exec_stalled(self) -> None:
+        self.heard.append("stalled")
+
+    def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
+        assert not self.is_over, "ended twice"
+        self.heard.append((outcome, reason))
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.heard) and isinstance(self.heard[-1], tuple)
+
+    @property
+    def end(self) -> tuple[Exited | Failure | None, str]:
+        last = self.heard[-1]
+        assert isinstance(last, tuple)
+        return last
+
+
+class Bench:
+    """An engine on a clock that the test moves, and a cluster whose token and CA are files."""
+
+    def __init__(self, folder: Path, authority: Authority, port: int, protocols: str = "") -> None:
+        (folder / "token").write_text("first")
+        (folder / "ca.crt").write_bytes(authority.pem)
+        environ = {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(port),
+            "MPI_AGENT_SERVICE_ACCOUNT": str(folder),
+        }
+        self.clock = Clock()
+        self.loop = Loop(self.clock)
+        cluster = Cluster.load(environ, self.clock)
+        self.engine = Engine(self.loop, cluster, launcher="launcher", protocols_text=protocols)
+
+    def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> Execution:
+        where = Where("training", "worker-0", "main")
+        return Execution(self.engine, where, [b"true"], hearer, stdin=True, acknowledgement=acknowledgement)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds
+        settle(self.loop)
+
+    def until(self, done: Callable[[], bool]) -> None:
+        until_on(self.loop, done)
+
+
+class Serving(Protocol):
+    """Have connections served so, and give what to execute by."""
+
+    def __call__(
+        self,
+        serve: Callable[[socket.socket], None],
+        protocols: str = "",
+        *,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> AbstractContextManager[Bench]: ...
+
+
+@pytest.fixture
+def serving(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]) -> Serving:
+    """Servers with a certificate of the cluster's CA, but for a test that brings another."""
+    usual = certificate
+
+    @contextmanager
+    def made(
+        serve: Callable[[socket.socket], None],
+        protocols: str = "",
+        *,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> Iterator[Bench]:
+        with Server(serve, certificate or usual) as server:
+            yield Bench(tmp_path, authority, server.port, protocols)
+
+    return made
+
+
+def upgrade(stream: socket.socket, protocol: str = "v5.channel.k8s.io") -> bytes:
+    """Read a request and return the answer that opens its stream."""
+    key = read_head(stream).partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
+    return switching(key.encode(), protocol)
+
+
+def next_frame(stream: socket.socket) -> tuple[int, bytes]:
+    data = b""
+    while len(data) < 2 or len(data) < 6 + (data[1] & 0x7F):
+        more = stream.recv(1)
+        assert more, data
+        data += more
+    assert data[1] & 0x7F < 126
+    return decode(data)[:2]

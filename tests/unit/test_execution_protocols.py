@@ -1,0 +1,160 @@
+"""Which protocol an exec request goes by: what is granted, what is chosen, and what is said where neither will do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from execution_bench import Bench, Hearer, Serving, serving
+from scripted_api import authority, certificate, read_head, read_to_end
+from test_spdy import ACKNOWLEDGED, ERROR, GONE, OPEN, STDIN, STDOUT, control, number
+from test_spdy import FIN as SPDY_FIN
+from test_spdy import data as spdy_data
+from test_spdy import switching as switching_to_spdy
+from test_streams import CLOSED, SUCCESS, message, switching
+
+from rshagent.status import Exited, Failure
+
+if TYPE_CHECKING:
+    import socket
+
+    from rshagent.execution import Execution
+
+__all__ = ["authority", "certificate", "serving"]
+
+
+class Verbs:
+    """An API server that grants verbs on pods/exec, and tells which requests it had."""
+
+    def __init__(self, *granted: str) -> None:
+        self.granted = set(granted)
+        self.asked: list[str] = []
+        self.stdin = b""
+
+    def __call__(self, stream: socket.socket) -> None:
+        head = read_head(stream)
+        line = head.partition("\r\n")[0]
+        verb = {"GET": "get", "POST": "create"}[line.partition(" ")[0]]
+        self.asked.append(line)
+        if verb not in self.granted:
+            said = f'{{"message":"User \\"x\\" cannot {verb} resource \\"pods/exec\\""}}'
+            stream.sendall(f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(said)}\r\n\r\n{said}".encode())
+        elif verb == "get":
+            key = head.partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
+            stream.sendall(switching(key.encode()) + message(3, SUCCESS) + CLOSED)
+        else:
+            stream.sendall(switching_to_spdy())
+            opening = stream.recv(4096)
+            stream.sendall(OPEN + ACKNOWLEDGED + spdy_data(STDOUT, b"out"))
+            end = control(6, number(1)) + spdy_data(STDIN, b"", SPDY_FIN)
+            while not (opening + self.stdin).endswith(end):
+                self.stdin += stream.recv(4096)
+            stream.sendall(control(6, number(1)) + spdy_data(ERROR, SUCCESS) + GONE)
+        read_to_end(stream)
+
+    @property
+    def methods(self) -> list[str]:
+        return [line.partition(" ")[0] for line in self.asked]
+
+
+def run(bench: Bench) -> tuple[Hearer, Execution]:
+    """Have an exec run to its end, with a word of stdin and a ping."""
+    hearer = Hearer()
+    execution = bench.execute(hearer)
+    bench.until(lambda: b"out" in hearer.heard or hearer.is_over)
+    if not hearer.is_over:
+        execution.send(b"typed")
+        bench.wait(10)
+        assert execution.close_stdin()
+    bench.until(lambda: hearer.is_over)
+    return hearer, execution
+
+
+def test_where_only_create_is_granted_it_goes_by_spdy_and_so_do_all_that_follow(serving: Serving) -> None:
+    granting = Verbs("create")
+    with serving(granting) as bench:
+        for methods in (["GET", "POST"], ["GET", "POST", "POST"]):
+            hearer, execution = run(bench)
+            assert hearer.heard[:3] == ["opened", "acknowledged", b"out"]
+            assert isinstance(hearer.end[0], Exited)
+            assert execution.protocol == "v4.channel.k8s.io"
+            assert granting.methods == methods
+        assert len({line.partition(" ")[2] for line in granting.asked}) == 1, "not the same request"
+        assert spdy_data(STDIN, b"typed") in granting.stdin
+
+
+@pytest.mark.parametrize(
+    ("protocols", "answer", "may_run"),
+    [("", b"", True), ("v4", b"", True), ("spdy", b"", False), ("spdy", switching_to_spdy(), True)],
+    ids=["v5-asked", "v4-asked", "spdy-asked", "spdy-channels"],
+)
+def test_from_when_on_the_command_may_run(
+    serving: Serving,
+    protocols: str,
+    answer: bytes,
+    may_run: bool,
+) -> None:
+    def serve(stream: socket.socket) -> None:
+        read_head(stream)
+        stream.sendall(answer)
+        if answer:
+            assert stream.recv(4096), "the channels' opening"
+
+    with serving(serve, protocols) as bench:
+        hearer = Hearer()
+        execution = bench.execute(hearer)
+        assert not execution.may_run, "nothing is sent yet"
+        bench.until(lambda: hearer.is_over)
+    assert hearer.end[0] is None
+    assert "opened" not in hearer.heard
+    assert execution.may_run is may_run
+
+
+def test_what_is_granted_later_is_found(serving: Serving) -> None:
+    granting = Verbs()
+    with serving(granting) as bench:
+        outcome, _ = run(bench)[0].end
+        assert isinstance(outcome, Failure)
+        assert outcome.patience_s == 5
+        assert "cannot create" in outcome.message
+        assert "The verbs get and create are both missing" in outcome.message
+        granting.granted = {"create"}
+        assert isinstance(run(bench)[0].end[0], Exited)
+        granting.granted = {"get"}
+        outcome, _ = run(bench)[0].end
+        assert isinstance(outcome, Failure)
+        assert "The verb create is missing" in outcome.message
+        assert isinstance(run(bench)[0].end[0], Exited)
+    assert granting.methods == ["GET", "POST", "GET", "POST", "POST", "GET"]
+
+
+def test_a_server_that_knows_no_spdy_is_not_what_there_is_to_say(serving: Serving) -> None:
+    def serve(stream: socket.socket) -> None:
+        is_websocket = read_head(stream).startswith("GET ")
+        answer = "403 Forbidden" if is_websocket else "400 Bad Request"
+        said = b'cannot get resource "pods/exec"' if is_websocket else b"Upgrade request required"
+        stream.sendall(f"HTTP/1.1 {answer}\r\nContent-Length: {len(said)}\r\n\r\n".encode() + said)
+        read_to_end(stream)
+
+    with serving(serve) as bench:
+        outcome, _ = run(bench)[0].end
+    assert isinstance(outcome, Failure)
+    assert (outcome.http_status, outcome.patience_s) == (403, 5)
+    assert "The verb get is missing" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("protocols", "granted", "methods"),
+    [("spdy", ("get", "create"), ["POST"]), ("v5,v4", ("create",), ["GET"]), ("v4,spdy", ("create",), ["GET", "POST"])],
+)
+def test_the_protocols_can_be_chosen(
+    serving: Serving,
+    protocols: str,
+    granted: tuple[str, ...],
+    methods: list[str],
+) -> None:
+    granting = Verbs(*granted)
+    with serving(granting, protocols) as bench:
+        hearer, _ = run(bench)
+    assert granting.methods == methods
+    assert isinstance(hearer.end[0], Exited if methods[-1] == "POST" else Failure)
