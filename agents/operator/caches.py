@@ -133,8 +133,19 @@ class Caches:
         for body in (before, after):
             uid = (body["metadata"].get("labels") or {}).get(JOB_UID, "") if body else ""
             for store in self._jobs.values():
-                for job in store.of_job(uid):  # none: it is not known yet, or gone, and then this is not our business
+                for job in store.of_job(uid):  # none: it is not known yet, or gone
                     self._job_changed(None, job)
+        if before is not None and after is None:
+            self._freed(before["metadata"])
+
+    def _freed(self, metadata: Body) -> None:
+        """A later job of the name may wait for what the earlier one's had."""
+        owners = metadata.get("ownerReferences") or ()
+        by: Body = next((owner for owner in owners if owner.get("controller")), {})
+        for store in self._jobs.values() if by.get("kind") == "MPIJob" else ():
+            job = store.get(metadata.get("namespace", ""), by.get("name", ""))
+            if job is not None and job["metadata"]["uid"] != by.get("uid"):
+                self._job_changed(None, job)
 
 
 def group_of(body: Body) -> str:

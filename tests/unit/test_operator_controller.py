@@ -272,6 +272,20 @@ def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
     assert loop.observed[1].taken == frozenset()
 
 
+def test_the_end_of_what_an_earlier_job_of_this_name_left_has_the_later_one_planned() -> None:
+    """Its last pods may take their grace period, and retries are half a minute apart by then."""
+    loop = Loop()
+    loop.caches.on_job = loop.queue.add
+    former = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "pi", "uid": "former"}
+    left, ours = made("pi-worker-0", owner=former), made("pi-worker-1", uid="2")
+    for one in (left, ours):
+        loop.caches.store(POD).event("ADDED", one)
+    while (key := loop.queue.get(0)) is not None:
+        loop.queue.done(key)
+    loop.caches.store(POD).event("DELETED", left)
+    assert loop.queue.get(0) == KEY
+
+
 def test_new_keys_are_in_one_request_and_kept_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     """Even where the API server's answer has them."""
     loop, sent = Loop(steps(CreateKeys({"metadata": {"name": "pi-ssh"}}, KeyType.ED25519, "wanted"))), list[Body]()
