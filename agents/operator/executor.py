@@ -102,13 +102,22 @@ class Executor:
                     raise  # what the plan has behind it, pods at worst, would go on with someone else's object
                 raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
             if JOB_UID not in (made["metadata"].get("labels") or {}):  # then it is not watched
-                made = self._api.patch(kind.path(namespace, name), {"metadata": {"labels": {JOB_UID: memory.uid}}})
+                made = self._labelled(kind, namespace, name, memory)
         except RefusedError as error:
             memory.refused[wanted] = str(error)
             raise
         self._caches.store(kind).put(made)
         memory.refused.pop(wanted, None)
         memory.taken.pop(wanted, None)
+
+    def _labelled(self, kind: Kind, namespace: str, name: str, memory: Memory) -> Body:
+        label = {"metadata": {"labels": {JOB_UID: memory.uid}}}
+        try:
+            return self._api.patch(kind.path(namespace, name), label)
+        except RefusedError as error:  # of most kinds the chart lets us change none
+            lost = f"it is there without its label {JOB_UID}={memory.uid}, by which it is found: {error}"
+            memory.refused[kind.name, name] = lost
+            raise
 
     def _existing(self, kind: Kind, namespace: str, name: str) -> Body:
         if not kind.is_secret:

@@ -260,6 +260,28 @@ def test_what_we_made_and_did_not_know_of_is_taken_up() -> None:
     assert loop.observed[1].taken == frozenset()
 
 
+def test_what_lost_its_label_gets_it_again_or_plan_is_told_why_not() -> None:
+    """The chart grants no patch of pods: without a word the job would wait for ever."""
+    bare, again = made("pi-worker-0"), steps(create("pi-worker-0"))
+    del bare["metadata"]["labels"]
+    path = "/api/v1/namespaces/team/pods/pi-worker-0"
+    loop = Loop(again, again, again)
+    loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
+    loop.api.answers["get", path] = bare
+    loop.api.answers["patch", path] = RefusedError("pods is forbidden", 403)
+    loop.run()
+    loop.run()
+    assert loop.observed[1].refused == {
+        ("Pod", "pi-worker-0"): "it is there without its label mpi-agents/job-uid=j, by which it is found: "
+        "pods is forbidden"
+    }
+    del loop.api.answers["patch", path]
+    loop.run()
+    loop.run()
+    assert [each["metadata"]["name"] for each in loop.observed[3].pods] == ["pi-worker-0"]
+    assert loop.observed[3].refused == {}
+
+
 def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
     loop = Loop(steps(create("pi-worker-0"), create("never")))
     loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
