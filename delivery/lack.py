@@ -93,8 +93,9 @@ def _ended_pod(pod: Pod) -> Lack:
         words = "ended by itself (Succeeded) before the job could begin"
         return Lack("over", words, "", Patience.REPLACEMENT, exits.ENDED, "a worker's command must keep running")
     words = "evicted" if pod.reason == "Evicted" else _because("failed", pod.reason)
-    ended = (state for state in pod.containers if state.state == "terminated" and state.exit_code)
-    first = None if pod.reason else next(ended, None)
+    ended = [state for state in pod.containers if state.state == "terminated" and state.exit_code]
+    # A sidecar is ended behind the others, and then by the kubelet.
+    first = None if pod.reason else min(ended, key=lambda state: state.sidecar, default=None)
     detail = _short(pod.message) if first is None else _with(_end_of(first), first.message)
     return Lack("over", words, detail, Patience.REPLACEMENT, exits.ENDED, _DESCRIBE_HINT)
 

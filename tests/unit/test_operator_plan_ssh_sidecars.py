@@ -9,6 +9,8 @@ from operator_stories import CREATED, START, events, launcher, own, planned, pod
 
 from agents.operator.kinds import POD
 from agents.operator.trim import trim
+from delivery.lack import lack_of
+from rshagent.pods import parse
 
 Object = dict[str, Any]
 
@@ -79,3 +81,29 @@ def test_a_sidecar_that_ends_behind_its_pods_own_container_is_no_trouble() -> No
     stuck["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     found = planned(resource("v1", SSH, CREATED), launcher(), workers()[0], stuck)
     assert "worker-1 container mpi ended by itself (exit 0)" in stated(found)["WorkersReady"][2]
+
+
+def failed_beside_a_sidecar(name: str) -> Object:
+    """Its program ended with 3, and the kubelet had to kill what was to stay with it."""
+    found = pod(name, "Failed", code=3, said="no such input")
+    found["spec"]["initContainers"] = [{"name": "agent", "restartPolicy": "Always"}]
+    killed = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": START}}
+    found["status"]["initContainerStatuses"] = [{"name": "agent", "state": killed, "restartCount": 0}]
+    return {"metadata": found["metadata"], **trim(POD, found)}
+
+
+def test_a_launcher_failed_as_its_program_did_and_not_as_the_sidecar_behind_it() -> None:
+    """By exit code 137 it would be tried again."""
+    body = resource("v1", {**SSH, "spec/mpiReplicaSpecs/Launcher/restartPolicy": "ExitCode"}, CREATED)
+    found = planned(body, failed_beside_a_sidecar("pi-launcher"), *workers())
+    assert "pi-launcher: container mpi exited with 3: no such input" in stated(found)["Failed"][2]
+
+
+def test_so_did_a_worker() -> None:
+    body = resource("v1", {**SSH, "spec/mpiReplicaSpecs/Worker/restartPolicy": "ExitCode"}, CREATED)
+    failed = failed_beside_a_sidecar("pi-worker-1")
+    found = planned(body, launcher(), workers()[0], failed)
+    assert "pi-worker-1: container mpi exited with 3: no such input" in stated(found)["Failed"][2]
+    lack = lack_of(parse(failed))
+    assert lack is not None
+    assert lack.detail == "container mpi ended with 3: no such input"

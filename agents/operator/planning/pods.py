@@ -163,7 +163,8 @@ class PodView:
 
     def _first_failure(self, own: Set[str]) -> pods.ContainerState | None:
         failed = [one for one in self.state.containers if one.state == "terminated" and one.exit_code]
-        own_first = sorted(failed, key=lambda one: not (one.init or one.name in own))
+        # A sidecar is ended behind the others, and then by the kubelet.
+        own_first = sorted(failed, key=lambda one: one.sidecar or not (one.init or one.name in own))
         return own_first[0] if own_first else None
 
     def _words(self, container: pods.ContainerState | None) -> str:
