@@ -1,0 +1,229 @@
+"""Sessions under every shell this machine has: found by their marks, asked after, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from shell_places import ENVIRONMENT, LAUNCHER, MARK, Place, place
+
+from rshagent.bootstrap import Mark, acknowledgement, control, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["place"]
+
+EARLIER = Mark(LAUNCHER, "pod-0", "10-22", "earlier")
+CURRENT = Mark(LAUNCHER, "pod-0", "11-22", "current")
+OTHER_POD = Mark(LAUNCHER, "pod-1", "10-22", "elsewhere")
+TREE = "sleep 1000 & setsid sleep 1000 & (exec sleep 1000) & echo ready; wait; wait; sleep 1000"
+
+
+class Session:
+    """A request that runs, with its acknowledged pid; ends with the test."""
+
+    def __init__(self, place: Place, mark: Mark, text: bytes, **options: bool) -> None:
+        command = place.placed(request(text, mark, **options).command)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+        assert self.process.stderr
+        line = self.process.stderr.readline()
+        assert line.startswith(acknowledgement(mark.session) + b" ")
+        self.pid = int(line.split()[-1])
+        assert self.pid == self.process.pid
+
+    def line(self) -> bytes:
+        assert self.process.stdout
+        return self.process.stdout.readline()
+
+    def close(self) -> None:
+        """End what is left even if marks don't work, without waiting for who holds the pipes."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe:
+                pipe.close()
+
+
+class Asking:
+    """A control script that runs."""
+
+    def __init__(self, place: Place, mark: Mark, pid: int | None) -> None:
+        self.process = subprocess.Popen(
+            place.placed(control(mark, pid)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+
+    def __call__(self, line: str) -> str:
+        assert self.process.stdin
+        assert self.process.stdout
+        assert self.process.stderr
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().decode().rstrip("\n")
+        # A container runtime may end the stdin of a command that closes its stderr (containerd does).
+        assert select.select([self.process.stderr], [], [], 0) == ([], [], []), "stderr is closed, or not empty"
+        return answer
+
+    def until(self, line: str, answer: str) -> None:
+        """Ask until the answer comes: processes end a moment after they were signalled."""
+        deadline = time.monotonic() + 60
+        while (said := self(line)) != answer:
+            assert time.monotonic() < deadline, f"{line}: {said}, not {answer}"
+
+    def close(self) -> None:
+        stdout, stderr = self.process.communicate(b"end\n")
+        assert (stdout, stderr, self.process.returncode) == (b"", b"", 0)
+
+
+class Worker:
+    """Starts sessions and asks after them in one place."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.opened: list[Session | Asking] = []
+
+    def start(self, text: str, mark: Mark = MARK, **options: bool) -> Session:
+        session = Session(self.place, mark, text.encode(), **options)
+        self.opened.append(session)
+        return session
+
+    def ask(self, pid: int | None, mark: Mark = MARK) -> Asking:
+        asking = Asking(self.place, mark, pid)
+        self.opened.append(asking)
+        return asking
+
+
+@pytest.fixture
+def worker(place: Place) -> Iterator[Worker]:
+    worker = Worker(place)
+    yield worker
+    for mark in (MARK, EARLIER, OTHER_POD, CURRENT):
+        worker.ask(None, mark)("signal KILL")
+    for opened in reversed(worker.opened):
+        opened.close()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["pid known", "pid unknown"])
+def test_tree_is_signalled_and_its_status_kept(worker: Worker, known: bool) -> None:
+    session = worker.start(TREE)
+    assert session.line() == b"ready\n"
+    ask = worker.ask(session.pid if known else None)
+    assert ask("ask") == "alive"
+    assert ask("count") == "left 4"
+    assert ask("signal TERM") == "left 4"
+    ask.until("count", "left 0")
+    assert session.process.wait() == 143
+    assert ask("ask") == "exit 143"
+    assert ask("nonsense") == "unknown"
+
+
+def test_daemon_left_behind(worker: Worker) -> None:
+    session = worker.start("setsid sleep 1000 >/dev/null 2>&1 & exit 6")
+    assert session.process.wait() == 6
+    ask = worker.ask(session.pid)
+    assert ask("ask") == "exit 6"
+    assert ask("count") == "left 1"
+    assert ask("signal KILL") == "left 1"
+    ask.until("count", "left 0")
+
+
+def test_bootstrap_killed_is_gone(worker: Worker) -> None:
+    session = worker.start("echo ready; sleep 1000")
+    assert session.line() == b"ready\n"
+    known, unknown = worker.ask(session.pid), worker.ask(None)
+    session.process.kill()
+    session.process.wait()
+    assert known("ask") == "gone"
+    assert unknown("ask") == "alive"
+    assert unknown("signal KILL") in ("left 1", "left 2")  # some shells replace themselves by the last command
+    unknown.until("ask", "gone")
+
+
+def test_never_started_is_gone(worker: Worker) -> None:
+    assert worker.ask(None)("ask") == "gone"
+    assert worker.ask(1)("ask") == "gone"
+
+
+def test_control_ends_with_its_stdin(worker: Worker) -> None:
+    ask = worker.ask(None)
+    ask.process.stdin.close()  # type: ignore[union-attr]
+    assert ask.process.wait() == 0
+    worker.opened.remove(ask)
+    ask.process.stdout.close()  # type: ignore[union-attr]
+    ask.process.stderr.close()  # type: ignore[union-attr]
+
+
+def test_sweep_ends_earlier_instances_only(worker: Worker) -> None:
+    old, elsewhere = worker.start(TREE, EARLIER), worker.start(TREE, OTHER_POD)
+    current = worker.start("echo ready; sleep 1000", CURRENT)
+    for session in (old, elsewhere, current):
+        assert session.line() == b"ready\n"
+    new = worker.start("echo ready; read x", sweep=True)
+    assert new.line() == b"ready\n"
+    assert old.process.wait() == -signal.SIGKILL
+    worker.ask(None, EARLIER).until("count", "left 0")
+    assert elsewhere.process.poll() is None
+    assert current.process.poll() is None
+    assert worker.ask(None, OTHER_POD)("count") == "left 4"
+
+
+def test_second_attempt_ends_the_first(worker: Worker) -> None:
+    first = worker.start(TREE)
+    assert first.line() == b"ready\n"
+    other = worker.start("echo ready; sleep 1000", CURRENT)
+    assert other.line() == b"ready\n"
+    second = worker.start("echo ready; sleep 1000; exit 9", attempt=True)
+    assert second.line() == b"ready\n"
+    assert first.process.wait() == -signal.SIGKILL
+    assert other.process.poll() is None
+    ask = worker.ask(second.pid)
+    assert ask("ask") == "alive"
+    ask.until("signal TERM", "left 0")  # once is not enough for what a shell forks meanwhile
+    assert second.process.wait() == 143
+    assert ask("ask") == "exit 143"
+    assert worker.ask(first.pid)("ask") == "gone"
+
+
+def test_other_hostnames_are_passed_over(worker: Worker, tmp_path: Path) -> None:
+    unshare = ["unshare", "--user", "--uts"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces here")
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    opened = os.open(gate, os.O_RDWR)
+    try:
+        session = worker.start(f"{' '.join(unshare)} sh -c 'echo ready; read x <{gate}; exit 3'; exit $?")
+        assert session.line() == b"ready\n"
+        assert worker.ask(session.pid)("count") == "left 1"
+    finally:
+        os.write(opened, b"open\n")
+        os.close(opened)
+    assert session.process.wait() == 3
+
+
+def test_control_is_no_session(worker: Worker) -> None:
+    """What looks for a mark must not be found by others that look for it."""
+    worker.ask(None)("count")
+    assert worker.ask(None)("ask") == "gone"
+    other = worker.ask(None)
+    worker.start("true", attempt=True, sweep=True).process.wait()
+    assert other("count") == "left 0"
