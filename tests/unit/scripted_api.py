@@ -18,14 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from rshagent.cluster import Cluster
-from rshagent.connection import Lost, Owner
+from rshagent.connection import Link, Lost, Owner
+from rshagent.loop import Loop
 from rshagent.tls import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from rshagent.loop import Loop
 
 PATIENCE_S = 20.0
 
@@ -211,6 +211,12 @@ def read_to_end(stream: socket.socket) -> bytes:
     return data
 
 
+def greet(stream: socket.socket) -> None:
+    """Greet whoever gives a name first."""
+    stream.sendall(b"hello " + stream.recv(100))
+    read_to_end(stream)
+
+
 def cluster_at(
     port: int, ca: Path | bytes, *, host: str = "127.0.0.1", environ: Mapping[str, str] | None = None
 ) -> Cluster:
@@ -275,6 +281,17 @@ def until_on(loop: Loop, done: Callable[[], bool]) -> None:
         assert time.monotonic() < given_up_at, "not within the deadline"
         loop._epoll.poll(0.01)  # lets the server's thread run
         settle(loop)
+
+
+def lost_of(cluster: Cluster) -> Lost:
+    """Return how a connection is lost that never opens."""
+    loop = Loop()
+    owner = Recorder(loop)
+    Link(loop, cluster, owner)
+    until(loop, lambda: owner.lost is not None)
+    assert owner.told == [owner.lost]
+    assert owner.lost is not None
+    return owner.lost
 
 
 def settle(loop: Loop) -> None:

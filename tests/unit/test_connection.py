@@ -18,7 +18,8 @@ from scripted_api import (
     authority,
     certificate,
     cluster_at,
-    read_head,
+    greet,
+    lost_of,
     read_to_end,
     settle,
     until,
@@ -34,16 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rshagent.cluster import Cluster
 
 __all__ = ["authority", "certificate"]
 
 MIB = 1 << 20
-
-
-def greet(stream: socket.socket) -> None:
-    stream.sendall(b"hello " + stream.recv(100))
-    read_to_end(stream)
 
 
 def open_sockets() -> list[str]:
@@ -206,24 +201,14 @@ def test_an_end_comes_once_after_all_that_came_before_it(
     assert open_sockets() == before
 
 
-def lost_reason(cluster: Cluster) -> connection.Lost:
-    loop = Loop()
-    owner = Recorder(loop)
-    Link(loop, cluster, owner)
-    until(loop, lambda: owner.lost is not None)
-    assert owner.told == [owner.lost]
-    assert owner.lost is not None
-    return owner.lost
-
-
 def test_nobody_listens(authority: Authority) -> None:
-    lost = lost_reason(cluster_at(free_port(), authority.path))
+    lost = lost_of(cluster_at(free_port(), authority.path))
     assert lost.reason == "the API server can't be reached: Connection refused"
     assert not lost.is_final
 
 
 def test_a_name_that_nobody_knows(authority: Authority) -> None:
-    lost = lost_reason(cluster_at(443, authority.path, host="no..where"))  # which no name server is asked for
+    lost = lost_of(cluster_at(443, authority.path, host="no..where"))  # which no name server is asked for
     assert lost.reason.startswith("no..where is not known: ")
     assert not lost.is_final
 
@@ -234,7 +219,7 @@ def test_a_server_that_does_not_speak_tls(authority: Authority) -> None:
         read_to_end(stream)
 
     with Server(be_sshd) as server:
-        lost = lost_reason(cluster_at(server.port, authority.path))
+        lost = lost_of(cluster_at(server.port, authority.path))
     assert "TLS with the API server failed" in lost.reason
     assert not lost.is_final
 
@@ -244,7 +229,7 @@ def test_out_of_descriptors_is_a_lost_connection(authority: Authority, monkeypat
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(connection, "Socket", refuse)
-    assert lost_reason(cluster_at(443, authority.path)).reason.endswith("can't be reached: Too many open files")
+    assert lost_of(cluster_at(443, authority.path)).reason.endswith("can't be reached: Too many open files")
 
 
 @pytest.mark.parametrize("stage", ["handshake", "proxy"])
@@ -298,99 +283,3 @@ def test_a_bug_of_its_owner_can_be_abandoned(authority: Authority, certificate: 
         assert owner.told[0] == "opened"
         assert owner.lost is not None
         assert owner.lost.reason == "internal error"
-
-
-# Proxies
-
-
-class Proxy:
-    """An HTTP proxy that connects to one server, whatever it is asked for; `asked` is the heads that it was sent."""
-
-    def __init__(self, target: int, answer: bytes = b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n") -> None:
-        self.asked: list[str] = []
-        self._target, self._answer = target, answer
-
-    def __call__(self, stream: socket.socket) -> None:
-        self.asked.append(read_head(stream))
-        with contextlib.suppress(ConnectionError):  # who is refused need not hear all of it
-            for byte in self._answer:
-                stream.sendall(bytes((byte,)))
-        if b" 200 " not in self._answer:
-            return
-        with socket.create_connection(("127.0.0.1", self._target)) as onward:
-            back = threading.Thread(target=self._pump, args=(onward, stream), daemon=True)
-            back.start()
-            self._pump(stream, onward)
-            back.join(20)
-
-    @staticmethod
-    def _pump(source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-
-@pytest.mark.parametrize(
-    ("credentials", "authorization"),
-    [("", None), ("user:pass@", "Basic dXNlcjpwYXNz"), ("a%40b:%25@", "Basic YUBiOiU=")],
-)
-def test_through_a_proxy_with_and_without_authentication(
-    authority: Authority, certificate: tuple[Path, Path], credentials: str, authorization: str | None
-) -> None:
-    with Server(greet, certificate) as server:
-        proxy = Proxy(server.port)
-        with Server(proxy) as proxy_server:
-            # `localhost` would never go through a proxy; TLS still is with, and verified for, the server's own name.
-            environ = {"HTTPS_PROXY": f"http://{credentials}127.0.0.1:{proxy_server.port}/"}
-            other = authority.issue("proxied", "api.example")
-            server._context.load_cert_chain(*other)  # type: ignore[union-attr]
-            loop = Loop()
-            owner = Recorder(loop)
-            link = Link(loop, cluster_at(6443, authority.path, host="api.example", environ=environ), owner)
-            link.send(b"world")
-            until(loop, lambda: owner.data == b"hello world")
-            link.close()
-    (head,) = proxy.asked
-    lines = head.split("\r\n")
-    assert lines[:2] == ["CONNECT api.example:6443 HTTP/1.1", "Host: api.example:6443"]
-    sent = [line.partition(": ")[2] for line in lines if line.startswith("Proxy-Authorization")]
-    assert sent == ([authorization] if authorization else [])
-    assert "secret" not in head, "the token is not the proxy's business"
-
-
-PROXY_ANSWERS = [
-    (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "the proxy refused to connect to the API server (407)"),
-    (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 3\r\n\r\nbad", "(502)"),
-    (b"SOCKS?\r\n\r\n", "the proxy's answer can't be read"),
-    (b"", "the proxy's answer can't be read: it closed the connection"),
-]
-
-
-@pytest.mark.parametrize(("answer", "words"), PROXY_ANSWERS)
-def test_a_proxy_that_refuses(authority: Authority, answer: bytes, words: str) -> None:
-    with Server(Proxy(0, answer)) as proxy_server:
-        environ = {"HTTPS_PROXY": f"http://user:pass@127.0.0.1:{proxy_server.port}"}
-        lost = lost_reason(cluster_at(6443, authority.path, host="api.example", environ=environ))
-    assert words in lost.reason
-    assert "pass" not in lost.reason
-    assert not lost.is_final
-
-
-def test_a_proxy_that_is_not_there(authority: Authority) -> None:
-    environ = {"HTTPS_PROXY": f"http://127.0.0.1:{free_port()}"}
-    lost = lost_reason(cluster_at(6443, authority.path, host="api.example", environ=environ))
-    assert lost.reason == "the proxy can't be reached: Connection refused"
-
-
-def test_no_proxy_means_directly(authority: Authority, certificate: tuple[Path, Path]) -> None:
-    environ = {"HTTPS_PROXY": f"http://127.0.0.1:{free_port()}", "NO_PROXY": "127.0.0.0/8"}
-    with Server(greet, certificate) as server:
-        loop = Loop()
-        owner = Recorder(loop)
-        link = Link(loop, cluster_at(server.port, authority.path, environ=environ), owner)
-        link.send(b"world")
-        until(loop, lambda: owner.data == b"hello world")
-        link.close()
