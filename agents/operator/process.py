@@ -203,12 +203,17 @@ class Process:
         return None
 
     def _preferred(self, kind: Kind) -> str:
-        """Return the version that the API server names first for kubeflow's group; the one we read if it won't say."""
+        """Return the version that the garbage collector knows MPIJobs by; the one we read if the API server won't say.
+
+        It is the group's preferred one, if MPIJobs are served by it: kubeflow's other kinds share the group, and what
+        names its owner by a version that has no MPIJobs is never collected.
+        """
         try:
             group = self._api.get(f"/apis/{kind.group}")
+            preferred = str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
+            return preferred if self._has(replace(kind, api_version=preferred)) else kind.api_version
         except ApiError:
             return kind.api_version
-        return str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
 
     def _has(self, kind: Kind) -> bool:
         try:
