@@ -65,6 +65,19 @@ class Api:
         )
         return json.loads(response.data)
 
+    def find(self, path: str) -> Object | None:
+        """An object; None if there is none."""
+        try:
+            found: Object = self.call("get", path)
+        except NotFoundError:
+            return None
+        return found
+
+    def is_defined(self, path: str) -> bool:
+        """Whether a CustomResourceDefinition is there and its kind can be used."""
+        conditions = (self.find(path) or {}).get("status", {}).get("conditions") or ()
+        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
     def lines(self, path: str, query: Mapping[str, Any], timeout_s: float) -> Iterator[str]:
         """An answer line by line, as it comes, with a limit for the time between two lines. Raises HTTPError."""
         response = self._dynamic.request(

@@ -96,7 +96,7 @@ def operators(api: Api, kubeconfig: str) -> Iterator[Operators]:
         _remove(api, *_DEFINITION)
         try:
             api.call("post", api.path(*_DEFINITION[:2]), definition)
-            until("the kind's definition", lambda: _is_there(api, _JOBS), _WAIT_S)
+            until("the kind's definition", lambda: bool(api.find(_JOBS)), _WAIT_S)
             made.start()
             yield made
         finally:
@@ -109,12 +109,4 @@ def _remove(api: Api, kind: str, api_version: str, name: str, namespace: str | N
     path = api.path(kind, api_version, name, namespace)
     with contextlib.suppress(NotFoundError):
         api.call("delete", path)
-        until(f"the end of {kind} {name}", lambda: not _is_there(api, path), _WAIT_S)
-
-
-def _is_there(api: Api, path: str) -> bool:
-    try:
-        api.call("get", path)
-    except NotFoundError:
-        return False
-    return True
+        until(f"the end of {kind} {name}", lambda: not api.find(path), _WAIT_S)

@@ -11,8 +11,6 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubernetes.dynamic.exceptions import NotFoundError
-
 from tests.benchmarks.measure import BenchmarkError
 from tests.cluster.bed.daemons import until
 from tests.cluster.kube import Namespace
@@ -44,7 +42,7 @@ def namespace_for(api: Api) -> Iterator[Namespace]:
     namespace = Namespace(api, f"bench-{secrets.token_hex(3)}")
     api.call("post", api.path("Namespace", "v1"), {"metadata": {"name": namespace.name}})
     account = namespace.path("ServiceAccount", "default")
-    until("the namespace's service account", lambda: _is_there(api, account), _RUN_S)
+    until("the namespace's service account", lambda: bool(api.find(account)), _RUN_S)
     try:
         yield namespace
     finally:
@@ -99,11 +97,3 @@ def _rank_lines(namespace: Namespace, pod: str) -> list[tuple[float, int, str]]:
         if said := _RANK.search(text):
             found.append((datetime.fromisoformat(when).timestamp(), int(said[1]), said[2]))
     return found
-
-
-def _is_there(api: Api, path: str) -> bool:
-    try:
-        api.call("get", path)
-    except NotFoundError:
-        return False
-    return True

@@ -64,9 +64,7 @@ class Definition:
     def put(self, definition: Object) -> None:
         """Create it, or let it take the place of the one that is there, and wait until the API server serves it."""
         body = definition | {"metadata": definition["metadata"] | {"labels": LABELS}}
-        try:
-            found = self._api.call("get", _PATH)
-        except NotFoundError:
+        if (found := self._api.find(_PATH)) is None:
             self._api.call("post", _COLLECTION, body)
         else:
             body["metadata"] = body["metadata"] | {"resourceVersion": found["metadata"]["resourceVersion"]}
@@ -80,7 +78,7 @@ class Definition:
         self._now = None
         with contextlib.suppress(NotFoundError):
             self._api.call("delete", _PATH)
-        until("the definition is gone", self._is_gone, _DEADLINE_S)
+        until("the definition is gone", lambda: not self._api.find(_PATH), _DEADLINE_S)
 
     def _is_served(self, version: str) -> bool:
         try:
@@ -88,13 +86,6 @@ class Definition:
         except ApiException:
             return False
         return True
-
-    def _is_gone(self) -> bool:
-        try:
-            self._api.call("get", _PATH)
-        except NotFoundError:
-            return True
-        return False
 
 
 class Jobs:

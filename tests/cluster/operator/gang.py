@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster.bed.daemons import Daemon, until
 from tests.cluster.operators.programs import SCHEDULER_PLUGINS
@@ -70,28 +69,17 @@ class Defined:
     def __enter__(self) -> None:
         self._remove()
         self._api.call("post", _DEFINITIONS, self._body)
-        until("the kind's definition", self._is_established, _WITHIN_S)
+        until("the kind's definition", lambda: self._api.is_defined(self._path), _WITHIN_S)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._remove()
 
-    def _is_established(self) -> bool:
-        conditions = self._api.call("get", self._path).get("status", {}).get("conditions") or ()
-        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
     def _remove(self) -> None:
-        if self._is_there():
+        if self._api.find(self._path):
             self._api.call("delete", self._path)
-            until("the end of the kind's definition", lambda: not self._is_there(), _WITHIN_S)
-
-    def _is_there(self) -> bool:
-        try:
-            self._api.call("get", self._path)
-        except NotFoundError:
-            return False
-        return True
+            until("the end of the kind's definition", lambda: not self._api.find(self._path), _WITHIN_S)
 
 
 class GangScheduler:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster import pods as of
+from tests.cluster.faults import until
 from tests.cluster.images import REPOSITORY
 from tests.cluster.kube import Namespace, WaitError
 from tests.cluster.operator.helm import CHART, Helm
 from tests.cluster.operators.operator import LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tests.cluster.kube import Api, Object
 
@@ -26,7 +26,6 @@ DEFINITION = f"{_DEFINITIONS}mpijobs.kubeflow.org"
 T9K_DEFINITION = f"{_DEFINITIONS}mpijobs.batch.tensorstack.dev"
 _READY_S = 90.0
 _GONE_S = 90.0
-_PAUSE_S = 0.2
 _SAMPLE = re.compile(r"^([a-z_]+)(\{.*\})? (\S+)$", re.MULTILINE)
 
 
@@ -68,33 +67,23 @@ class Release:
 
     def definition(self) -> Object | None:
         """The kind's definition in the cluster, None where there is none."""
-        try:
-            return dict(self.api.call("get", DEFINITION))
-        except NotFoundError:
-            return None
+        return self.api.find(DEFINITION)
 
     def remove_definition(self) -> None:
         """Remove it and T9k's with all jobs there are, and wait. Raises WaitError."""
         for path in (DEFINITION, T9K_DEFINITION):
-            if self._is_there(path):
+            if self.api.find(path):
                 self.api.call("delete", path)
         self.until_undefined()
 
     def until_undefined(self) -> None:
         """Wait until there is neither definition. Raises WaitError."""
         there = (DEFINITION, T9K_DEFINITION)
-        _until(lambda: not any(map(self._is_there, there)), "the definitions are gone", _GONE_S)
+        until("the definitions are gone", lambda: not any(map(self.api.find, there)), _GONE_S)
 
     def until_defined(self) -> None:
         """Wait until the kind can be used. Raises WaitError."""
-        _until(lambda: _is_established(self.definition() or {}), "the definition is established", _GONE_S)
-
-    def _is_there(self, path: str) -> bool:
-        try:
-            self.api.call("get", path)
-        except NotFoundError:
-            return False
-        return True
+        until("the definition is established", lambda: self.api.is_defined(DEFINITION), _GONE_S)
 
     # What runs --------------------------------------------------------------------------------------------------------
 
@@ -110,7 +99,7 @@ class Release:
     def until_ready(self, deadline_s: float = _READY_S) -> None:
         """Wait until all replicas are of the latest generation and Ready. Raises WaitError."""
         try:
-            _until(lambda: _is_rolled_out(self.deployment()), "the operator is ready", deadline_s)
+            until("the operator is ready", lambda: _is_rolled_out(self.deployment()), deadline_s)
         except WaitError as error:
             raise WaitError(f"{error}\n{of.picture(self.namespace.pods())}\n{self.log()}") from None
 
@@ -151,16 +140,3 @@ def _is_rolled_out(deployment: Object) -> bool:
     status, wanted = deployment.get("status", {}), deployment["spec"]["replicas"]
     counts = {status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")}
     return status.get("observedGeneration") == deployment["metadata"]["generation"] and counts == {wanted}
-
-
-def _is_established(definition: Object) -> bool:
-    conditions = definition.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
-
-def _until(holds: Callable[[], bool], what: str, deadline_s: float) -> None:
-    end = time.monotonic() + deadline_s
-    while not holds():
-        if time.monotonic() > end:
-            raise WaitError(f"not within {deadline_s:g} s: {what}")
-        time.sleep(_PAUSE_S)

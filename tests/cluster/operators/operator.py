@@ -64,7 +64,7 @@ class Operator:
         definition["metadata"]["labels"] = LABELS
         self.create(definition)
         path = self.path(*_DEFINITION)
-        until("the kind's definition", lambda: _is_established(self.api.call("get", path)), _START_S)
+        until("the kind's definition", lambda: self.api.is_defined(path), _START_S)
 
     def stop(self) -> None:
         """End it, and take away all that it brought, its jobs first."""
@@ -113,14 +113,7 @@ class Operator:
         path = self.path(kind, api_version, name, namespace)
         with contextlib.suppress(NotFoundError):
             self.api.call("delete", path)
-            until(f"the end of {kind} {name}", lambda: not self._exists(path), _START_S)
-
-    def _exists(self, path: str) -> bool:
-        try:
-            self.api.call("get", path)
-        except NotFoundError:
-            return False
-        return True
+            until(f"the end of {kind} {name}", lambda: not self.api.find(path), _START_S)
 
     def path(self, kind: str, api_version: str, name: str, namespace: str | None = None) -> str:
         return self.api.path(kind, api_version, name, namespace)
@@ -139,11 +132,6 @@ def alone(api: Api) -> Iterator[None]:
             if not LABELS.items() <= (found["metadata"].get("labels") or {}).items():
                 raise TakenError(f"the cluster has {name} already: its operator and the one tested here would collide")
         yield
-
-
-def _is_established(definition: Object) -> bool:
-    conditions = definition.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 def answers(address: str, path: str) -> bool:
