@@ -116,12 +116,14 @@ class Controller:
         self._succeeded(key, memory, acted=bool(planned.steps))
 
     def _memory(self, key: Key, resource: Body) -> Memory:
-        uid, generation = resource["metadata"]["uid"], resource["metadata"].get("generation", 0)
+        metadata = resource["metadata"]
         memory = self._memories.get(key)
-        if memory is None or memory.uid != uid:
-            memory = self._memories[key] = Memory(uid)
-        if memory.generation != generation:
-            memory.generation = generation
+        if memory is None or memory.uid != metadata["uid"]:
+            memory = self._memories[key] = Memory(metadata["uid"])
+        # Settings are annotations, too, by which the generation does not change.
+        edition = (metadata.get("generation", 0), metadata.get("annotations") or {})
+        if memory.edition != edition:
+            memory.edition = edition
             memory.refused, memory.taken = {}, {}
         return memory
 

@@ -38,7 +38,7 @@ class Memory:
     """What is known of one job beside the caches."""
 
     uid: str
-    generation: int = 0
+    edition: tuple[int, Body] | None = None  # the job's generation and annotations
     taken: dict[Wanted, float] = field(default_factory=dict)  # → when it was found so, by the executor's clock
     refused: dict[Wanted, str] = field(default_factory=dict)  # → the API server's words
     rounds: int = 0  # plans in a row that had something to do

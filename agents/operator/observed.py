@@ -15,7 +15,7 @@ class Observed:
 
     `pods` are those that carry the job's uid as a label and are controlled by it. `taken` are objects that we want and
     that someone else has made: (kind, name). `refused` are creations that the API server would not take, with its
-    words: (kind, name) → message; an entry goes when a later try succeeds or the job's generation changes.
+    words: (kind, name) → message; an entry goes when a later try succeeds or the job is edited.
     """
 
     resource: Object  # the MPIJob itself, with its status

@@ -233,6 +233,20 @@ def test_refusals_are_told_to_plan_until_they_end_or_the_job_is_edited() -> None
     assert loop.observed[5].refused == {}
 
 
+def test_an_edit_of_annotations_alone_is_one_as_well() -> None:
+    """They are settings, and the generation stays: what was refused for what is in it would never be tried again."""
+    loop = Loop(steps(create("a")), Plan(), Plan())
+    loop.api.answers["create", "a"] = RefusedError('Pod "a" is invalid: spec', 422)
+    loop.run()
+    loop.run()
+    assert loop.observed[1].refused == {("Pod", "a"): 'Pod "a" is invalid: spec'}
+    edited = job(version=10)
+    edited["metadata"]["annotations"] = {"mpi-agents/ssh-port": "2200"}
+    loop.caches.jobs().put(edited)
+    loop.run()
+    assert loop.observed[2].refused == {}
+
+
 def test_a_name_that_another_has_is_told_to_plan_and_tried_again_in_a_minute() -> None:
     loop = Loop(steps(create("pi-config", CONFIG_MAP)))
     path = "/api/v1/namespaces/team/configmaps/pi-config"
