@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +13,10 @@ from sshd_bootstrap import paths
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
 from tests.ports import free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 WORKER = "127.0.0.2"
@@ -41,20 +41,13 @@ def hook(launcher: Launcher) -> None:
     prepare(Settings.load(launcher.environ))
 
 
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_the_launcher_is_told_that_all_answer(launcher: Launcher) -> None:
     port = free_port()
     run = launcher.volume / "run"
     with listening(WORKER, port):
         launcher.start(ports=str(port))
         hook(launcher)
-        until((run / paths.READY).exists)
+        until((run / paths.READY).exists, "it is told that all answer")
     assert launcher.process.poll() is None
     launcher.process.terminate()
     assert launcher.end() == 0
@@ -78,13 +71,13 @@ def test_a_wait_that_failed_is_told_and_begins_again_when_it_was_taken(launcher:
     run = launcher.volume / "run"
     (run / paths.READY).touch()  # of an earlier start
     launcher.start("--timeout", "1s", ports=str(port))
-    until((run / paths.FAILED).exists)
+    until((run / paths.FAILED).exists, "it is told of the failure")
     code, _, line = (run / paths.FAILED).read_text().partition("\n")
     assert code == "24"
     assert "pi-worker-0 not listening" in line
     assert not (run / paths.READY).exists()
     with listening(WORKER, port):
         os.truncate(run / paths.FAILED, 0)
-        until((run / paths.READY).exists)
+        until((run / paths.READY).exists, "it is told that all answer")
     launcher.process.terminate()
     assert launcher.end() == 0

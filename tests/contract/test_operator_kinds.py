@@ -6,7 +6,6 @@ import base64
 import socket
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +13,10 @@ from objects_api import ObjectsApi, Request
 from operating import PATIENCE_S, Operator, all_succeeded, get, have_been_made, ssh_job, submit, t9k_job
 from stored_objects import T9K, Failure, conditions
 
+from tests.waiting import until
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -89,13 +90,6 @@ def test_t9k_s_jobs_are_taken_once_the_api_server_has_them(tmp_path: Path, api: 
         assert "the API server has T9k's MPIJobs now" in operator.said()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize(("t9k", "is_ready"), [("auto", True), ("on", False)])
 def test_a_definition_of_t9k_s_that_goes_may_go_unless_it_was_asked_for(
     tmp_path: Path, api: ObjectsApi, t9k: str, is_ready: bool
@@ -117,11 +111,15 @@ def test_a_definition_of_t9k_s_that_goes_may_go_unless_it_was_asked_for(
         operator.wait_until_said(f"mpijobs.{T9K} can't be watched: the API server has no mpijobs in {T9K}/v1beta1")
         submit(api, "three", faces=[ssh_job])
         api.wait(all_succeeded(["three"]))
-        until(lambda: get(ready) == (200, "leading\n") if is_ready else "is their CRD installed?" in get(ready)[1])
+        until(
+            lambda: get(ready) == (200, "leading\n") if is_ready else "is their CRD installed?" in get(ready)[1],
+            "it says what is missing",
+            PATIENCE_S,
+        )
         api.fault = lambda _request: True
         submit(api, "four", faces=[t9k_job])
         api.wait(all_succeeded(["four"]))
-        until(lambda: get(ready) == (200, "leading\n"))
+        until(lambda: get(ready) == (200, "leading\n"), "it is ready", PATIENCE_S)
 
 
 def test_kubeflow_s_jobs_run_where_t9k_s_may_not_be_seen(tmp_path: Path, api: ObjectsApi) -> None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from running import DEADLINE_S, until
 from ssh_pods import RUN, Pod, Pods, helpers, needs_pods, pods, write_keys
-from worker_running import Mounted, Worker, child_of, inside, is_alive, running
+from worker_running import Mounted, Worker, child_of, inside, running
 
 from tests.privileges import NO_CAPABILITIES
+from tests.processes import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from running import until
-from worker_running import Mounted, Namespace, Worker, is_alive, needs_namespaces, running
+from worker_running import Mounted, Namespace, Worker, needs_namespaces, running
 
 from rshagent.bootstrap import Mark, request
 from tests.privileges import NO_CAPABILITIES
+from tests.processes import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

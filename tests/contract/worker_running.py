@@ -245,15 +245,6 @@ def child_of(pid: int) -> int:
         return 0
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs, and is no zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def has_namespaces() -> bool:
     """Whether a user may make process namespaces here."""
     made = subprocess.run(

@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,11 @@ import pytest
 from raw_api import STDOUT, RawExec, request
 
 from agents.playground import Cluster, ClusterError, Container, Pod
+from tests.processes import is_alive
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -34,30 +35,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def daemon_of(cluster: Cluster, pod: str) -> int:
     """Leave a daemon in a pod, and return its process id here."""
     run(cluster, pod, DAEMON)
     # It may yet be between its fork and its exec, and its parent about to end.
-    assert within(30, lambda: [one.argv[-2:] for one in cluster.leftovers(pod)] == [["sleep", "1000"]])
+    until(lambda: [one.argv[-2:] for one in cluster.leftovers(pod)] == [["sleep", "1000"]], "the daemon is alone")
     (found,) = cluster.leftovers(pod)
     return found.pid
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def run(cluster: Cluster, pod: str, script: str, **more: Any) -> str:
@@ -131,12 +115,13 @@ def test_mounts_and_names(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_leftovers_are_found_and_end_with_the_pod(cluster: Cluster) -> None:
     cluster.create_pod("leaver", containers=(Container(command=["sleep", "1000"]),))
-    assert within(30, lambda: cluster.leftovers("leaver") == [])  # its own process may yet be on its way to being it
+    # Its own process may yet be on its way to being it.
+    until(lambda: cluster.leftovers("leaver") == [], "nothing is left")
     daemon = daemon_of(cluster, "leaver")
     (found,) = cluster.leftovers("leaver")
     assert found.argv[-2:] == ["sleep", "1000"]
     cluster.delete_pod("leaver")
-    assert not alive(daemon)
+    assert not is_alive(daemon)
     with pytest.raises(ClusterError):
         cluster.leftovers("leaver")
 
@@ -192,7 +177,7 @@ def test_a_graceful_end(cluster: Cluster) -> None:
         with open(log, encoding="ascii") as file:
             return file.read()
 
-    assert within(30, lambda: logged() == "hello\n")
+    until(lambda: logged() == "hello\n", "it is logged")
     cluster.delete_pod("graceful", grace_s=1000)
     assert logged() == "hello\nbye\n"
     stubborn = Container(command=["sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"])
@@ -326,8 +311,8 @@ def test_nothing_is_left_when_the_context_ends(tmp_path: Path) -> None:
         daemon = daemon_of(cluster, "w-0")
         helpers = [cluster.pid, *cluster.processes()["shims"], cluster.processes()["nursery"]]
         raise ZeroDivisionError
-    assert not alive(daemon)
-    assert within(30, lambda: not any(alive(pid) for pid in helpers))
+    assert not is_alive(daemon)
+    until(lambda: not any(map(is_alive, helpers)), "the helpers have ended")
     with pytest.raises(ClusterError, match="not running"):
         cluster.stats()
 
@@ -357,11 +342,11 @@ def test_nothing_is_left_when_a_process_is_killed(tmp_path: Path, killed: str) -
     with victim:
         pids = [int(word) for word in victim.stdout.readline().split()]
         assert len(pids) == 6
-        assert all(alive(pid) for pid in pids)
+        assert all(is_alive(pid) for pid in pids)
         if killed != "server":
             os.kill(victim.pid, signal.SIGKILL)
         if killed != "handle":
             os.kill(pids[2], signal.SIGKILL)
-        assert within(30, lambda: not any(alive(pid) for pid in pids if pid != pids[2])), killed
+        until(lambda: not any(is_alive(pid) for pid in pids if pid != pids[2]), f"all have ended: {killed}")
         victim.kill()
-    assert within(30, lambda: not any(alive(pid) for pid in pids))
+    until(lambda: not any(map(is_alive, pids)), "all have ended")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from raw_api import STDOUT, RawExec, request
 
 from agents.playground import Cluster
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,11 +48,11 @@ def container(command: list[str] | str, name: str = "main", **more: Any) -> Pod:
 
 
 def when(cluster: Cluster, name: str, condition: Callable[[Pod], object]) -> Pod:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition(pod := cluster.pod(name)):
-        assert time.monotonic() < deadline, pod["status"]
-        time.sleep(0.01)
-    return pod
+    def found() -> Pod | None:
+        pod: Pod = cluster.pod(name)
+        return pod if condition(pod) else None
+
+    return until(found, lambda: f"{name} is {cluster.pod(name)['status']}", PATIENCE_S)
 
 
 def ended(pod: Pod) -> bool:
@@ -231,10 +231,8 @@ def test_a_grace_that_is_over_kills(cluster: Cluster) -> None:
 
 
 def until_gone(cluster: Cluster, name: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while request(cluster, f"{CORE}/pods/{name}", cluster.token())[0].status != 404:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    token = cluster.token()
+    until(lambda: request(cluster, f"{CORE}/pods/{name}", token)[0].status == 404, f"{name} is gone")
 
 
 def test_last_words(cluster: Cluster) -> None:
@@ -247,27 +245,25 @@ def job(command: str, **spec: Any) -> Pod:
     return {"spec": {"template": template, **spec}}
 
 
+def conditions(cluster: Cluster, job: str) -> list[dict[str, Any]]:
+    return ask(cluster, "GET", f"{BATCH}/{job}").get("status", {}).get("conditions") or []
+
+
 @pytest.mark.parametrize(("command", "condition"), [("true", "Complete"), ("exit 3", "Failed")])
 def test_a_batch_job_has_a_pod_and_an_end(cluster: Cluster, command: str, condition: str) -> None:
     name = condition.lower()
     ask(cluster, "POST", BATCH, {"metadata": {"name": name}, **job(command, backoffLimit=0)})
-    deadline = time.monotonic() + PATIENCE_S
-    while not (status := ask(cluster, "GET", f"{BATCH}/{name}").get("status", {})).get("conditions"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert [one["type"] for one in status["conditions"]] == [condition]
+    (ended,) = until(lambda: conditions(cluster, name), "the Job has ended")
+    assert ended["type"] == condition
     pods = ask(cluster, "GET", f"{CORE}/pods?labelSelector=job-name%3D{name}")["items"]
     assert [pod["metadata"]["ownerReferences"][0]["name"] for pod in pods] == [name]
 
 
 def test_a_suspended_batch_job_has_no_pod(cluster: Cluster) -> None:
-    made = ask(cluster, "POST", BATCH, {"metadata": {"name": "held"}, **job("sleep 1000", suspend=True)})
-    deadline = time.monotonic() + PATIENCE_S
-    while not (made := ask(cluster, "GET", f"{BATCH}/held")).get("status", {}).get("conditions"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert not ask(cluster, "GET", f"{CORE}/pods?labelSelector=job-name%3Dheld")["items"]
+    ask(cluster, "POST", BATCH, {"metadata": {"name": "held"}, **job("sleep 1000", suspend=True)})
+    until(lambda: conditions(cluster, "held"), "it is said to be suspended")
+    pods = f"{CORE}/pods?labelSelector=job-name%3Dheld"
+    assert not ask(cluster, "GET", pods)["items"]
+    made = ask(cluster, "GET", f"{BATCH}/held")
     ask(cluster, "PUT", f"{BATCH}/held", {**made, "spec": {**made["spec"], "suspend": False}})
-    while not ask(cluster, "GET", f"{CORE}/pods?labelSelector=job-name%3Dheld")["items"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: ask(cluster, "GET", pods)["items"], "it has a pod")

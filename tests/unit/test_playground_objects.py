@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from raw_api import connect, receive, request
 
 from agents.playground import Cluster
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import ssl
@@ -47,10 +47,7 @@ class User:
         return [item["metadata"]["name"] for item in self.ask("GET", path)[1]["items"]]
 
     def until_gone(self, path: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.ask("GET", path)[0] != 404:
-            assert time.monotonic() < deadline, f"{path} is still there"
-            time.sleep(0.01)
+        until(lambda: self.ask("GET", path)[0] == 404, f"{path} is gone")
 
 
 @pytest.fixture
@@ -171,10 +168,7 @@ def test_finalizers_hold_an_object(user: User) -> None:
 def test_pods_without_processes_do_as_they_are_told(cluster: Cluster, user: User) -> None:
     made = user.made(PODS, pod("told", labels={"set": "told"}))
     assert made["status"]["phase"] == "Pending"
-    deadline = time.monotonic() + PATIENCE_S
-    while cluster.pod("told")["status"]["phase"] != "Running":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: cluster.pod("told")["status"]["phase"] == "Running", "it runs")
     cluster.set_state("told", "failed", exit_code=3)
     status = user.ask("GET", f"{PODS}/told")[1]["status"]
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
