@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
-import struct
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from clocks import Clock
-from scripted_api import Authority, Server, read_head, read_to_end, settle, until_on
+from scripted_api import Authority, Server, read_head, read_to_end, reset_at_its_end, settle, until_on
 
 from rshagent.cluster import Cluster
 from rshagent.loop import Loop
 from rshagent.podwatch import PodWatch, Trouble
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -111,7 +110,7 @@ class Api:
         with contextlib.suppress(OSError):  # a watch that was closed meanwhile
             stream.sendall(data)
         if then == "reset":
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_its_end(stream)
         elif then == "hold":
             read_to_end(stream)
 

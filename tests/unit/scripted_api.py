@@ -7,6 +7,7 @@ import datetime
 import ipaddress
 import socket
 import ssl
+import struct
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -209,6 +210,11 @@ def read_to_end(stream: socket.socket) -> bytes:
         while more := stream.recv(65536):
             data += more
     return data
+
+
+def reset_at_its_end(stream: socket.socket) -> None:
+    """Have a connection reset when it is closed."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def greet(stream: socket.socket) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
-import struct
 import threading
 from typing import TYPE_CHECKING
 
@@ -21,6 +19,7 @@ from scripted_api import (
     greet,
     lost_of,
     read_to_end,
+    reset_at_its_end,
     settle,
     until,
     until_on,
@@ -32,6 +31,7 @@ from rshagent.loop import Loop
 from tests.ports import free_port
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from pathlib import Path
 
@@ -129,7 +129,7 @@ def test_a_flood_on_one_connection_leaves_the_loop_to_others(
 
 
 def reset(stream: socket.socket) -> None:
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    reset_at_its_end(stream)
     stream.close()
 
 

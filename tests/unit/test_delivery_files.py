@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from delivery import hostsfile, target, tools
 from delivery.exits import TARGET, TOOL_MISSING, USAGE, DeliveryError
 from rshagent.hosts import parse_hosts
-from tests.privileges import NO_CAPABILITIES
+from tests.privileges import NO_CAPABILITIES, umask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,11 +52,8 @@ def copy(argument: str, folder: Path, kube: Path) -> str:
 
 
 def test_client_is_copied_and_executable_by_all_whatever_the_umask(folder: Path, kube: Path) -> None:
-    before = os.umask(0o077)
-    try:
+    with umask(0o077):
         line = copy("client", folder, kube)
-    finally:
-        os.umask(before)
     assert line == f"copied {folder}/rshagent to {kube}/rshagent"
     assert (kube / "rshagent").read_bytes() == (folder / "rshagent").read_bytes()
     assert mode(kube / "rshagent") == 0o755
@@ -312,14 +309,11 @@ def test_agent_reads_back_what_delivery_wrote(workers: dict[str, str]) -> None:
 
 
 def test_hosts_file_is_readable_by_all_and_replaced_as_a_whole(kube: Path) -> None:
-    before = os.umask(0o077)
-    try:
+    with umask(0o077):
         target.write_file(str(kube / "hosts"), b"one\n")
         with open(kube / "hosts", "rb") as reader:
             target.write_file(str(kube / "hosts"), b"two\n")
             assert reader.read() == b"one\n"
-    finally:
-        os.umask(before)
     assert (kube / "hosts").read_bytes() == b"two\n"
     assert mode(kube / "hosts") == 0o644
     assert os.listdir(kube) == ["hosts"]

@@ -10,6 +10,7 @@ import pytest
 
 from delivery import settings, tools, trees
 from delivery.exits import TARGET, TOOL_MISSING, DeliveryError
+from tests.privileges import umask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,11 +57,8 @@ def listing(folder: Path) -> dict[str, tuple[int, bytes | str]]:
 
 
 def test_direct_mode_comes_with_its_python_whatever_the_umask(folder: Path, kube: Path) -> None:
-    before = os.umask(0o077)
-    try:
+    with umask(0o077):
         lines = copy("direct", folder, kube)
-    finally:
-        os.umask(before)
     assert lines == [f"copied {folder}/{name} to {kube}/{name}" for name in ("python", "rshagent-direct")]
     assert listing(kube) == {
         "python": (0o755, b""),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 from execution_bench import ACK, Hearer, Serving, next_frame, serving, upgrade
-from scripted_api import authority, certificate, read_to_end
+from scripted_api import authority, certificate, read_to_end, reset_at_its_end
 from test_streams import SUCCESS, message
 from test_websocket import FIN, server_frame
 
 from rshagent.status import Exited
 from rshagent.websocket import PING, PONG
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["authority", "certificate", "serving"]
 
@@ -101,7 +103,7 @@ def test_a_ping_that_finds_the_connection_gone_ends_it_once(serving: Serving) ->
     def serve(stream: socket.socket) -> None:
         stream.sendall(upgrade(stream))
         may_reset.wait(20)
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset_at_its_end(stream)
         stream.close()
 
     with serving(serve) as bench:
@@ -122,7 +124,7 @@ def test_a_status_counts_though_the_stream_does_not_end_well(serving: Serving, t
     def serve(stream: socket.socket) -> None:
         stream.sendall(upgrade(stream) + message(2, ACK + b" 7\n") + message(3, SUCCESS) + message(1, b"late"))
         if then == "reset":
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_its_end(stream)
             stream.recv(1)
             return
         read_to_end(stream)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -25,6 +25,9 @@ from agents.operator.kinds import (
 )
 from agents.operator.store import Store
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 Body = dict[str, Any]
 
 
@@ -45,8 +48,12 @@ def phase(body: Body | None) -> str | None:
     return None if body is None else body["status"]["phase"]
 
 
+def identities(bodies: Iterable[Body]) -> list[tuple[str, str]]:
+    return sorted((one["metadata"]["uid"], one["metadata"]["resourceVersion"]) for one in bodies)
+
+
 def seen(one: Store) -> list[tuple[str, str]]:
-    return sorted((each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in one.all())
+    return identities(one.all())
 
 
 def test_newer_replaces_older_and_not_the_other_way_round() -> None:
@@ -166,66 +173,64 @@ def test_pods_marked_deleted_are_so_until_the_api_says_more() -> None:
 DEEDS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["write", "delete"]), st.booleans()), max_size=14)
 
 
+class Server:
+    """The pods there are, and what is to be heard of them."""
+
+    def __init__(self) -> None:
+        self.truth: dict[str, Body] = {}
+        self.events: list[tuple[str, Body]] = []
+        self.answers: list[Body] = []
+
+    def do(self, version: int, name: str, deed: str, answered: bool) -> None:
+        if deed == "write":
+            uid = self.truth[name]["metadata"]["uid"] if name in self.truth else f"{name}-{version}"
+            self.truth[name] = pod(name, uid, version, phase=str(version))
+            self.events.append(("MODIFIED", self.truth[name]))
+            if answered:
+                self.answers.append(self.truth[name])
+        elif name in self.truth:
+            uid = self.truth.pop(name)["metadata"]["uid"]
+            self.events.append(("DELETED", pod(name, uid, version)))
+
+
 @given(DEEDS, st.data())
 def test_any_order_of_events_and_answers_ends_in_the_truth(
     deeds: list[tuple[str, str, bool]], data: st.DataObject
 ) -> None:
-    truth: dict[str, Body] = {}
-    events: list[tuple[str, Body]] = []
-    answers: list[Body] = []
-    for version, (name, deed, answered) in enumerate(deeds, start=1):
-        if deed == "write":
-            uid = truth[name]["metadata"]["uid"] if name in truth else f"{name}-{version}"
-            truth[name] = pod(name, uid, version, phase=str(version))
-            events.append(("MODIFIED", truth[name]))
-            if answered:
-                answers.append(truth[name])
-        elif name in truth:
-            uid = truth.pop(name)["metadata"]["uid"]
-            events.append(("DELETED", pod(name, uid, version)))
+    server = Server()
+    for version, deed in enumerate(deeds, start=1):
+        server.do(version, *deed)
+    events, answers = server.events, server.answers
     one, _ = store()
     while events or answers:
         if events and (not answers or data.draw(st.booleans())):
             one.event(*events.pop(0))
         else:
             one.put(answers.pop(data.draw(st.integers(0, len(answers) - 1))))
-    assert seen(one) == sorted(
-        (body["metadata"]["uid"], body["metadata"]["resourceVersion"]) for body in truth.values()
-    )
+    assert seen(one) == identities(server.truth.values())
 
 
 @given(DEEDS, st.integers(0, 14), st.data())
 def test_a_list_at_any_time_ends_in_the_truth(deeds: list[tuple[str, str, bool]], at: int, data: st.DataObject) -> None:
     """The watch breaks off, a list is made at `at`, and answers to us come when they like."""
-    truth: dict[str, Body] = {}
+    server = Server()
     listed: tuple[list[Body], int] = ([], 0)
-    after: list[tuple[str, Body]] = []
-    answers: list[Body] = []
-    for version, (name, deed, answered) in enumerate(deeds, start=1):
+    for version, deed in enumerate(deeds, start=1):
         if version == at:
-            listed = (list(truth.values()), version - 1)
-            after = []
-        if deed == "write":
-            uid = truth[name]["metadata"]["uid"] if name in truth else f"{name}-{version}"
-            truth[name] = pod(name, uid, version, phase=str(version))
-            after.append(("MODIFIED", truth[name]))
-            if answered:
-                answers.append(truth[name])
-        elif name in truth:
-            uid = truth.pop(name)["metadata"]["uid"]
-            after.append(("DELETED", pod(name, uid, version)))
+            listed = (list(server.truth.values()), version - 1)
+            server.events.clear()
+        server.do(version, *deed)
+    answers = server.answers
     one, _ = store()
     early = [answers.pop(0) for _ in range(data.draw(st.integers(0, len(answers))))]
     for body in early:
         one.put(body)
     one.replace(listed[0], str(listed[1]))
-    for event in after:
+    for event in server.events:
         one.event(*event)
     for body in answers:
         one.put(body)
-    assert seen(one) == sorted(
-        (body["metadata"]["uid"], body["metadata"]["resourceVersion"]) for body in truth.values()
-    )
+    assert seen(one) == identities(server.truth.values())
 
 
 # One job's objects

@@ -18,7 +18,7 @@ from sshd_bootstrap import checks, cli, paths
 from sshd_bootstrap.exits import HELPER_MISSING, MODE_CHANGED, PORT, VOLUME, BootstrapError
 from sshd_bootstrap.prepare import prepare, set_ports
 from sshd_bootstrap.settings import HostKeys, Role, Settings
-from tests.privileges import NO_CAPABILITIES
+from tests.privileges import NO_CAPABILITIES, umask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,11 +63,8 @@ def refusal(asked: Settings) -> tuple[int, str]:
 
 
 def test_all_is_there_with_its_mode_whatever_the_umask(pod: Path) -> None:
-    before = os.umask(0o777)
-    try:
+    with umask(0o777):
         prepare(settings(pod))
-    finally:
-        os.umask(before)
     private = (pod / "keys" / paths.PRIVATE_KEY).read_bytes()
     assert tree(pod)["run/ssh_host_key"] == 0o600
     assert tree(pod)["run/sshd-start"] == 0o755
