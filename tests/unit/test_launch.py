@@ -1,138 +1,23 @@
-"""A launch whose stream ends before the acknowledgement: what it takes for started, and what it starts again."""
+"""A launch whose stream is lost or hangs: what it takes for started, what it starts again, and how it ends."""
 
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
-from scripted_api import settle
+from scripted_exec import Bench, benches, pod
 
 from rshagent import bootstrap
-from rshagent.engine import Engine
-from rshagent.execution import Where
-from rshagent.launch import Launch
-from rshagent.loop import Loop
-from rshagent.pods import Pod, parse
-from rshagent.status import Exited, Failure
-from rshagent.stdio import Stdio
-from rshagent.streams import STDOUT, Opened, Output
+from rshagent.status import Exited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rshagent.cluster import Cluster
-    from rshagent.execution import Listener
-
-
-def pod(uid: str) -> Pod:
-    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    return parse({"metadata": {"name": "worker-0", "uid": uid}, "status": ready})
-
-
-MARK = bootstrap.Mark("launcher", "worker-0", "instance", "0123456789abcdef")
-
-
-class Exec:
-    """An exec that goes as the test says."""
-
-    def __init__(self, command: list[bytes], listener: Listener, *, is_start: bool) -> None:
-        self.script, self.is_start, self._listener = command[2], is_start, listener
-        self.is_behind = self.is_silent = self.is_closed = False
-        self.may_run = self.is_confirmed = False
-        self.sent: list[bytes] = []
-
-    def send(self, data: bytes) -> None:
-        self.sent.append(data)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def open(self) -> None:
-        self.may_run = True
-        self._listener.exec_event(Opened())
-
-    def answer(self, line: str) -> None:
-        self._listener.exec_event(Output(STDOUT, memoryview(f"{line}\n".encode())))
-
-    def end(self, outcome: Exited | Failure | None = None) -> None:
-        self._listener.exec_ended(outcome, "the connection was lost")
-
-
-class Bench:
-    """A launch in a cluster that is not there, on a clock that the test moves."""
-
-    def __init__(self, stdin: int | None = None, text: bytes = b"true") -> None:
-        self.now = 1000.0
-        self.loop = Loop(lambda: self.now)
-        self.engine = Engine(self.loop, cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
-        self.execs: list[Exec] = []
-        self.ends: list[Launch] = []
-        out, self._theirs = os.pipe()
-        self._ours = os.fdopen(out, "rb")
-        null = os.open(os.devnull, os.O_RDWR)
-        stdio = Stdio(self.loop, os.dup(null), null, self._theirs, reads_stdin=False)
-        if stdin is not None:
-            stdio._stdin = stdin
-        where = Where("training", "worker-0", "main")
-        self.launch = Launch(self.engine, where, MARK, stdio, self.ends.append, lambda _: None)
-        self._text = text
-
-    def execute(
-        self,
-        _engine: Engine,
-        _where: Where,
-        command: list[bytes],
-        listener: Listener,
-        *,
-        stdin: bool,
-        acknowledgement: bytes | None,
-    ) -> Exec:
-        self.execs.append(Exec(command, listener, is_start=acknowledgement is not None))
-        return self.execs[-1]
-
-    def start(self) -> Exec:
-        self.launch.start(self._text)
-        return self.execs[-1]
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass; what the loop does then may need more of it."""
-        end = self.now + seconds
-        while self.now < end:
-            self.now = min(self.now + 0.2, end)
-            settle(self.loop)
-
-    def ask(self) -> Exec:
-        """Return the exec that asks after the command, which has just been begun."""
-        control = self.execs[-1]
-        assert not control.is_start
-        control.open()
-        assert control.sent == [b"ask\n"]
-        return control
-
-    @property
-    def starts(self) -> int:
-        return sum(each.is_start for each in self.execs)
-
-    @property
-    def end(self) -> tuple[int, str]:
-        (launch,) = self.ends
-        return launch.code, launch.reason
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     yield from benches(monkeypatch)
-
-
-def benches(monkeypatch: pytest.MonkeyPatch, stdin: int | None = None, text: bytes = b"true") -> Iterator[Bench]:
-    bench = Bench(stdin, text)
-    monkeypatch.setattr("rshagent.launch.Execution", bench.execute)
-    monkeypatch.setattr("rshagent.control.Execution", bench.execute)
-    yield bench
-    bench.launch.abandon()
-    bench._ours.close()
 
 
 LOST = pytest.mark.parametrize("outcome", [None, Exited(0)], ids=["lost", "made-up-success"])
@@ -263,3 +148,57 @@ def test_a_shell_that_failed_is_the_end(bench: Bench) -> None:
     start.open()
     start.end(Exited(2))
     assert bench.end == (2, "the command did not start (its shell ended with 2)")
+
+
+def test_one_whose_worker_knows_its_end_is_given_time_for_its_last_output(bench: Bench) -> None:
+    start = bench.run()
+    start.stall()
+    bench.ask().answer("exit 0")
+    start.write(b"the last line")
+    bench.wait(0.8)
+    assert bench.ends == []
+    bench.wait(0.2)
+    assert bench.end == (0, ""), "its output came by the stream that hung"
+    assert start.is_closed
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_one_that_the_worker_does_not_know_ends_if_its_stream_still_hangs(bench: Bench, is_silent: bool) -> None:
+    start = bench.run()
+    start.stall()
+    start.stall()
+    assert len(bench.execs) == 2, "the worker is asked already"
+    start.is_silent = is_silent
+    bench.ask().answer("gone")
+    assert bool(bench.ends) == is_silent
+    assert bench.launch.code == 255
+    start.end(Exited(4))
+    assert bench.end[0] == (255 if is_silent else 4)
+
+
+@pytest.mark.parametrize(("has_output", "code"), [(True, 255), (False, 0)])
+def test_a_success_whose_output_was_lost_is_none(bench: Bench, has_output: bool, code: int) -> None:
+    start = bench.run()
+    if has_output:
+        start.write(b"a line")
+    start.end()
+    assert bench.launch.state == "settling"
+    bench.ask().answer("exit 0")
+    assert bench.end[0] == code
+    assert ("output with it" in bench.said) == has_output
+
+
+def test_one_that_another_hub_started_is_asked_for_and_never_started(bench: Bench) -> None:
+    bench.launch.resume(42)
+    bench.ask().answer("exit 5")
+    assert (bench.end, bench.starts) == ((5, ""), 0)
+
+
+def test_a_worker_that_is_never_ready_is_the_end_and_one_that_runs_is_asked_all_the_same(bench: Bench) -> None:
+    bench.engine.pods = {"worker-0": pod("1")._replace(phase="Pending", ready=False)}
+    bench.launch.start(b"true")
+    bench.wait(bench.engine.limits["worker"] - 1)
+    assert bench.launch.state == "waiting"
+    bench.engine.pods = {"worker-0": pod("1")._replace(ready=False)}
+    bench.wait(2)
+    assert (bench.launch.state, bench.starts) == ("asked", 1)

@@ -1,0 +1,164 @@
+"""A launch whose execs go as a test says, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from scripted_api import settle
+
+from rshagent import bootstrap
+from rshagent.engine import Engine
+from rshagent.execution import Where
+from rshagent.launch import Launch
+from rshagent.loop import Loop
+from rshagent.pods import Pod, parse
+from rshagent.stdio import Stdio
+from rshagent.streams import STDOUT, Acknowledged, Opened, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+    from rshagent.cluster import Cluster
+    from rshagent.execution import Listener
+    from rshagent.status import Exited, Failure
+
+
+def pod(uid: str) -> Pod:
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return parse({"metadata": {"name": "worker-0", "uid": uid}, "status": ready})
+
+
+MARK = bootstrap.Mark("launcher", "worker-0", "instance", "0123456789abcdef")
+
+
+class Exec:
+    """An exec that goes as the test says."""
+
+    def __init__(self, command: list[bytes], listener: Listener, *, is_start: bool) -> None:
+        self.script, self.is_start, self._listener = command[2], is_start, listener
+        self.is_behind = self.is_silent = self.is_closed = False
+        self.may_run = self.is_confirmed = False
+        self.sent: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def resume(self) -> None:
+        pass
+
+    def open(self) -> None:
+        self.may_run = True
+        self._listener.exec_event(Opened())
+
+    def acknowledge(self, pid: int = 42) -> None:
+        self._listener.exec_event(Acknowledged(pid))
+
+    def stall(self) -> None:
+        self._listener.exec_stalled()
+
+    def write(self, data: bytes) -> None:
+        self._listener.exec_event(Output(STDOUT, memoryview(data)))
+
+    def answer(self, line: str) -> None:
+        self.write(f"{line}\n".encode())
+
+    def end(self, outcome: Exited | Failure | None = None) -> None:
+        self._listener.exec_ended(outcome, "the connection was lost")
+
+
+class Bench:
+    """A launch in a cluster that is not there, on a clock that the test moves."""
+
+    def __init__(self, stdin: int | None = None, text: bytes = b"true") -> None:
+        self.now = 1000.0
+        self.loop = Loop(lambda: self.now)
+        self.engine = Engine(self.loop, cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
+        self.execs: list[Exec] = []
+        self.ends: list[Launch] = []
+        out, self._theirs = os.pipe()
+        self._ours = os.fdopen(out, "rb")
+        null = os.open(os.devnull, os.O_RDWR)
+        stdio = Stdio(self.loop, os.dup(null), null, self._theirs, reads_stdin=False)
+        if stdin is not None:
+            stdio._stdin = stdin
+        where = Where("training", "worker-0", "main")
+        self.launch = Launch(self.engine, where, MARK, stdio, self.ends.append, lambda _: None)
+        self._text = text
+
+    def execute(
+        self,
+        _engine: Engine,
+        _where: Where,
+        command: list[bytes],
+        listener: Listener,
+        *,
+        stdin: bool,
+        acknowledgement: bytes | None,
+    ) -> Exec:
+        self.execs.append(Exec(command, listener, is_start=acknowledgement is not None))
+        return self.execs[-1]
+
+    def start(self) -> Exec:
+        self.launch.start(self._text)
+        return self.execs[-1]
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; what the loop does then may need more of it."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + 0.2, end)
+            settle(self.loop)
+
+    def ask(self) -> Exec:
+        """Return the exec that asks after the command, which has just been begun."""
+        control = self.execs[-1]
+        assert not control.is_start
+        control.open()
+        assert control.sent == [b"ask\n"]
+        return control
+
+    def run(self) -> Exec:
+        """Start, up to the acknowledgement."""
+        start = self.start()
+        start.open()
+        start.acknowledge()
+        return start
+
+    def reap(self, name: str = "TERM") -> Exec:
+        """Return the exec that ends the session's processes, which has just been begun."""
+        control = self.execs[-1]
+        assert not control.is_start
+        control.open()
+        assert control.sent == [f"signal {name}\n".encode()]
+        return control
+
+    @property
+    def said(self) -> str:
+        """What an ended launch has written to stderr."""
+        assert self.ends
+        return self._ours.read().decode()
+
+    @property
+    def starts(self) -> int:
+        return sum(each.is_start for each in self.execs)
+
+    @property
+    def end(self) -> tuple[int, str]:
+        (launch,) = self.ends
+        return launch.code, launch.reason
+
+
+def benches(monkeypatch: pytest.MonkeyPatch, stdin: int | None = None, text: bytes = b"true") -> Iterator[Bench]:
+    bench = Bench(stdin, text)
+    monkeypatch.setattr("rshagent.launch.Execution", bench.execute)
+    monkeypatch.setattr("rshagent.control.Execution", bench.execute)
+    yield bench
+    bench.launch.abandon()
+    bench._ours.close()

@@ -1,0 +1,224 @@
+"""What a launch does next: the tables behind its states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from scripted_exec import pod
+
+from rshagent import decisions
+from rshagent.decisions import AskIn, Find, Finish, Tries
+from rshagent.engine import DEFAULT_LIMITS
+from rshagent.status import Exited, Failure
+
+if TYPE_CHECKING:
+    from rshagent.pods import Pod
+
+NOW = 1000.0
+REFUSED = Failure("exec is refused", retryable=False)
+CHOICE = Failure("a container name must be specified, choose one of: [main side]", retryable=False, http_status=400)
+
+
+def test_the_choice_is_one() -> None:
+    assert CHOICE.containers == ("main", "side")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_confirmed", "is_believed"),
+    [
+        (Exited(0), True, True),
+        (Exited(0), False, False),
+        (Exited(3), False, True),
+        (REFUSED, False, True),
+        (None, False, True),
+    ],
+)
+def test_a_success_is_believed_if_the_command_confirmed_it(
+    outcome: Exited | Failure | None, is_confirmed: bool, is_believed: bool
+) -> None:
+    found = decisions.believed(outcome, "lost", is_confirmed=is_confirmed)
+    made_up = (None, "the API server told of a success that the command did not")
+    assert found == ((outcome, "lost") if is_believed else made_up)
+
+
+# What is known when the stream of a start was lost: may_run, has_text, reads_stdin.
+FINDABLE = (True, True, False)
+NOT_FINDABLE = [(False, True, False), (True, False, False), (True, True, True), (False, False, True)]
+
+
+def not_acknowledged(
+    outcome: Exited | Failure | None, known: tuple[bool, bool, bool] = FINDABLE, *, names_container: bool = False
+) -> Finish | AskIn | Find | Failure:
+    may_run, has_text, reads_stdin = known
+    return decisions.not_acknowledged(
+        outcome,
+        "the stream was lost",
+        may_run=may_run,
+        has_text=has_text,
+        reads_stdin=reads_stdin,
+        names_container=names_container,
+    )
+
+
+@pytest.mark.parametrize("known", [FINDABLE, *NOT_FINDABLE])
+@pytest.mark.parametrize("code", [1, 2, 127, 255])
+def test_a_shell_that_ended_before_the_acknowledgement_is_the_end(code: int, known: tuple[bool, bool, bool]) -> None:
+    step = not_acknowledged(Exited(code), known)
+    assert isinstance(step, Finish)
+    assert (step.code, step.reason) == (code, f"the command did not start (its shell ended with {code})")
+
+
+def test_a_lost_stream_is_asked_for_where_the_command_may_run() -> None:
+    step = not_acknowledged(None)
+    assert isinstance(step, Find)
+    assert (step.failure.message, step.failure.retryable) == ("the stream was lost", True)
+
+
+@pytest.mark.parametrize("known", NOT_FINDABLE)
+def test_a_lost_stream_is_a_failed_try_where_it_can_not_run_or_lost_its_input(known: tuple[bool, bool, bool]) -> None:
+    step = not_acknowledged(None, known)
+    assert isinstance(step, Failure)
+    assert (step.message, step.retryable, step.exit_code) == ("the stream was lost", True, 255)
+
+
+@pytest.mark.parametrize("known", [FINDABLE, *NOT_FINDABLE])
+@pytest.mark.parametrize("failure", [REFUSED, Failure("too many requests", retryable=True, http_status=429)])
+def test_what_the_server_says_is_the_failure(failure: Failure, known: tuple[bool, bool, bool]) -> None:
+    assert not_acknowledged(failure, known) is failure
+
+
+def test_the_first_container_is_asked_where_none_was_named() -> None:
+    step = not_acknowledged(CHOICE)
+    assert isinstance(step, AskIn)
+    assert step.container == "main"
+    assert not_acknowledged(CHOICE, names_container=True) is CHOICE
+
+
+@pytest.mark.parametrize(
+    ("code", "has_output", "end"),
+    [
+        (0, False, (0, "")),
+        (0, True, (255, "the command ended with 0, but the stream was lost, and output with it")),
+        (1, False, (1, "")),
+        (1, True, (1, "")),
+        (None, False, (255, "the stream was lost, and how the command ended is unknown: no answer")),
+        (None, True, (255, "the stream was lost, and how the command ended is unknown: no answer")),
+    ],
+)
+def test_how_a_session_ends_that_lost_its_stream(code: int | None, has_output: bool, end: tuple[int, str]) -> None:
+    step = decisions.settled(code, "no answer", has_output=has_output)
+    assert (step.code, step.reason) == end
+
+
+LIMITS = DEFAULT_LIMITS | {"worker": 300.0, "absent": 60.0, "unready": 30.0}
+PENDING = pod("1")._replace(phase="Pending", ready=False)
+RUNNING = pod("1")._replace(ready=False)
+NO_POD, NO_PHASE = "there is no such pod", "it is in no phase"
+
+
+def unready(worker: Pod | None, waited_s: float, *, finds_workers: bool = False) -> float | Finish:
+    return decisions.unready(worker, NOW, NOW + waited_s, LIMITS, finds_workers=finds_workers)
+
+
+@pytest.mark.parametrize("finds_workers", [False, True])
+@pytest.mark.parametrize(
+    ("worker", "waited_s", "left_s"),
+    [(PENDING, 0, 300), (PENDING, 299, 1), (RUNNING, 0, 30), (RUNNING, 29.5, 0.5), (RUNNING, 30, 0), (RUNNING, 400, 0)],
+)
+def test_how_long_a_worker_is_waited_for(worker: Pod, waited_s: float, left_s: float, finds_workers: bool) -> None:
+    assert unready(worker, waited_s, finds_workers=finds_workers) == left_s
+
+
+@pytest.mark.parametrize(("finds_workers", "limit_s"), [(False, 300), (True, 60)])
+def test_one_that_is_not_there_is_waited_for_as_long_as_it_may_come_back(finds_workers: bool, limit_s: float) -> None:
+    assert unready(None, limit_s - 1, finds_workers=finds_workers) == 1
+    step = unready(None, limit_s, finds_workers=finds_workers)
+    assert isinstance(step, Finish)
+    assert (step.code, step.reason) == (255, f"the worker did not become ready within {limit_s:.0f} s: {NO_POD}")
+
+
+@pytest.mark.parametrize(("phase", "state"), [("Pending", "it is Pending"), ("Failed", "it is Failed"), ("", NO_PHASE)])
+def test_one_that_does_not_come_to_run_is_said_to_be_so(phase: str, state: str) -> None:
+    step = unready(PENDING._replace(phase=phase), 300)
+    assert isinstance(step, Finish)
+    assert step.reason == f"the worker did not become ready within 300 s: {state}"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "reason", "sent"),
+    [
+        (1, 129, "ended by SIGHUP", "HUP"),
+        (2, 130, "ended by SIGINT", "INT"),
+        (3, 131, "ended by SIGQUIT", "QUIT"),
+        (15, 143, "ended by SIGTERM", "TERM"),
+        (13, 141, "nobody reads its output any more", "TERM"),
+        (40, 168, "ended by SIG40", "TERM"),
+        (None, 255, "the client has died", "TERM"),
+    ],
+)
+def test_what_a_signal_means(number: int | None, code: int, reason: str, sent: str) -> None:
+    end = decisions.told_to_end(number)
+    assert (end.code, end.reason, decisions.ends_by(number)) == (code, reason, sent)
+
+
+def test_a_signal_either_ends_a_session_or_is_passed_on() -> None:
+    assert not decisions.ENDING.keys() & decisions.PASSED_ON.keys()
+
+
+def tries(limit_s: float = 120.0) -> Tries:
+    tries = Tries()
+    tries.begin(NOW, limit_s)
+    return tries
+
+
+@pytest.mark.parametrize(
+    ("failure", "at_s", "is_last"),
+    [
+        (Failure("busy", retryable=True), 0, False),
+        (Failure("busy", retryable=True), 119, False),
+        (Failure("busy", retryable=True), 120, True),
+        (Failure("busy", retryable=True, retry_after_s=60), 59, False),
+        (Failure("busy", retryable=True, retry_after_s=60), 61, True),
+        (Failure("busy", retryable=False), 0, True),
+    ],
+)
+def test_which_try_is_the_last(failure: Failure, at_s: float, is_last: bool) -> None:
+    step = tries().failed(failure, NOW + at_s)
+    if is_last:
+        assert isinstance(step, Finish)
+        assert (step.code, step.reason) == (255, "busy")
+    else:
+        assert not isinstance(step, Finish)
+        assert step >= (failure.retry_after_s or 0.05)
+
+
+@pytest.mark.parametrize(
+    ("failure", "patience_s"),
+    [
+        (Failure("forbidden", retryable=True, http_status=403), 5),
+        (Failure("not found", retryable=True, http_status=404), 30),
+        (Failure("container not found", retryable=True), 30),
+    ],
+)
+def test_some_failures_are_worth_less_time_which_is_from_the_first_failure(failure: Failure, patience_s: float) -> None:
+    begun = tries()
+    assert not isinstance(begun.failed(Failure("busy", retryable=True), NOW + 10), Finish)
+    assert not isinstance(begun.failed(failure, NOW + 10 + patience_s - 1), Finish)
+    step = begun.failed(failure, NOW + 10 + patience_s)
+    assert isinstance(step, Finish)
+    assert step.reason == f"{failure.message} (3 tries)"
+
+
+def test_all_tries_have_the_time_of_the_first() -> None:
+    begun = tries(limit_s=20.0)
+    begun.begin(NOW + 15, 20.0)
+    assert begun.left_s(NOW + 15) == 5
+    assert begun.left_s(NOW + 21) == 0
+    assert isinstance(begun.failed(Failure("busy", retryable=True), NOW + 21), Finish)
+
+
+def test_a_failure_may_bring_its_own_code() -> None:
+    step = tries().failed(Failure("no shell", retryable=False, exit_code=127), NOW)
+    assert isinstance(step, Finish)
+    assert (step.code, step.reason) == (127, "no shell")
