@@ -22,6 +22,7 @@ else:
 
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 60.0
+_LONGEST_WAIT_S = 3600.0  # at a time: a deadline in a thousand years is more than a thread can wait for
 
 
 class Queue(Generic[Key]):
@@ -98,7 +99,7 @@ class Queue(Generic[Key]):
                     return None
                 wakes = [limit] if limit is not None else []
                 wakes += [self._later[0][0]] if self._later else []
-                self._condition.wait(min(wakes) - now if wakes else None)
+                self._condition.wait(min(min(wakes) - now, _LONGEST_WAIT_S) if wakes else None)
 
     def done(self, key: Key) -> None:
         """Say that the work on a key is over."""

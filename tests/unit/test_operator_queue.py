@@ -152,6 +152,21 @@ def test_waiting_has_an_end() -> None:
     assert one.get(0.001) is None
 
 
+def test_a_deadline_further_away_than_a_thread_can_wait_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """activeDeadlineSeconds is a number of 64 bits: by one such job all workers of the operator had ended."""
+    one: Queue[str] = Queue()
+    waits: list[float] = []
+
+    def wait(timeout_s: float) -> None:
+        waits.append(timeout_s)
+        one.add("b")
+
+    monkeypatch.setattr(one._condition, "wait", wait)
+    one.add_after("a", 2.0**63)
+    assert one.get() == "b"
+    assert 0 < waits[0] < threading.TIMEOUT_MAX
+
+
 def test_many_workers_lose_no_key_and_share_none() -> None:
     one: Queue[int] = Queue()
     working: set[int] = set()
