@@ -116,13 +116,19 @@ class Caches:
         uid = resource["metadata"]["uid"]
         single: Body = {}
         for kind, name in _FIELDS.items():
-            for body in self._made[kind].of_job(uid) if kind in self._made else ():
+            for body in self._of(resource, kind) if kind in self._made else ():
                 if controller(body) == uid:
                     single[name] = body
         # Also of a batch Job that is gone already: its pods have their grace period, and no launcher runs beside them.
         launcher = f"{resource['metadata']['name']}-launcher"
-        pods = tuple(pod for pod in self._made[POD].of_job(uid) if _is_controlled(pod, uid, launcher))
+        pods = tuple(pod for pod in self._of(resource, POD) if _is_controlled(pod, uid, launcher))
         return Observed(resource, pods, taken=taken, refused=refused, **single)
+
+    def _of(self, resource: Body, kind: Kind) -> list[Body]:
+        """A job's objects; who may write in another namespace can give a pod any label and owner there."""
+        metadata = resource["metadata"]
+        found = self._made[kind].of_job(metadata["uid"])
+        return [body for body in found if body["metadata"].get("namespace") == metadata.get("namespace")]
 
     def _job_changed(self, before: Body | None, after: Body | None) -> None:
         body = after or before

@@ -274,6 +274,15 @@ def test_a_job_s_objects_are_those_that_it_controls() -> None:
     assert observed.config_map is None
 
 
+def test_what_another_namespace_has_is_none_of_a_job_s_whatever_its_label_and_owner_say() -> None:
+    """A pod there that succeeds would be the job's launcher."""
+    caches = Caches([MPI_JOB_V1])
+    caches.store(POD).put(owned(pod("pi-launcher", "1", 1, "Succeeded", namespace="theirs"), "j"))
+    caches.store(CONFIG_MAP).put(owned(pod("pi-config", "2", 2, namespace="theirs"), "j"))
+    observed = caches.observe(job(), frozenset(), {})
+    assert (observed.pods, observed.config_map) == ((), None)
+
+
 @pytest.mark.parametrize(
     ("scheduler", "kind"),
     [("volcano", VOLCANO_POD_GROUP), ("t9k", T9K_POD_GROUP), ("coscheduling", SCHEDULER_PLUGINS_POD_GROUP)],
