@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
 from delivering import Delivery
+from ssh_server import new_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SSHD = shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:{os.environ['PATH']}")
 BANNER = b"SSH-2.0-test\r\n"
 
 # Names are looked up as ever, but those of the zone's file, which a test changes as it likes. "" is a DNS that is down.
@@ -90,10 +86,6 @@ class Launcher(Delivery):
         return self.end()
 
 
-def new_key(path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
-
-
 class NameServer:
     """Says that there are no names, but those in `names`; or nothing at all while it `is_silent`."""
 
@@ -162,23 +154,3 @@ def listening(address: str, port: int, words: bytes = BANNER, *, stays: bool = F
         yield listener
     finally:
         listener.close()
-
-
-@contextmanager
-def real_sshd(folder: Path, address: str, port: int, *options: str) -> Iterator[Path]:
-    """Run an sshd; the path is its log."""
-    if SSHD is None:
-        pytest.skip("no sshd here")
-    if os.geteuid() == 0:
-        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
-    key, log = folder / f"host-key-{address}", folder / f"log-{address}"
-    new_key(key)
-    options = (f"ListenAddress={address}", f"Port={port}", "PidFile=none", "UsePAM=no", "LogLevel=INFO", *options)
-    arguments = [SSHD, "-D", "-e", "-f", "/dev/null", "-h", str(key), *(f"-o{option}" for option in options)]
-    with open(log, "wb") as file:
-        process = subprocess.Popen(arguments, stderr=file, stdin=subprocess.DEVNULL)
-    try:
-        yield log
-    finally:
-        process.kill()
-        process.wait()

@@ -8,17 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from objects_api import ObjectsApi
 from stored_objects import T9K, Objects, conditions, plural_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from objects_api import ObjectsApi
 
 OPERATOR = os.path.join(os.path.dirname(sys.executable), "mpi-operator")
 PATIENCE_S = 60.0
@@ -77,13 +76,11 @@ class Operator:
         return self.log.read_text()
 
 
-def get(url: str) -> tuple[int, str]:
-    """Return an HTTP answer's code and text."""
-    try:
-        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+@pytest.fixture
+def api() -> Iterator[ObjectsApi]:
+    made = ObjectsApi()
+    yield made
+    made.close()
 
 
 def job(name: str, workers: int = 2, **policy: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +9,7 @@ from delivery_exec import PULLING, Launcher, cluster, launcher
 
 from agents.playground.cluster import Cluster
 from delivery import exits
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,9 +81,7 @@ def test_garbage_in_the_watch_is_survived(launcher: Launcher) -> None:
 
 
 def test_api_server_that_is_down_is_told_and_waited_for(tmp_path: Path) -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
+    port = free_port()
     with Cluster(tmp_path / "cluster", port=port) as cluster:
         environ = cluster.environ("a-token")
     (tmp_path / "launcher").mkdir()

@@ -10,10 +10,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_ssh import Launcher, NameServer, listening, real_sshd
+from delivery_ssh import Launcher, NameServer, listening
+from ssh_server import SshServer, needs_sshd
 
 from delivery import exits
 from tests.ports import free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -265,30 +267,30 @@ def test_ports_that_are_none(launcher: Launcher) -> None:
     assert "MPI_SSH_PORTS is 'ssh'" in launcher.last_line
 
 
+@needs_sshd
 def test_a_real_sshd_that_comes_up_meanwhile_logs_no_error(launcher: Launcher, tmp_path: Path) -> None:
     port = free_port()
     launcher.hosts_are("pi-worker-0")
     launcher.names(pi_worker_0=[FIRST])
     launcher.start(ports=str(port))
     launcher.until_told("not listening")
-    with real_sshd(tmp_path, FIRST, port) as log:
+    with SshServer(tmp_path, port, "-o", f"ListenAddress={FIRST}") as sshd:
         assert launcher.end() == exits.READY
-        while "[preauth]" not in log.read_text():  # how sshd tells that a client has gone
-            time.sleep(0.01)
-        assert "error" not in log.read_text()
+        until(lambda: "[preauth]" in sshd.log(), "sshd tells that its client has gone")
+        assert "error" not in sshd.log()
 
 
+@needs_sshd
 def test_a_real_sshd_that_has_too_many_connections(launcher: Launcher, tmp_path: Path) -> None:
     port = free_port()
     launcher.hosts_are("pi-worker-0")
     launcher.names(pi_worker_0=[FIRST])
-    with real_sshd(tmp_path, FIRST, port, "MaxStartups=1"):
+    away = f'pi-worker-0 turning connections to port {port} away: sshd says "Exceeded MaxStartups"'
+    with SshServer(tmp_path, port, "-o", f"ListenAddress={FIRST}", "-o", "MaxStartups=1"):
         launcher.start(ports=str(port))
         assert launcher.end() == exits.READY
         with socket.create_connection((FIRST, port)) as held:
             assert held.recv(4) == b"SSH-"
             launcher.start(ports=str(port))
-            launcher.until_told(
-                f'pi-worker-0 turning connections to port {port} away: sshd says "Exceeded MaxStartups"'
-            )
+            launcher.until_told(away)
         assert launcher.end() == exits.READY

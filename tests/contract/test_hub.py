@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import urllib.request
 from typing import TYPE_CHECKING
 
 from running import WORKERS, WithHub, environment, run, until
 
 from tests.ports import free_port
+from tests.web import get
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +26,7 @@ def test_metrics_count_sessions_by_result(cluster: Cluster, client: str, tmp_pat
     run(agent, "worker-0", "cat", stdin=b"12345")
     cluster.fault("http", pod="worker-0", status=400)
     run(agent, "-n", "worker-0", "true")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
+    _, text = get(f"http://127.0.0.1:{port}/metrics")
     agent.close()
     found = dict(re.findall(r"^mpi_agents_hub_(\S+) (\S+)$", text, re.MULTILINE))
     assert found['sessions_total{result="ok"}'] == "2"

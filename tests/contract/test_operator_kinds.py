@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import base64
-import socket
 import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from objects_api import ObjectsApi, Request
-from operating import PATIENCE_S, Operator, all_succeeded, get, have_been_made, ssh_job, submit, t9k_job
+from operating import PATIENCE_S, Operator, all_succeeded, api, have_been_made, ssh_job, submit, t9k_job
 from stored_objects import T9K, Failure, conditions
 
+from tests.ports import free_port
 from tests.waiting import until
+from tests.web import get
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from objects_api import ObjectsApi, Request
+
+__all__ = ["api"]
 
 _OFTEN = "from agents.operator import cli, process; process._T9K_WAIT_S = 0.05; cli.main()"
 LOOKING_OFTEN = (sys.executable, "-c", _OFTEN)
-
-
-@pytest.fixture
-def api() -> Iterator[ObjectsApi]:
-    api = ObjectsApi()
-    yield api
-    api.close()
 
 
 def test_two_jobs_of_one_name_do_not_share_their_objects(tmp_path: Path, api: ObjectsApi) -> None:
@@ -94,8 +89,7 @@ def test_t9k_s_jobs_are_taken_once_the_api_server_has_them(tmp_path: Path, api: 
 def test_a_definition_of_t9k_s_that_goes_may_go_unless_it_was_asked_for(
     tmp_path: Path, api: ObjectsApi, t9k: str, is_ready: bool
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     ready = f"http://127.0.0.1:{port}/readyz"
 
     def fault(request: Request) -> bool:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from objects_api import ObjectsApi, Request
 from operating import (
     PATIENCE_S,
     Operator,
     all_succeeded,
-    get,
+    api,
     have_been_made,
     job,
     ssh_job,
@@ -24,18 +22,18 @@ from operating import (
 )
 from stored_objects import Failure
 
+from tests.ports import free_port
+from tests.web import get
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from objects_api import ObjectsApi, Request
+
+__all__ = ["api"]
+
 JOBS = [f"job-{number}" for number in range(12)]
-
-
-@pytest.fixture
-def api() -> Iterator[ObjectsApi]:
-    api = ObjectsApi()
-    yield api
-    api.close()
 
 
 def assert_each_pod_was_made_once(api: ObjectsApi) -> None:
@@ -217,8 +215,7 @@ def test_it_waits_for_an_api_server_and_ends_meanwhile_at_once(tmp_path: Path, a
 
 
 def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path, api: ObjectsApi) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
 
     def fault(request: Request) -> bool:
         if request.plural == "rolebindings":

@@ -9,7 +9,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from worker_running import SshServer, needs_sshd, running
+from ssh_server import SshServer, needs_sshd
+from worker_running import running
 
 from tests.ports import free_port
 
@@ -39,12 +40,10 @@ def test_a_pod_is_ready_while_its_sshd_answers(tmp_path: Path) -> None:
 
 def test_sshd_is_asked_once_as_long_as_its_socket_is_the_same(tmp_path: Path) -> None:
     port = free_port()
-    sshd = SshServer(tmp_path, port)
-    with running(tmp_path, MPI_SSH_PORTS=f"{free_port()} {port}") as worker:
+    with SshServer(tmp_path, port) as sshd, running(tmp_path, MPI_SSH_PORTS=f"{free_port()} {port}") as worker:
         worker.until("/readyz", 200)
         for _ in range(50):
             worker.until("/readyz", 200)
-    sshd.end()
     assert sshd.log().count("Connection closed by") == 1, "each connection costs it a line"
 
 
@@ -65,10 +64,9 @@ def test_another_program_at_the_port_is_no_sshd(tmp_path: Path, words: bytes) ->
 
 def test_a_stopped_sshd_is_not_ready(tmp_path: Path) -> None:
     port = free_port()
-    sshd = SshServer(tmp_path, port)
-    os.kill(sshd.process.pid, signal.SIGSTOP)
-    with running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:
-        worker.until("/readyz", 503, "sends no banner")
-        os.kill(sshd.process.pid, signal.SIGCONT)
-        worker.until("/readyz", 200)
-    sshd.end()
+    with SshServer(tmp_path, port) as sshd:
+        os.kill(sshd.process.pid, signal.SIGSTOP)
+        with running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:
+            worker.until("/readyz", 503, "sends no banner")
+            os.kill(sshd.process.pid, signal.SIGCONT)
+            worker.until("/readyz", 200)

@@ -11,20 +11,17 @@ import subprocess
 import sys
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from urllib.error import URLError
 
 import pytest
 from running import DEADLINE_S, ROOT, until
 
 from tests.ports import free_port
+from tests.web import get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-SSHD = "/usr/sbin/sshd"
-needs_sshd = pytest.mark.skipif(not os.path.exists(SSHD), reason="no sshd here (apt-get install openssh-server)")
 
 
 class Worker:
@@ -57,10 +54,7 @@ class Worker:
     def ask(self, path: str) -> tuple[int, str]:
         """Return the code and the text of an answer; 0 where nobody answers."""
         try:
-            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=DEADLINE_S) as response:
-                return response.status, response.read().decode()
-        except HTTPError as error:
-            return error.code, error.read().decode()
+            return get(f"http://127.0.0.1:{self.port}{path}")
         except URLError:
             return 0, ""
 
@@ -120,44 +114,6 @@ def running(folder: Path, *, inside: Sequence[str] = (), **environ: str) -> Iter
     finally:
         worker.process.kill()
         worker.process.wait()
-
-
-class SshServer:
-    """An sshd of our own, with no more than what a test needs."""
-
-    def __init__(self, folder: Path, port: int, *options: str) -> None:
-        self.port = port
-        os.makedirs("/run/sshd" if os.getuid() == 0 else folder, exist_ok=True)
-        self.host_key = folder / "host_key"
-        if not self.host_key.exists():
-            keygen(self.host_key)
-        self.pid_file = folder / "run" / "sshd.pid"
-        self.pid_file.parent.mkdir(exist_ok=True)
-        self._log = folder / "sshd.log"
-        config = ["-f", "/dev/null", "-h", str(self.host_key), "-p", str(port), "-o", f"PidFile={self.pid_file}"]
-        with open(self._log, "ab") as log:
-            self.process = subprocess.Popen(
-                [SSHD, "-D", "-e", *config, *options], stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        until(self._listens, f"sshd listens: {self.log()}")
-
-    def log(self) -> str:
-        """Return what sshd said."""
-        return self._log.read_text()
-
-    def end(self, number: int = signal.SIGKILL) -> None:
-        """End it by a signal."""
-        self.process.send_signal(number)
-        self.process.wait(DEADLINE_S)
-
-    def _listens(self) -> bool:
-        assert self.process.poll() is None, self.log()
-        return "Server listening" in self.log() and self.pid_file.exists()
-
-
-def keygen(path: Path) -> None:
-    """Make a pair of keys."""
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, stdout=subprocess.PIPE)
 
 
 class Mounted:

@@ -41,11 +41,13 @@ class Exec:
     def __init__(self, command: list[bytes], listener: Listener, *, is_start: bool) -> None:
         self.script, self.is_start, self._listener = command[2], is_start, listener
         self.is_behind = self.is_silent = self.is_closed = False
-        self.may_run = self.is_confirmed = False
+        self.may_run = self.is_confirmed = self.is_broken = False
         self.sent: list[bytes] = []
 
     def send(self, data: bytes) -> None:
         self.sent.append(data)
+        if self.is_broken:  # sending is what finds that
+            self.end()
 
     def close(self) -> None:
         self.is_closed = True

@@ -7,8 +7,6 @@ import logging
 import socket
 import sys
 import threading
-import urllib.error
-import urllib.request
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from agents.operator.http_server import HttpServer
 from agents.operator.logs import Formatter
 from agents.operator.metrics import Counter, Gauge, Histogram, Metrics
 from agents.operator.recorder import Recorder
+from tests.web import get
 
 Body = dict[str, Any]
 
@@ -114,22 +113,13 @@ def test_a_traceback_is_part_of_its_line(as_json: bool) -> None:
     assert "KeyError" in line
 
 
-def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=20) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
 def test_health_is_served() -> None:
     server = HttpServer("127.0.0.1", 0, {"/readyz": lambda: (503, "not yet\n"), "/metrics": lambda: (200, "x 1\n")})
     server.start()
     try:
-        assert get(server.port, "/readyz?verbose") == (503, "not yet\n")
-        assert get(server.port, "/metrics") == (200, "x 1\n")
-        assert get(server.port, "/nothing")[0] == 404
+        assert get(f"http://127.0.0.1:{server.port}/readyz?verbose") == (503, "not yet\n")
+        assert get(f"http://127.0.0.1:{server.port}/metrics") == (200, "x 1\n")
+        assert get(f"http://127.0.0.1:{server.port}/nothing")[0] == 404
     finally:
         server.stop()
 
@@ -143,7 +133,7 @@ def test_health_is_served_by_both_families_as_a_pod_may_have_but_one(address: st
     server.start()
     try:
         for host in hosts if has_both else ["127.0.0.1"]:
-            assert get(server.port, "/healthz", host) == (200, "ok\n")
+            assert get(f"http://{host}:{server.port}/healthz") == (200, "ok\n")
     finally:
         server.stop()
 
