@@ -32,7 +32,8 @@ class Control(Listener):
     """A line of conversation with the control script; comes back by itself when its stream is lost.
 
     `on_ready()` is called whenever the script can be spoken to, `on_answer(line)` for each answer, and
-    `on_gone(failure)` at the end, when there is no such pod any more or we are refused for good.
+    `on_gone(failure)` at the end: there is no such pod any more, we are refused for good, or `is_worth_it(failure)`
+    has denied that another try is.
     """
 
     __slots__ = (
@@ -41,6 +42,8 @@ class Control(Listener):
         "_command",
         "_engine",
         "_execution",
+        "_is_closed",
+        "_is_worth_it",
         "_on_answer",
         "_on_gone",
         "_on_ready",
@@ -59,12 +62,14 @@ class Control(Listener):
         on_ready: Callable[[], None],
         on_answer: Callable[[str], None],
         on_gone: Callable[[Failure], None],
+        is_worth_it: Callable[[Failure], bool] = lambda _failure: True,
     ) -> None:
-        self._engine, self._where = engine, where
+        self._engine, self._where, self._is_worth_it = engine, where, is_worth_it
         self._command = bootstrap.control(mark, pid)
         self._on_ready, self._on_answer, self._on_gone = on_ready, on_answer, on_gone
         self._answers = b""
         self._trouble = ""
+        self._is_closed = False
         self._backoff = Backoff()
         self._execution: Execution | None = None
         self._timer: Timer | None = None
@@ -78,16 +83,17 @@ class Control(Listener):
     def say(self, line: str) -> None:
         """Send one line; the answer comes to `on_answer`, or `on_ready` is called again instead."""
         if self._execution is not None:
+            self._expect()  # first: sending may find that the stream is lost, and set the time of the next one
             self._execution.send(line.encode() + b"\n")
-            self._expect()
 
     def close(self) -> None:
         """End the conversation."""
-        if self._execution is not None:
-            self._execution.send(b"end\n")
-            self._execution.close()
-            self._execution = None
+        self._is_closed = True
         self._cancel()
+        execution, self._execution = self._execution, None
+        if execution is not None:
+            execution.send(b"end\n")
+            execution.close()
 
     def exec_event(self, event: Event) -> None:
         """Take answers apart into lines."""
@@ -104,14 +110,16 @@ class Control(Listener):
 
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
         """Come back, unless there is nothing to come back to."""
+        if self._is_closed:
+            return
         self._cancel()
         self._execution = None
-        if isinstance(outcome, Failure) and (outcome.http_status == 404 or not outcome.retryable):
-            self._on_gone(outcome)
+        failure = outcome if isinstance(outcome, Failure) else Failure(reason, retryable=True)
+        if failure.http_status == 404 or not failure.retryable or not self._is_worth_it(failure):
+            self._on_gone(failure)
             return
-        self._trouble = outcome.message if isinstance(outcome, Failure) else reason
-        wished_s = outcome.retry_after_s if isinstance(outcome, Failure) else None
-        self._timer = self._engine.loop.call_later(self._backoff.delay_s(wished_s), self._connect)
+        self._trouble = failure.message
+        self._timer = self._engine.loop.call_later(self._backoff.delay_s(failure.retry_after_s), self._connect)
 
     def _connect(self) -> None:
         self._answers = b""
@@ -136,11 +144,13 @@ class Control(Listener):
 class Reaper:
     """Ends all processes that carry a session's mark: first `signal_name`, KILL after 5 s if nothing else is said.
 
-    `on_done(reason)`: reason "" where none is left, else what is known of those that are.
+    `on_done(reason)`: reason "" where none is left, else what is known of those that are. A refusal is believed after
+    a while (`Failure.patience_s`) where it `believes_refusals`, else it is tried on as long as any other trouble.
     """
 
     __slots__ = (
-        "_control", "_deadline", "_delay_s", "_engine", "_kill_after_s", "_kill_at", "_on_done", "_signal", "_timer",
+        "_believes_refusals", "_control", "_deadline", "_delay_s", "_engine", "_kill_after_s", "_kill_at", "_on_done",
+        "_refused_at", "_signal", "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -151,16 +161,25 @@ class Reaper:
         signal_name: str,
         on_done: Callable[[str], None],
         kill_after_s: float = KILL_AFTER_S,
+        *,
+        believes_refusals: bool = False,
     ) -> None:
         self._engine, self._signal, self._on_done = engine, signal_name, on_done
-        self._kill_after_s = kill_after_s
+        self._kill_after_s, self._believes_refusals = kill_after_s, believes_refusals
+        self._refused_at: float | None = None
         self._delay_s = _COUNT_FIRST_S
         self._kill_at: float | None = None
         self._timer: Timer | None = None
         self._deadline = engine.loop.call_later(engine.limits["reap"], self._too_late)
         self._control: Control | None = Control(
-            engine, where, mark, None, on_ready=self._begin, on_answer=self._take, on_gone=self._gone
-        )
+            engine, where, mark, None,
+            on_ready=self._begin, on_answer=self._take, on_gone=self._gone, is_worth_it=self._is_worth_it,
+        )  # fmt: skip
+
+    @property
+    def why(self) -> str:
+        """Say, to be added to a line, what has gone wrong since the last answer."""
+        return self._control.why if self._control is not None else ""
 
     def close(self) -> None:
         """Stop, whatever is left."""
@@ -201,18 +220,35 @@ class Reaper:
         if self._control is not None:
             self._control.say(line)
 
+    def _is_worth_it(self, failure: Failure) -> bool:
+        if _is_absent(failure):
+            return False
+        if not self._believes_refusals or failure.patience_s is None:
+            self._refused_at = None
+            return True
+        now = self._engine.loop.now()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        return now < self._refused_at + failure.patience_s
+
     def _gone(self, failure: Failure) -> None:
-        # A pod that is not there has no processes; any other refusal leaves them unknown.
-        is_absent = failure.http_status == 404
-        self._finish("" if is_absent else f"its processes could not be ended: {failure.message}")
+        reason = "" if _is_absent(failure) else f"its processes could not be ended: {failure.message}"
+        self._finish(reason)
 
     def _too_late(self) -> None:
-        reap_s, why = self._engine.limits["reap"], self._control.why if self._control is not None else ""
-        self._finish(f"its processes could not all be ended within {reap_s:.0f} s{why}")
+        reap_s = self._engine.limits["reap"]
+        self._finish(f"its processes could not all be ended within {reap_s:.0f} s{self.why}")
 
     def _finish(self, reason: str) -> None:
         self.close()
         self._on_done(reason)
+
+
+def _is_absent(failure: Failure) -> bool:
+    """Say whether the pod, or the container, is not there: no process is, then, and what comes next has none of ours.
+
+    The kubelet looks for a container among those that run.
+    """
+    return failure.http_status == 404 or "container not found" in failure.message
 
 
 class Messenger:

@@ -14,7 +14,8 @@ from rshagent import protocol
 from rshagent.cluster import Cluster, ConfigError
 from rshagent.hub import settings as hub_settings
 from rshagent.hub.exporter import Exporter
-from rshagent.hub.server import Hub, HubError
+from rshagent.hub.listening import HubError
+from rshagent.hub.server import Hub
 from rshagent.loop import Loop
 
 if TYPE_CHECKING:

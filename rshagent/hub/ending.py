@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SWEEP_S = 8.0  # TERM, KILL 5 s later, and time for both to get there
 LAST_S = 2.0  # what the kubelet leaves to a container when the grace period is over
-LONGEST_S = 25.0  # a pod's default grace period is 30
+LONGEST_S = 25.0  # for workers that run and can't be reached; a pod's default grace period is 30
 _KILL_AFTER_SHORTEST_S = 1.0
 
 
@@ -96,6 +96,9 @@ class Sweep:
     """Ends all that carries this launcher's marks in some workers, as many at once as may be started in at once.
 
     `instances` is what the instances of this pod begin with: a batch Job's next pod may have begun its job already.
+    `may_hold(where)` says whether there can be anything of ours that nobody else ends; whoever changes what it says
+    calls `look_again`. Where a job is deleted its workers go, and the rights to exec into them before: refusals are
+    believed after seconds.
 
     `on_left(where, reason)` tells of a worker in which something may be left, `on_done()` of the end.
     """
@@ -107,11 +110,12 @@ class Sweep:
         instances: str,
         kill_after_s: float,
         *,
+        may_hold: Callable[[Where], bool],
         on_left: Callable[[Where, str], None],
         on_done: Callable[[], None],
     ) -> None:
         self._engine, self._instances, self._kill_after_s = engine, instances, kill_after_s
-        self._on_left, self._on_done = on_left, on_done
+        self._may_hold, self._on_left, self._on_done = may_hold, on_left, on_done
         self._places = dict(enumerate(places))
         self._reapers: dict[int, Reaper] = {}
 
@@ -122,13 +126,30 @@ class Sweep:
         for key, where in list(self._places.items()):
             self._engine.gate.enter((self, key), partial(self._reap, key, where))
 
+    def look_again(self) -> None:
+        """Leave the workers alone that hold nothing any more."""
+        for key, where in list(self._places.items()):
+            if not self._may_hold(where):
+                self._ended(key, where, "")
+
+    def give_up(self) -> None:
+        """Stop, and tell of the workers in which something may be left."""
+        for key, where in list(self._places.items()):
+            reaper = self._reapers.get(key)
+            self._ended(key, where, f"its processes could not all be ended in time{reaper.why if reaper else ''}")
+
     def _reap(self, key: int, where: Where) -> None:
         mark = LauncherMark(self._engine.launcher, where.pod, self._instances)
         ended = partial(self._ended, key, where)
-        self._reapers[key] = Reaper(self._engine, where, mark, "TERM", ended, self._kill_after_s)
+        self._reapers[key] = Reaper(
+            self._engine, where, mark, "TERM", ended, self._kill_after_s, believes_refusals=True
+        )
 
     def _ended(self, key: int, where: Where, reason: str) -> None:
-        del self._places[key], self._reapers[key]
+        del self._places[key]
+        reaper = self._reapers.pop(key, None)  # None: its turn has not come
+        if reaper is not None:
+            reaper.close()
         self._engine.gate.leave((self, key))
         if reason:
             self._on_left(where, reason)

@@ -6,7 +6,7 @@ import select
 import socket
 from typing import TYPE_CHECKING
 
-from rshagent.hub.server import HubError
+from rshagent.hub.listening import HubError
 from rshagent.proxy import split_host
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import sys
 import time
 from signal import Signals
@@ -16,6 +15,7 @@ from rshagent.engine import Engine
 from rshagent.execution import Where
 from rshagent.hub.client import Client
 from rshagent.hub.ending import LONGEST_S, Deadline, Sweep, kill_after
+from rshagent.hub.listening import listen
 from rshagent.hub.metrics import Metrics, result_of
 from rshagent.hub.workers import Workers
 from rshagent.podwatch import PodWatch, Trouble
@@ -28,14 +28,9 @@ if TYPE_CHECKING:
     from rshagent.launch import Launch
     from rshagent.loop import Loop
 
-_BACKLOG = 1024
 _ACCEPT_AGAIN_S = 0.5
 _SIGTERM = 15
 _LAST_WORDS_S = 1.0  # for the streams of sessions that were ended, to bring their status
-
-
-class HubError(Exception):
-    """The hub can't serve; the text is one line for people."""
 
 
 class Hub:
@@ -59,6 +54,7 @@ class Hub:
         self._clients: set[Client] = set()
         self._is_ending = False
         self._is_swept = False
+        self._sweep: Sweep | None = None
         self._watch: PodWatch | None = None
         self._is_blind = False
         self._waiting: list[Callable[[], None]] = []  # for the first list of workers
@@ -107,14 +103,20 @@ class Hub:
             os.unlink(self._settings.socket)
         places = self._places()
         self.log(f"ending {len(self._launches())} sessions, and what is left in {len(places)} workers")
+        swept = {_key(where) for where in places}
         for launch in self._launches():
             # Those that have a stream end by it when their processes do, which one exec per worker sees to.
-            launch.end(_SIGTERM, longest_s if launch.state == "acknowledged" else 0)
+            is_left_to_it = launch.state == "acknowledged" and _key(launch.where) in swept
+            launch.end(_SIGTERM, longest_s if is_left_to_it else 0)
         for client in list(self._clients):
             client.end(_SIGTERM)
         of_pod = surroundings.instance_of(self.engine.launcher, self.pod, "")
-        Sweep(self.engine, places, of_pod, kill_after(left_s), on_left=self._left, on_done=self._swept).start()
-        self.loop.call_later(longest_s, self.loop.stop)
+        self._sweep = Sweep(
+            self.engine, places, of_pod, kill_after(left_s),
+            may_hold=self._may_hold, on_left=self._left, on_done=self._swept,
+        )  # fmt: skip
+        self._sweep.start()
+        self.loop.call_later(longest_s, self._time_is_over)
 
     def forget(self, client: Client) -> None:
         """Drop a client that has gone."""
@@ -165,10 +167,10 @@ class Hub:
         return [launch for launches in self.engine.launches.values() for launch in launches]
 
     def _note(self, where: Where) -> None:
-        self._started.setdefault(f"{where.namespace}/{where.pod}/{where.container}", where)
+        self._started.setdefault(_key(where), where)
 
     def _places(self) -> list[Where]:
-        """Return where processes of ours may be: the containers in which something was started and that still run."""
+        """Return where processes of ours may be, of the containers in which something was started."""
         for launch in self._launches():
             self._note(launch.where)
         if self._is_successor:
@@ -176,15 +178,18 @@ class Hub:
                 pod = (self.engine.pods or {}).get(worker.pod)
                 container = self.container or (pod.main_container if pod is not None else None)
                 self._note(Where(worker.namespace, worker.pod, container or None))
-        return [where for where in self._started.values() if self._runs(where)]
+        return [where for where in self._started.values() if self._may_hold(where)]
 
-    def _runs(self, where: Where) -> bool:
+    def _may_hold(self, where: Where) -> bool:
+        """Say whether a container runs, and will: in a pod that is being deleted the kubelet ends all."""
         if not self.engine.is_watched(where.namespace):
             return True
         assert self.engine.pods is not None
         pod = self.engine.pods.get(where.pod)
-        state = pod and pod.container(where.container)
-        return pod is not None and pod.phase == "Running" and (state is None or state.state == "running")
+        if pod is None or pod.deleting or pod.phase != "Running":
+            return False
+        state = pod.container(where.container)
+        return state is None or state.state == "running"
 
     def _left(self, where: Where, reason: str) -> None:
         self.log(f'host={where.pod} left="{reason}"')
@@ -193,6 +198,11 @@ class Hub:
         self._is_swept = True
         self.loop.call_later(_LAST_WORDS_S, self.loop.stop)
         self._stop_if_done()
+
+    def _time_is_over(self) -> None:
+        if self._sweep is not None:
+            self._sweep.give_up()
+        self.loop.stop()
 
     def _stop_if_done(self) -> None:
         if self._is_swept and not self._launches():
@@ -249,6 +259,8 @@ class Hub:
         self.engine.pods = self._watch.pods
         self._let_in()
         self.engine.pod_changed(name)
+        if self._sweep is not None:
+            self._sweep.look_again()
 
     def _let_in(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -263,32 +275,5 @@ class Hub:
         self.log(f"the workers can't be watched: {trouble.message}; next try in {trouble.retry_in_s:.1f} s")
 
 
-def listen(path: str, mode: int = 0o666) -> socket.socket:
-    """Return a listening Unix socket at `path`. Raises HubError."""
-    if is_served(path):
-        raise HubError(f"another hub serves {path}")
-    fresh = f"{path}.{os.getpid()}"
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        sock.bind(fresh)
-        # The user's container may run as any user; who may reach the socket is decided by who has the volume.
-        os.chmod(fresh, mode)
-        sock.listen(_BACKLOG)
-        os.rename(fresh, path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise HubError(f"the socket {path} can't be made: {reason}; is its folder a writable volume?") from None
-    return sock
-
-
-def is_served(path: str) -> bool:
-    """Say whether somebody accepts connections at `path`: a hub that died leaves its socket behind."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
+def _key(where: Where) -> str:
+    return f"{where.namespace}/{where.pod}/{where.container}"

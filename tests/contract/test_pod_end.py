@@ -85,11 +85,12 @@ def log_of(cluster: Cluster, pod: str, container: str) -> str:
         return ""
 
 
-def launcher(cluster: Cluster, token: str) -> bytes:
-    """The launcher's pod, as the API tells it: the stand-in's own way is busy with its deletion."""
+def ask(cluster: Cluster, token: str, pod: str, *, method: str = "GET") -> bytes:
+    """Ask the API about a pod: the stand-in's own way waits for the end of a deletion."""
     asked = urllib.request.Request(
-        f"{cluster.url}/api/v1/namespaces/default/pods/launcher",
+        f"{cluster.url}/api/v1/namespaces/default/pods/{pod}",
         headers={"Authorization": f"Bearer {token}"},
+        method=method,
     )
     with urllib.request.urlopen(asked, context=ssl.create_default_context(cafile=cluster.ca)) as answer:
         return bytes(answer.read())
@@ -149,7 +150,7 @@ def test_the_grace_period_is_the_pods_own_where_it_may_be_read(cluster: Cluster,
     token = cluster.token()
     deletion = threading.Thread(target=cluster.delete_pod, args=("launcher",), kwargs={"grace_s": 8})
     deletion.start()
-    until(lambda: b"deletionTimestamp" in launcher(cluster, token), "the deletion has begun")
+    until(lambda: b"deletionTimestamp" in ask(cluster, token, "launcher"), "the deletion has begun")
     assert tell_ending(agent, "--grace", "3600") == 0
     until_ended(agent)
     deletion.join()
@@ -209,6 +210,72 @@ def test_an_api_server_that_does_not_answer_holds_nobody_longer_than_the_grace(
     finally:
         cluster.listen(on=True)
     assert busy(cluster) != []
+
+
+# Workers that go as well: where a job is deleted, so are its Role and its launcher's account --------------------------
+
+
+def execs(cluster: Cluster) -> int:
+    return int(cluster.stats()["requests"]["exec"])
+
+
+def test_workers_that_are_being_deleted_are_left_to_their_kubelets(
+    cluster: Cluster, make: Callable[..., WithHub]
+) -> None:
+    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
+    cluster.replace_pod("worker-0", containers=(deaf,), ready_after_s=0)
+    until(lambda: "deaf" in log_of(cluster, "worker-0", deaf.name), "its main container runs")
+    token = cluster.token()
+    agent = make(token)
+    start_daemons(agent, WORKERS[:1])
+    ask(cluster, token, "worker-0?gracePeriodSeconds=3600", method="DELETE")
+    cluster.revoke(token)
+    sigterm(agent)
+    assert "deletionTimestamp" in cluster.pod("worker-0")["metadata"], "the worker is there still"
+    assert "left=" not in agent.log()
+
+
+def test_a_worker_that_goes_meanwhile_is_not_waited_for(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    agent = make()
+    start_daemons(agent, WORKERS[:2])
+    cluster.fault("hang", pod="worker-0", times=None)
+    before = execs(cluster)
+    assert agent.process is not None
+    agent.process.terminate()
+    until(lambda: execs(cluster) == before + 2, "both workers are asked")
+    cluster.delete_pod("worker-0")
+    until_ended(agent)
+    cluster.clear_faults()
+    assert "left=" not in agent.log()
+    assert_nothing_left(cluster, WORKERS[1:2])
+
+
+def test_a_container_that_is_gone_has_nothing_left(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    agent = make(cluster.token("get pods/exec", "create pods/exec"))  # it can't watch
+    start_daemons(agent, WORKERS[:1])
+    cluster.set_state("worker-0", "succeeded")
+    sigterm(agent)
+    assert "left=" not in agent.log()
+
+
+def test_a_refusal_is_believed_after_a_while(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    token = cluster.token()
+    agent = make(token)
+    start_daemons(agent, WORKERS[:1])
+    cluster.revoke(token)
+    sigterm(agent)
+    assert busy(cluster, WORKERS[:1])
+    assert 'host=worker-0 left="its processes could not be ended: exec: the API server does not accept' in agent.log()
+
+
+def test_trouble_on_the_way_to_a_living_worker_is_outlasted(cluster: Cluster, make: Callable[..., WithHub]) -> None:
+    agent = make()
+    start_daemons(agent, WORKERS[:2])
+    for kind in ("http", "dial-error", "drop-after-upgrade"):
+        cluster.fault(kind, pod="worker-0", status=403)
+    sigterm(agent)
+    assert_nothing_left(cluster, WORKERS[:2])
+    assert "left=" not in agent.log()
 
 
 # A batch Job's launcher: each retry is a pod of another name, and all are one launcher --------------------------------
