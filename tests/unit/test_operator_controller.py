@@ -6,14 +6,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from clocks import Clock
+from looped_plan import KEY, Body, Loop, create, job, made, steps
 
 from agents.job.model import KeyType
-from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
-from agents.operator.caches import Caches, Key
-from agents.operator.controller import Controller
+from agents.operator.actions import CreateKeys, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
 from agents.operator.errors import (
-    AlreadyExistsError,
     ApiError,
     ConflictError,
     NotFoundError,
@@ -21,120 +18,12 @@ from agents.operator.errors import (
     TooManyError,
     UnavailableError,
 )
-from agents.operator.executor import Executor
-from agents.operator.kinds import BATCH_JOB, CONFIG_MAP, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, ROLE
-from agents.operator.metrics import Metrics
+from agents.operator.kinds import BATCH_JOB, MPI_JOB_V2BETA1, POD, ROLE
 from agents.operator.queue import Queue
-from agents.operator.settings import PodSettings
 from agents.operator.trim import trim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from agents.operator.observed import Observed
-
-Body = dict[str, Any]
-KEY = Key("team", "pi")
-
-
-def job(name: str = "pi", uid: str = "j", version: int = 1, generation: int = 1, **more: Any) -> Body:
-    metadata = {
-        "namespace": "team",
-        "name": name,
-        "uid": uid,
-        "resourceVersion": str(version),
-        "generation": generation,
-    }
-    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": metadata, "spec": {}, **more}
-
-
-def made(name: str, uid: str = "1", owner: Body | None = None, version: int = 5, role: str = "worker") -> Body:
-    owner = owner or {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "pi", "uid": "j"}
-    labels = {"mpi-agents/job-uid": owner["uid"], "mpi-agents/role": role}
-    metadata = {"namespace": "team", "name": name, "uid": uid, "resourceVersion": str(version), "labels": labels}
-    return {"metadata": metadata | {"ownerReferences": [owner | {"controller": True}]}, "spec": {"containers": []}}
-
-
-class Api:
-    """Answers requests by a table, else as a server that has everything; keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-        self.bodies: list[Body] = []
-        self.answers: dict[tuple[str, str], Body | ApiError] = {}
-
-    def _answer(self, verb: str, path: str, otherwise: Body) -> Body:
-        self.asked.append((verb, path))
-        answer = self.answers.get((verb, path), otherwise)
-        if isinstance(answer, ApiError):
-            raise answer
-        return answer
-
-    def get(self, path: str) -> Body:
-        return self._answer("get", path, {})
-
-    def create(self, kind: Any, namespace: str, body: Body) -> Body:
-        return self._answer("create", body["metadata"]["name"], made(body["metadata"]["name"]))
-
-    def replace(self, path: str, body: Body) -> Body:
-        self.bodies.append(body)
-        return self._answer("update", path, job(version=9) | {"status": body["status"]})
-
-    def patch(self, path: str, body: Body) -> Body:
-        return self._answer("patch", path, made(path.rpartition("/")[2], version=8))
-
-    def delete(self, path: str, uid: str, *, waits: bool = False) -> Body:
-        return self._answer("delete", f"{path} {uid}{' foreground' if waits else ''}", {"kind": "Status"})
-
-    def delete_collection(self, path: str, selector: str, newest: int) -> Body:
-        return self._answer("deletecollection", f"{path} {selector} {newest}", {"kind": "PodList"})
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def emit(self, resource: Body, event: Emit) -> None:
-        self.events.append(event.reason)
-
-
-class Loop:
-    """All of it but the threads."""
-
-    def __init__(self, *plans: Plan | Callable[[Observed], Plan]) -> None:
-        self.plans, self.observed = list(plans), list[Any]()
-        self.api, self.recorder, self.metrics, self.clock = Api(), Recorder(), Metrics(), Clock()
-        self.caches, self.queue = Caches([MPI_JOB_V1]), Queue[Key](self.clock, lambda: 1.0)
-        executor = Executor(self.api, self.caches, self.recorder, self.metrics)  # type: ignore[arg-type]
-        self.controller = Controller(
-            self._plan, self.caches, self.queue, executor, PodSettings("i"), self.metrics, self.clock
-        )
-        self.caches.jobs().put(job())
-
-    def _plan(self, _job: Any, observed: Observed, _settings: PodSettings, now: float) -> Plan:
-        assert now == self.clock.now
-        self.observed.append(observed)
-        planned = self.plans.pop(0) if self.plans else Plan()
-        return planned if isinstance(planned, Plan) else planned(observed)
-
-    def run(self) -> None:
-        self.controller.reconcile(KEY)
-
-    def next_after(self, limit_s: float = 200.0) -> float | None:
-        """In how many seconds the job comes again, by steps of 50 ms."""
-        for step in range(int(limit_s / 0.05)):
-            if len(self.queue):
-                return round(step * 0.05, 2)
-            self.clock.now += 0.05
-        return None
-
-
-def create(name: str = "pi-worker-0", kind: Any = POD) -> Create:
-    return Create(kind, {"metadata": {"name": name}}, "wanted")
-
-
-def steps(*each: Any) -> Plan:
-    return Plan(tuple(one if isinstance(one, tuple) else (one,) for one in each))
 
 
 def test_each_action_is_the_request_that_it_stands_for() -> None:
@@ -247,81 +136,6 @@ def test_an_edit_of_annotations_alone_is_one_as_well() -> None:
     assert loop.observed[2].refused == {}
 
 
-def test_a_name_that_another_has_is_told_to_plan_and_tried_again_in_a_minute() -> None:
-    loop = Loop(steps(create("pi-config", CONFIG_MAP)))
-    path = "/api/v1/namespaces/team/configmaps/pi-config"
-    loop.api.answers["create", "pi-config"] = AlreadyExistsError("a", 409, "AlreadyExists")
-    loop.api.answers["get", path] = made("pi-config", owner={"kind": "Deployment", "name": "pi", "uid": "x"})
-    loop.run()
-    assert loop.next_after() == pytest.approx(0.05, abs=0.06)
-    loop.run()
-    assert loop.observed[1].taken == {("ConfigMap", "pi-config")}
-    assert loop.caches.store(CONFIG_MAP).all() == []
-    while loop.queue.get(0):
-        loop.queue.done(KEY)
-    assert loop.next_after() == pytest.approx(60, abs=0.1)
-    loop.run()
-    assert loop.observed[2].taken == frozenset()
-
-
-def test_what_we_made_and_did_not_know_of_is_taken_up() -> None:
-    loop = Loop(steps(create("pi-worker-0")))
-    loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
-    loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0")
-    loop.run()
-    loop.run()
-    assert [each["metadata"]["name"] for each in loop.observed[1].pods] == ["pi-worker-0"]
-    assert loop.observed[1].taken == frozenset()
-
-
-def test_what_lost_its_label_gets_it_again_or_plan_is_told_why_not() -> None:
-    """The chart grants no patch of pods: without a word the job would wait for ever."""
-    bare, again = made("pi-worker-0"), steps(create("pi-worker-0"))
-    del bare["metadata"]["labels"]
-    path = "/api/v1/namespaces/team/pods/pi-worker-0"
-    loop = Loop(again, again, again)
-    loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
-    loop.api.answers["get", path] = bare
-    loop.api.answers["patch", path] = RefusedError("pods is forbidden", 403)
-    loop.run()
-    loop.run()
-    assert loop.observed[1].refused == {
-        ("Pod", "pi-worker-0"): "it is there without its label mpi-agents/job-uid=j, by which it is found: "
-        "pods is forbidden"
-    }
-    del loop.api.answers["patch", path]
-    loop.run()
-    loop.run()
-    assert [each["metadata"]["name"] for each in loop.observed[3].pods] == ["pi-worker-0"]
-    assert loop.observed[3].refused == {}
-
-
-def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
-    loop = Loop(steps(create("pi-worker-0"), create("never")))
-    loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
-    former = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": "former"}
-    loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=former)
-    loop.run()
-    assert ("create", "never") not in loop.api.asked
-    assert loop.metrics.reconcile_errors.value("Conflict") == 1
-    loop.run()
-    assert loop.observed[1].taken == frozenset()
-
-
-def test_the_end_of_what_an_earlier_job_of_this_name_left_has_the_later_one_planned() -> None:
-    """Its last pods may take their grace period, and retries are half a minute apart by then."""
-    loop = Loop()
-    loop.caches.on_job = loop.queue.add
-    former = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "pi", "uid": "former"}
-    left, ours = made("pi-worker-0", owner=former), made("pi-worker-1", uid="2")
-    for one in (left, ours):
-        loop.caches.store(POD).event("ADDED", one)
-    while (key := loop.queue.get(0)) is not None:
-        loop.queue.done(key)
-    loop.caches.store(POD).event("DELETED", left)
-    assert loop.queue.get(0) == KEY
-
-
 def test_new_keys_are_in_one_request_and_kept_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     """Even where the API server's answer has them."""
     loop, sent = Loop(steps(CreateKeys({"metadata": {"name": "pi-ssh"}}, KeyType.ED25519, "wanted"))), list[Body]()
@@ -341,16 +155,6 @@ def test_new_keys_are_in_one_request_and_kept_nowhere(caplog: pytest.LogCaptureF
     assert secret.keys() == {"metadata"}
     assert "job team/pi: create Secret pi-ssh (wanted)" in caplog.messages
     assert body["data"]["ssh-privatekey"] not in caplog.text
-
-
-def test_what_another_kind_s_job_of_this_name_has_is_taken() -> None:
-    loop = Loop(steps(create("pi-worker-0")))
-    loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
-    other = {"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "MPIJob", "name": "pi", "uid": "t"}
-    loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=other)
-    loop.run()
-    loop.run()
-    assert loop.observed[1].taken == {("Pod", "pi-worker-0")}
 
 
 def test_a_deletion_that_takes_its_time_is_known_and_one_that_is_over_as_well() -> None:
