@@ -366,13 +366,14 @@ class Launch(Listener):
 
     def _read(self, data: bytes) -> None:
         """Send what came from stdin; its end is passed on where the protocol can."""
-        if self._execution is None:
+        execution = self._execution  # sending may find that the stream is lost
+        if execution is None:
             return
         if not data:
-            self._execution.close_stdin()
+            execution.close_stdin()
             return
-        self._execution.send(data)
-        if self._execution.is_behind:
+        execution.send(data)
+        if execution.is_behind:
             self.stdio.pause_reading()
 
     def _find(self, failure: Failure) -> None:

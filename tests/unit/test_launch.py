@@ -143,6 +143,19 @@ def test_one_whose_stdin_was_in_the_lost_stream_is_started_again(monkeypatch: py
     os.close(writer)
 
 
+def test_a_stream_that_is_found_lost_by_sending_to_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"a line")
+    for bench in benches(monkeypatch, stdin=reader):
+        start = bench.run()
+        start.is_broken = True
+        bench.wait(0.2)
+        assert start.sent == [b"a line"]
+        bench.ask().answer("exit 3")
+        assert bench.end == (3, "")
+    os.close(writer)
+
+
 def test_a_shell_that_failed_is_the_end(bench: Bench) -> None:
     start = bench.start()
     start.open()
