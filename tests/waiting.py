@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 _Found = TypeVar("_Found")
 
 

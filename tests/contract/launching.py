@@ -8,24 +8,19 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from tests.waiting import until
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from agents.playground.job import Job
     from agents.playground.pod_process import PodProcess
 
+__all__ = ["DEADLINE_S", "Running", "until"]
+
 DEADLINE_S = 60.0
 _SESSION = re.compile(r" session=(?P<session>\S+) host=(?P<host>\S+) .*exit=(?P<exit>\S+) result=(?P<result>\S+)")
-
-
-def until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """Wait until `condition` gives something true, and return it."""
-    end = time.monotonic() + deadline_s
-    while not (found := condition()):
-        assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
-        time.sleep(0.02)
-    return found
 
 
 class Running:
@@ -91,8 +86,7 @@ class Running:
             ended = [one for one in self.sessions() if one["result"] in results]
             return ended if len(ended) >= times else None
 
-        ended: list[dict[str, str]] = until(found, f"{times} sessions are {' or '.join(results)}")
-        return ended
+        return until(found, f"{times} sessions are {' or '.join(results)}")
 
     def sessions_by_host(self) -> Counter[str]:
         """How often each worker was called, once all calls have ended."""

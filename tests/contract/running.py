@@ -6,11 +6,12 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
+from tests.waiting import until
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from agents.playground.cluster import Cluster
@@ -121,11 +122,3 @@ def run(agent: Agent, *words: str, stdin: bytes = b"", **environ: str) -> subpro
         process.communicate()
         raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
-
-
-def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait for something that another process does and that nobody tells us of."""
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, f"within {deadline_s} s: {what}"
-        time.sleep(0.02)

@@ -8,7 +8,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from running import DEADLINE_S, until
+from running import DEADLINE_S
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

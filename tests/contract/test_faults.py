@@ -8,9 +8,10 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import LIMITS, WORKERS, Agent, Direct, WithHub, environment, run, start, until
+from running import LIMITS, WORKERS, Agent, Direct, WithHub, environment, run, start
 
 from agents.playground.cluster import Cluster, ClusterError
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from running import Agent, Direct, WithHub, environment, run, start, until
+from running import Agent, Direct, WithHub, environment, run, start
 
 from agents.playground.cluster import Cluster, ClusterError
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

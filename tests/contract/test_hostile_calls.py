@@ -8,7 +8,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from running import WORKERS, WithHub, environment, run, start, until
+from running import WORKERS, WithHub, environment, run, start
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,10 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from running import WORKERS, WithHub, environment, run, until
+from running import WORKERS, WithHub, environment, run
 
 from tests.ports import free_port
+from tests.waiting import until
 from tests.web import get
 
 if TYPE_CHECKING:

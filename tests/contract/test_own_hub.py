@@ -10,11 +10,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from running import WORKERS, environment, until
+from running import WORKERS, environment
 from scripted_hub import FIXTURES, SANITIZERS
 
 from rshagent import client_build
 from tests.privileges import NO_CAPABILITIES
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

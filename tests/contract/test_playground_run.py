@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from launching import until
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

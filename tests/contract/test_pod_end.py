@@ -11,9 +11,10 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from running import DEADLINE_S, ROOT, WithHub, environment, run, start, until
+from running import DEADLINE_S, ROOT, WithHub, environment, run, start
 
 from agents.playground.cluster import Cluster, ClusterError, Container
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delivery_ssh import Launcher, listening
-from running import DEADLINE_S, until
+from running import DEADLINE_S
 from ssh_pods import helpers
 from test_delivery_staying import WORKER, launcher
 from worker_running import Mounted
@@ -20,6 +20,7 @@ from agents.job.model import KeyType
 from agents.operator.keys import new_pair
 from sshd_bootstrap import paths
 from tests.ports import free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

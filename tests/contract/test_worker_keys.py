@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from running import DEADLINE_S, until
+from running import DEADLINE_S
 from ssh_pods import RUN, Pod, Pods, helpers, needs_pods, pods, write_keys
 from worker_running import Mounted, Worker, child_of, inside, running
 
 from tests.privileges import NO_CAPABILITIES
 from tests.processes import is_alive
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,10 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from running import DEADLINE_S, until
+from running import DEADLINE_S
 from worker_running import Mounted, Worker, needs_namespaces, running
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,12 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import until
 from worker_running import Mounted, Namespace, Worker, needs_namespaces, running
 
 from rshagent.bootstrap import Mark, request
 from tests.privileges import NO_CAPABILITIES
 from tests.processes import is_alive
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

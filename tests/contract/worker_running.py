@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 
 import pytest
-from running import DEADLINE_S, ROOT, until
+from running import DEADLINE_S, ROOT
 
 from tests.ports import free_port
+from tests.waiting import until
 from tests.web import get
 
 if TYPE_CHECKING:
