@@ -182,9 +182,10 @@ class Execution(Owner):
             return
         assert self._request is not None
         self._is_asked = True
-        self._link.send(self._stream.request(self._request[0], self._cluster.authority, authorization))
         self._heard_at = self._loop.now()
         self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
+        # The last thing here, for it may find that the connection is gone, and end all.
+        self._link.send(self._stream.request(self._request[0], self._cluster.authority, authorization))
 
     def received(self, data: memoryview) -> None:
         """Hand on what the bytes mean."""

@@ -11,6 +11,7 @@ from scripted_api import authority, certificate, read_to_end, reset_at_its_end
 from test_streams import SUCCESS, message
 from test_websocket import FIN, server_frame
 
+from rshagent.connection import Link, Lost
 from rshagent.status import Exited
 from rshagent.websocket import PING, PONG
 
@@ -143,3 +144,15 @@ def test_a_status_counts_though_the_stream_does_not_end_well(serving: Serving, t
     outcome, _ = hearer.end
     assert isinstance(outcome, Exited)
     assert outcome.code == 0
+
+
+def test_a_connection_that_the_request_finds_gone_is_not_pinged(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Link, "send", lambda link, _data: link._lose(Lost("reset by peer")))
+    with serving(read_to_end) as bench:
+        hearer = Hearer()
+        bench.execute(hearer)
+        bench.until(lambda: hearer.is_over)
+        bench.wait(10)
+    assert hearer.end == (None, "reset by peer")
