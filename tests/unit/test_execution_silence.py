@@ -149,8 +149,11 @@ def test_a_status_counts_though_the_stream_does_not_end_well(serving: Serving, t
 def test_a_connection_that_the_request_finds_gone_is_not_pinged(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def serve(stream: socket.socket) -> None:
+        read_to_end(stream)
+
     monkeypatch.setattr(Link, "send", lambda link, _data: link._lose(Lost("reset by peer")))
-    with serving(read_to_end) as bench:
+    with serving(serve) as bench:
         hearer = Hearer()
         bench.execute(hearer)
         bench.until(lambda: hearer.is_over)
