@@ -16,6 +16,8 @@ from agents.operator.errors import ApiError, GoneError, NotFoundError, RefusedEr
 from agents.operator.trim import trim
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agents.operator.api import Api, Watch
     from agents.operator.metrics import Metrics
     from agents.operator.store import Store
@@ -32,7 +34,7 @@ class Informer:
         self, api: Api, store: Store, metrics: Metrics, *, namespace: str | None = None, selector: str = ""
     ) -> None:
         self._api, self._store, self._metrics = api, store, metrics
-        self._namespace, self._selector = namespace, selector
+        self.namespace, self._selector = namespace, selector
         self._path = store.kind.path(namespace)
         self._stop = threading.Event()
         self._watch: Watch | None = None
@@ -43,6 +45,7 @@ class Informer:
         self.is_missing = False
         """Whether the API server has no such kind now."""
         self.synced = threading.Event()
+        self.on_synced: Callable[[], None] = lambda: None
         name = f"watch-{store.kind.plural}" + (f"-{namespace}" if namespace else "")
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -97,10 +100,12 @@ class Informer:
             if not token:
                 break
         version = page["metadata"]["resourceVersion"]
-        self._store.replace(bodies, version, self._namespace)
+        self._store.replace(bodies, version, self.namespace)
         self._version = self._listed = version
         self._healthy()
-        self.synced.set()
+        if not self.synced.is_set():
+            self.synced.set()
+            self.on_synced()
 
     def _follow(self) -> None:
         timeout_s = random.randint(*_WATCH_S)  # noqa: S311 (no secret)
@@ -128,7 +133,7 @@ class Informer:
         if kind == "ERROR":
             code = body.get("code", 0)
             raise (GoneError if code == 410 else ApiError)(str(body.get("message", "a watch failed")), code)
-        self._store.event(str(kind), body, self._namespace)
+        self._store.event(str(kind), body, self.namespace)
         self._version = body["metadata"]["resourceVersion"]
 
     def _healthy(self) -> None:
@@ -147,7 +152,7 @@ class Informer:
         self._stop.wait(max(wait_s, error.retry_after_s or 0.0))
 
     def _words(self, error: ApiError) -> str:
-        kind, where = self._store.kind, f"namespace {self._namespace}" if self._namespace else "all namespaces"
+        kind, where = self._store.kind, f"namespace {self.namespace}" if self.namespace else "all namespaces"
         if isinstance(error, RefusedError) and error.code == 403:
             return f"the operator's role lacks list and watch of {kind.resource} in {where}"
         if isinstance(error, NotFoundError):

@@ -77,6 +77,7 @@ class Process:
             options.identity,
         )
         self._informers: list[Informer] = []
+        self._of_made: list[Informer] = []  # of them, those of what is made for jobs
         self._of_t9k: list[Informer] = []  # of them, those of its MPIJobs
         self._controller: Controller | None = None
         self._metrics.is_leader.read = lambda: {(): float(self._leads())}
@@ -114,7 +115,8 @@ class Process:
         controller = Controller(self._plan, caches, queue, executor, settings, self._metrics)
         neighbours = Neighbours(self._api, options.lease_namespace, options.lease_name)
         adopt = Adopt.ALL if options.adopt is Adopt.AUTO and (options.namespaces or options.selector) else options.adopt
-        controller.takes = Adoption(adopt, neighbours.is_alone).takes
+        adoption = Adoption(adopt, neighbours.is_alone)
+        controller.takes = lambda job: self._knows(job["metadata"].get("namespace")) and adoption.takes(job)
         controller.may_act = lambda: self._leads() and not self._stop.is_set()
         caches.on_job = queue.add
         neighbours.on_change = lambda: _add_all(caches, queue)
@@ -123,7 +125,10 @@ class Process:
         self._metrics.neighbours.read = lambda: {(name,): 1.0 for name in neighbours.seen()}
         if adopt is Adopt.AUTO:
             neighbours.start()
-        self._inform(caches.informers_of_made(self._api, self._metrics, options.namespaces))
+        self._of_made = caches.informers_of_made(self._api, self._metrics, options.namespaces)
+        for informer in self._of_made:
+            informer.on_synced = lambda: _add_all(caches, queue)
+        self._inform(self._of_made)
         self._inform_of_jobs(GROUP, caches)
         if options.t9k is T9k.ON or (options.t9k is T9k.AUTO and self._has_t9k()):
             self._inform_of_jobs(T9K_GROUP, caches)
@@ -171,12 +176,21 @@ class Process:
             return False
 
     def _synced(self) -> bool:
-        """Wait for the caches, but for T9k's jobs unless they were asked for; False if stopped before."""
+        """Wait for the caches, but for T9k's jobs unless they were asked for; False if stopped before.
+
+        A namespace that is gone, with our rights in it, holds up no other.
+        """
         later = self._of_t9k if self._options.t9k is T9k.AUTO else []
         while not self._stop.is_set():
-            if all(each.synced.wait(0.05) for each in self._informers if each not in later):
+            missing = [each for each in self._informers if each not in later and not each.synced.wait(0.05)]
+            is_any_known = any(map(self._knows, self._options.namespaces))
+            if not missing or (is_any_known and all(each.complaint for each in missing)):
                 return True
         return False
+
+    def _knows(self, namespace: str | None) -> bool:
+        """Whether all that has been made in a namespace is known: none of its jobs is planned before."""
+        return all(each.synced.is_set() for each in self._of_made if each.namespace in (None, namespace))
 
     def _leads(self) -> bool:
         return self._leader.leads() if self._options.elects else self._controller is not None

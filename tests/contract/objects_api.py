@@ -35,6 +35,7 @@ class Request:
     plural: str  # T9k's have their group behind it
     name: str
     partial: bool = False  # asks for metadata alone
+    namespace: str = ""
 
 
 class ObjectsApi:
@@ -193,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             verb = self._verb(name, query)
             self.server.api.requests[verb, plural] += 1
             partial = "as=PartialObjectMetadata" in self.headers.get("Accept", "")
-            request = Request(verb, plural, name or body.get("metadata", {}).get("name", ""), partial)
+            request = Request(verb, plural, name or body.get("metadata", {}).get("name", ""), partial, namespace)
             if not self.server.api.fault(request):
                 self.close_connection = True
             elif verb == "watch":

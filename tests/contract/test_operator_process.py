@@ -20,7 +20,7 @@ from operating import (
     t9k_job,
     workers_gone,
 )
-from stored_objects import Failure
+from stored_objects import Failure, conditions
 
 from tests.ports import free_port
 from tests.web import get
@@ -245,6 +245,28 @@ def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path,
         "mpi_operator_queue_depth ",
     ):
         assert f"\n{line}" in metrics
+
+
+def test_a_namespace_that_is_gone_with_our_rights_holds_up_no_other(tmp_path: Path, api: ObjectsApi) -> None:
+    """Jobs there, if any are seen, are not planned before it is known what has been made for them."""
+
+    def fault(request: Request) -> bool:
+        if request.namespace == "gone" and request.plural != "mpijobs":
+            raise Failure(403, "Forbidden", f"{request.plural} is forbidden")
+        return True
+
+    api.fault = fault
+    there = job("there")
+    there["metadata"]["namespace"] = "gone"
+    with api.objects.changed:
+        api.objects.create("mpijobs", "gone", there)
+    with Operator(tmp_path, api.port, "--namespace", "team,gone") as operator:
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS))
+        operator.wait_until_said("lacks list and watch of pods in namespace gone")
+        assert "status" not in api.objects.get(("mpijobs", "gone", "there"))
+        api.fault = lambda _request: True
+        api.wait(lambda objects: "Succeeded" in conditions(objects.get(("mpijobs", "gone", "there"))))
 
 
 def test_an_object_of_another_is_not_touched_and_waited_for(tmp_path: Path, api: ObjectsApi) -> None:
