@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operator_stories import CREATED, START, events, launcher, own, planned, pod, resource, stated, workers
+from operator_stories import CREATED, DIALECTS, START, events, launcher, own, planned, pod, resource, stated, workers
 
 from agents.operator.kinds import POD
 from agents.operator.trim import trim
@@ -14,7 +14,6 @@ from rshagent.pods import parse
 
 Object = dict[str, Any]
 
-DIALECTS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 SSH = {"spec/transport": "ssh"}
 WHY = "ssh-privatekey in the job's ssh Secret is broken: delete the Secret, and the operator makes a new pair"
 
