@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_LONGEST_RETRY_AFTER_S = 60.0  # a proxy under maintenance names hours: nothing would be watched meanwhile
+
 
 class ApiError(Exception):
     """A request that failed. `code` is HTTP's, 0 where there was no answer; the text is the API server's own words."""
@@ -45,7 +47,8 @@ def from_status(code: int, status: object, retry_after: str | None = None) -> Ap
     """Return the error that an answer is; `status` is its body (a Status object as a rule)."""
     fields = status if isinstance(status, dict) else {}
     message, reason = str(fields.get("message") or f"HTTP {code}"), str(fields.get("reason") or "")
-    retry_after_s = float(retry_after) if retry_after and retry_after.isdigit() else None
+    is_given = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
+    retry_after_s = min(float(retry_after or 0), _LONGEST_RETRY_AFTER_S) if is_given else None
     return _type(code, reason, retry_after_s)(message, code, reason, retry_after_s)
 
 
