@@ -36,6 +36,14 @@ __all__ = ["api"]
 JOBS = [f"job-{number}" for number in range(12)]
 
 
+def run_all(folder: Path, api: ObjectsApi) -> None:
+    with Operator(folder, api.port, "--no-leader-elect"):
+        submit(api, *JOBS)
+        api.wait(all_succeeded(JOBS))
+        api.wait(workers_gone)
+    assert_each_pod_was_made_once(api)
+
+
 def assert_each_pod_was_made_once(api: ObjectsApi) -> None:
     made = {place: count for place, count in api.objects.created.items() if place[0] == "pods"}
     assert len(made) == len(JOBS) * 3
@@ -150,11 +158,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_writes_that_fail_are_tried_again(tmp_path: Path, api: ObjectsApi, fault: str) -> None:
     api.fault = Every(4, FAULTS[fault])
-    with Operator(tmp_path, api.port, "--no-leader-elect"):
-        submit(api, *JOBS)
-        api.wait(all_succeeded(JOBS))
-        api.wait(workers_gone)
-    assert_each_pod_was_made_once(api)
+    run_all(tmp_path, api)
 
 
 def test_answers_that_are_lost_after_the_deed_make_nothing_twice(tmp_path: Path, api: ObjectsApi) -> None:
@@ -167,11 +171,7 @@ def test_answers_that_are_lost_after_the_deed_make_nothing_twice(tmp_path: Path,
         return is_counted and count[0] % 3 == 0
 
     api.forgets = forgets
-    with Operator(tmp_path, api.port, "--no-leader-elect"):
-        submit(api, *JOBS)
-        api.wait(all_succeeded(JOBS))
-        api.wait(workers_gone)
-    assert_each_pod_was_made_once(api)
+    run_all(tmp_path, api)
 
 
 def test_the_second_replica_takes_over(tmp_path: Path, api: ObjectsApi) -> None:
