@@ -11,6 +11,7 @@ import threading
 import time
 from datetime import datetime
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import PREFIX, T9K_GROUP
@@ -28,7 +29,8 @@ Body = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S, _FIRST_LOOK_S = 60.0, 2.0
-_LEASES = ("mpi-operator", "1ca428e5.training-operator.kubeflow.org")  # kubeflow's two
+_TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
+_LEASES = ("mpi-operator", _TRAINING_LEASE)  # kubeflow's two
 _DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
 _DEPLOYMENTS = ("mpi-operator", "training-operator")  # also those that elect by Endpoints, or not at all
 _CLOCKS_S = 30  # how far the clocks of two nodes may be apart
@@ -146,17 +148,20 @@ class Neighbours:
 
 def found(leases: Iterable[Body], deployments: Iterable[Body], own: tuple[str, str], now: float) -> frozenset[str]:
     """Return the other operators that are at work; `own`: our lease's namespace and name. Pure."""
-    leases = list(leases)
+    leases, deployments = list(leases), list(deployments)
+    without = {_place(each)[0] for each in deployments if not _has_mpijobs(each)}
     ours = next((_born(lease) for lease in leases if _place(lease) == own), "")
     seen = set()
     for lease in leases:
         namespace, name = _place(lease)
+        if name == _TRAINING_LEASE and namespace in without:
+            continue
         is_later = name == own[1] and (not ours or (_born(lease), namespace) > (ours, own[0]))
         if (namespace, name) != own and is_held(lease, now) and not is_later:
             seen.add(f"Lease {namespace}/{name}")
     for each in deployments:
         is_up = (each.get("spec") or {}).get("replicas", 1) and (each.get("status") or {}).get("readyReplicas")
-        if is_up and not _runs_ours(each):
+        if is_up and _has_mpijobs(each) and not _runs_ours(each):
             seen.add("Deployment {}/{}".format(*_place(each)))
     return frozenset(seen)
 
@@ -175,9 +180,23 @@ def is_held(lease: Body, now: float) -> bool:
 
 def _runs_ours(deployment: Body) -> bool:
     """Whether it is one of our chart's, whatever its release calls it: those are seen by their leases."""
+    return any(word.startswith("--lease-name=") for word in _words(deployment))
+
+
+def _has_mpijobs(deployment: Body) -> bool:
+    """Whether it looks after MPIJobs: a training-operator may be told which kinds are its own."""
+    words, kinds = _words(deployment), set()
+    for word, after in pairwise([*words, ""]):
+        name, is_one_word, kind = word.partition("=")
+        if name in ("--enable-scheme", "-enable-scheme"):
+            kinds.add((kind if is_one_word else after).lower())
+    return not kinds or "mpijob" in kinds
+
+
+def _words(deployment: Body) -> list[str]:
     template: Body = (deployment.get("spec") or {}).get("template") or {}
     containers = (template.get("spec") or {}).get("containers") or ()
-    return any(str(word).startswith("--lease-name=") for one in containers for word in one.get("args") or ())
+    return [str(word) for one in containers for key in ("command", "args") for word in one.get(key) or ()]
 
 
 def _place(body: Body) -> tuple[str, str]:

@@ -74,6 +74,27 @@ def test_who_is_seen(leases: list[Body], deployments: list[Body], seen: set[str]
     assert found(leases, deployments, OWN, NOW) == seen
 
 
+@pytest.mark.parametrize(
+    ("words", "has_mpijobs"),
+    [
+        (["/manager"], True),
+        (["/manager", "--enable-scheme=tfjob", "--enable-scheme=pytorchjob"], False),
+        (["/manager", "-enable-scheme", "TFJob"], False),
+        (["/manager", "--enable-scheme=tfjob", "--enable-scheme=MPIJob"], True),
+    ],
+)
+def test_a_training_operator_that_has_other_kinds_alone_is_none_for_mpijobs(
+    words: list[str], has_mpijobs: bool
+) -> None:
+    """It stays when one moves from it (docs/moving.md), and its lease says nothing of that."""
+    its = deployment("training-operator", 1, 1)
+    its["spec"]["template"] = {"spec": {"containers": [{"name": "manager", "command": words}]}}
+    held = [lease("kubeflow", "1ca428e5.training-operator.kubeflow.org")]
+    assert bool(found(held, [its], OWN, NOW)) is has_mpijobs
+    elsewhere = lease("other", "1ca428e5.training-operator.kubeflow.org")
+    assert found([*held, elsewhere], [its], OWN, NOW) >= {f"Lease other/{elsewhere['metadata']['name']}"}
+
+
 def test_a_deployment_of_ours_by_kubeflows_name_is_no_other_operator() -> None:
     """fullnameOverride=mpi-operator, for those who look for it by that name."""
     (ours,) = [one for one in yaml.safe_load_all(INSTALL_YAML.read_text()) if one and one["kind"] == "Deployment"]
