@@ -173,10 +173,18 @@ def _version(body: Body) -> int:
 
 def _same(before: Body, after: Body) -> bool:
     """Whether two differ in nothing but what every write changes."""
-    unlike = {"metadata"}
+    unlike = {"metadata", "status"}
     if before.keys() != after.keys() or any(before[key] != after[key] for key in after.keys() - unlike):
         return False
-    return _lasting(before["metadata"]) == _lasting(after["metadata"])
+    return _said(before) == _said(after) and _lasting(before["metadata"]) == _lasting(after["metadata"])
+
+
+def _said(body: Body) -> Any:
+    """A status without the time of its writing, by which each try of what is refused would bring the next at once."""
+    status = body.get("status")
+    if not isinstance(status, dict):
+        return status
+    return {name: value for name, value in status.items() if name != "lastReconcileTime"}
 
 
 def _lasting(metadata: Body) -> Body:

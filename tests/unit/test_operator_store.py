@@ -233,6 +233,25 @@ def test_a_list_at_any_time_ends_in_the_truth(deeds: list[tuple[str, str, bool]]
     assert seen(one) == identities(server.truth.values())
 
 
+def test_the_time_of_a_status_s_writing_alone_is_no_news() -> None:
+    """It is written with each try to make what is refused, which would bring the next try at once."""
+    one, told = Store(MPI_JOB_V1), list[Any]()
+    one.on_change = lambda _before, after: told.append(after)
+
+    def written(version: int, at: str, reason: str) -> Body:
+        status = {"lastReconcileTime": at, "conditions": [{"type": "CreationRefused", "reason": reason}]}
+        body = job()
+        return body | {"metadata": body["metadata"] | {"resourceVersion": str(version)}, "status": status}
+
+    one.put(written(1, "10:00:00", "a"))
+    one.put(written(2, "10:00:01", "a"))
+    one.event("MODIFIED", written(3, "10:00:02", "a"))
+    assert len(told) == 1
+    assert one.get("ns", "pi") == written(3, "10:00:02", "a")
+    one.put(written(4, "10:00:03", "b"))
+    assert len(told) == 2
+
+
 # One job's objects
 
 
