@@ -20,7 +20,7 @@ def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
     return Ssh(
         mount_path=_path(ssh if dialect is Dialect.T9K else settings, "sshAuthMountPath", known.mount_path),
         sshd_path=_path(ssh, "sshdPath", known.sshd_path),
-        port=ssh.number("port", least=1, most=65534),  # the next one is the worker agent's, by hostNetwork
+        port=ssh.number("port", least=1, most=65535),
         key_type=ssh.choice("keyType", KeyType) or known.key_type,
         passwd=ssh.choice("passwd", Passwd) or known.passwd,
     )

@@ -50,7 +50,7 @@ def test_what_is_no_path_for_ssh(path: str) -> None:
     ("fields", "words"),
     [
         ({"port": 0}, "spec.ssh.port: must be 1 or more, not 0"),
-        ({"port": 65535}, "spec.ssh.port: must be at most 65534"),
+        ({"port": 65536}, "spec.ssh.port: must be at most 65535"),
         ({"port": "22"}, "spec.ssh.port: must be a whole number, not text"),
         ({"keyType": "rsa"}, 'spec.ssh.keyType: must be ed25519 or ecdsa, not "rsa"'),
         ({"passwd": "mine"}, 'spec.ssh.passwd: must be image or generated, not "mine"'),

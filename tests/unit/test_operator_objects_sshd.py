@@ -138,6 +138,11 @@ def test_on_the_nodes_network_each_job_has_its_port(given: Object, ports: str, d
     assert found["MPI_WORKER_PORT"] == "25907"
 
 
+def test_on_the_nodes_network_a_port_that_the_job_names_is_not_its_agents() -> None:
+    found = told(worker("v2beta1", changed({}, {"hostNetwork": True}) | {"spec/ssh": {"port": 25907}}))
+    assert (found["MPI_SSH_PORTS"], found["MPI_WORKER_PORT"]) == ("25907", "25906")
+
+
 def test_jobs_ports_on_the_nodes_network_never_meet_the_next_ones_agent() -> None:
     made = [
         told(worker("v2beta1", changed({}, {"hostNetwork": True}) | {"metadata/uid": f"u{number}"}))

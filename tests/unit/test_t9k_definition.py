@@ -101,7 +101,7 @@ def test_choices_are_those_that_are_read(field: str, choices: Any) -> None:
 @pytest.mark.parametrize(
     ("field", "least", "most"),
     [
-        ("ssh.port", 1, 65534),
+        ("ssh.port", 1, 65535),
         ("scheduler.t9kScheduler.priority", 0, 100),
         ("worker.replicas", 1, None),
         ("replicaSpecs.[].replicas", 1, None),

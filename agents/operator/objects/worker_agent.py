@@ -40,9 +40,15 @@ def has_agent(job: Job, settings: PodSettings) -> bool:
     return job.transport is Transport.SSH and settings.has_worker_agent
 
 
+def _host_port(job: Job) -> int:
+    """Return the port that the agent has on the nodes' network, where sshd has the one before or what the job says."""
+    first = sshd.host_port(job)
+    return first if job.ssh.port == first + 1 else first + 1
+
+
 def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body:
     """Return the agent, a native sidecar. What its hook prepares is there before any container behind it starts."""
-    port = sshd.host_port(job) + 1 if spec.get("hostNetwork") is True else _PORT
+    port = _host_port(job) if spec.get("hostNetwork") is True else _PORT
     orders = pod.add_volume(spec, names.ORDERS_VOLUME, _ORDERS)
     whose = user.user(pod.main_container(job, spec), spec, settings) if ssh is None else ssh.user
     container = {
