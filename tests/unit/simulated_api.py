@@ -76,7 +76,7 @@ class SimulatedApi:
             if part == "metadata":
                 found["metadata"].setdefault("annotations", {}).update(value.get("annotations", {}))
             else:
-                found[part] = copy.deepcopy(value)
+                found[part] = _merged(found.get(part), copy.deepcopy(value))
         return self.changed(path.split("/")[-2], found)
 
     def delete(self, path: str, uid: str, *, waits: bool = False) -> Body:
@@ -157,3 +157,11 @@ class SimulatedApi:
         for field in ("uid", "resourceVersion"):
             if found["metadata"][field] != metadata[field]:
                 raise ConflictError("the object has been modified", 409, "Conflict")
+
+
+def _merged(before: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7396), which leaves what it does not name."""
+    if not isinstance(before, dict) or not isinstance(patch, dict):
+        return patch
+    after = {**before, **{name: _merged(before.get(name), value) for name, value in patch.items()}}
+    return {name: value for name, value in after.items() if value is not None}
