@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RENEWED_S = 200.0  # a kubelet may mount a Secret as it was, and look again after a minute and a half
 WAITS = ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
+BROKEN = "ssh-privatekey in the job's ssh Secret is broken"
 KILL_SSHD = ("/bin/sh", "-c", "kill -KILL $(cat /run/mpi-agents/ssh/sshd.pid)")
 
 
@@ -40,7 +41,10 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     computing = SshJob(workers=1)
     computing.run("pi", "20")
     restarted, replaced = waiting("OnFailure"), waiting()
-    jobs = {"computing": computing, "restarted": restarted, "replaced": replaced, "broken": waiting()}
+    ended = waiting()
+    ended.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "Never"
+    ended.spec["runPolicy"] = {"backoffLimit": 1}
+    jobs = {"computing": computing, "restarted": restarted, "replaced": replaced, "broken": waiting(), "ended": ended}
     return submit_all(jobs, "baseline")
 
 
@@ -76,6 +80,12 @@ def new_secret(one: Submitted, former: Object) -> Object:
                 return found
         time.sleep(0.1)
     raise WaitError(f"{one.job.name} has no other Secret after {DEADLINE_S:g} s")
+
+
+def break_key(one: Submitted) -> None:
+    """Put into the job's Secret what is no key."""
+    garbage = base64.b64encode(b"no key at all").decode()
+    one.namespace.patch("Secret", f"{one.job.name}-ssh", {"data": {"ssh-privatekey": garbage}})
 
 
 def test_a_secret_that_is_deleted_comes_back_and_the_job_goes_on(running: dict[str, Submitted]) -> None:
@@ -114,13 +124,10 @@ def test_a_broken_key_is_told_and_a_deleted_secret_heals_it(running: dict[str, S
     one = running["broken"]
     worker = one.job.workers[0]
     uid = one.namespace.wait_ready([worker])[worker]["metadata"]["uid"]
-    garbage = base64.b64encode(b"no key at all").decode()
-    one.namespace.patch("Secret", "broken-ssh", {"data": {"ssh-privatekey": garbage}})
+    break_key(one)
     one.namespace.delete("Pod", worker, grace_s=1)
     one.until(
-        lambda status: any(
-            "ssh-privatekey in the job's ssh Secret is broken" in said["message"] for said in status["conditions"]
-        ),
+        lambda status: any(BROKEN in said["message"] for said in status["conditions"]),
         "says that the key is broken",
     )
     secret = one.namespace.get("Secret", "broken-ssh")
@@ -128,3 +135,16 @@ def test_a_broken_key_is_told_and_a_deleted_secret_heals_it(running: dict[str, S
     new_secret(one, secret)
     one.namespace.delete("Pod", worker, grace_s=1)
     another(one.namespace, worker, uid, RENEWED_S)
+
+
+def test_a_launcher_with_a_broken_key_fails_as_its_policies_say(running: dict[str, Submitted]) -> None:
+    one = running["ended"]
+    one.until_condition("Running")
+    break_key(one)
+    # One failure for the job's controller; the next launcher's is one more than `backoffLimit`.
+    one.namespace.delete("Pod", one.launcher, grace_s=1)
+    assert one.verdict() == "Failed"
+    assert BROKEN in one.condition("Failed")["message"]
+    pod = one.launcher_pod()
+    assert pod is not None
+    assert of.exit_code(pod, "mpi") == 13
