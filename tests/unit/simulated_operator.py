@@ -59,6 +59,7 @@ class SimulatedOperator:
         self.api, self.name = api, name
         self.settings = settings or PodSettings(image="mpi-agents:test")
         self.events: list[tuple[str, str, str]] = []
+        self.behind_s = 0.0  # how far its clock is behind the API server's
         self.start()
 
     def start(self) -> None:
@@ -116,7 +117,7 @@ class SimulatedOperator:
         if resource is None:
             self.taken, self.refused = {}, {}
             return
-        planned = plan(read(resource), self._observe(resource), self.settings, self.api.now)
+        planned = plan(read(resource), self._observe(resource), self.settings, self.api.now - self.behind_s)
         actions = [one for step in planned.steps for one in step]
         makes_pods = any(isinstance(one, Create) and one.kind in (POD, BATCH_JOB) for one in actions)
         assert not makes_pods or isinstance(planned.steps[0][0], WriteStatus)
@@ -135,7 +136,7 @@ class SimulatedOperator:
             if failed:
                 self.is_due = True
                 return
-        self.again_at = planned.again_at
+        self.again_at = None if planned.again_at is None else planned.again_at + self.behind_s
         self.is_due |= bool(planned.steps)
 
     def _do(self, resource: Body, action: Action) -> None:

@@ -208,6 +208,28 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     def the_leader_plans(self, crash_after: int | None) -> None:
         self.leader.reconcile(crash_after)
 
+    @rule(behind_s=st.sampled_from([0, 5, 300]))
+    def another_takes_the_lead(self, behind_s: int) -> None:
+        """On another node, by another clock."""
+        self.leader.behind_s = behind_s
+        self.leader.start()
+
+    @rule(behind_s=st.sampled_from([0, 5, 300]))
+    def another_takes_the_lead_as_a_launcher_ends(self, behind_s: int) -> None:
+        """What has succeeded is not run again."""
+        self.go_on(3)
+        before = self.won - set(self.ends)
+        self.end_launchers(0, lingers=False)
+        self.another_takes_the_lead(behind_s)
+        self.go_on(3)
+        won = self.won - set(self.ends) - before
+        again = [
+            pod
+            for pod in self.cluster.pods("launcher", "Pending", "Running")
+            if pod["metadata"]["labels"][JOB_UID] in won
+        ]
+        assert again == []
+
     @rule(rounds=st.integers(1, 3))
     def all_goes_on(self, rounds: int) -> None:
         self.go_on(rounds)
