@@ -18,6 +18,7 @@ import click
 from agents.operator import logs
 from agents.operator.access import AccessError, load, own_namespace
 from agents.operator.neighbours import Adopt
+from agents.operator.objects import quantity
 from agents.operator.plan import plan
 from agents.operator.process import Options, Process, T9k
 from agents.operator.settings import PodSettings
@@ -67,6 +68,16 @@ def _user(_context: click.Context, _parameter: click.Parameter, given: str) -> i
     if not given.isdecimal() or int(given) == 0:
         raise click.BadParameter(f"a user id above 0, or none: not {given!r}")
     return int(given)
+
+
+def _quantity(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    try:
+        is_above_none = quantity.parse(given) > 0
+    except ValueError:
+        is_above_none = False
+    if not is_above_none:
+        raise click.BadParameter(f"a quantity above 0, as 500m: not {given!r}")
+    return given
 
 
 def _ignored(command: Callable[..., int]) -> Callable[..., int]:
@@ -127,6 +138,14 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     metavar="UID|none",
     callback=_user,
     help="Of our containers, but for those that prepare ssh; none: where the platform assigns one (OpenShift).",
+)
+@click.option(
+    "--agent-cpu-limit",
+    default="1",
+    show_default=True,
+    metavar="QUANTITY",
+    callback=_quantity,
+    help="Of each of our containers in jobs' pods, but in those of the class Guaranteed.",
 )
 @click.option(
     "--worker-agent/--no-worker-agent",
@@ -196,6 +215,7 @@ def command(**given: Any) -> int:
         wait_timeout=given["wait_timeout"],
         has_worker_agent=given["worker_agent"],
         run_as_user=given["run_as_user"],
+        cpu_limit=given["agent_cpu_limit"],
     )
     options = Options(
         namespaces=given["namespaces"],

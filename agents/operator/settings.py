@@ -31,14 +31,15 @@ class PodSettings:
     cluster_domain: str = ""  # "" names hosts as NAME.SERVICE.NAMESPACE.svc
     gang_scheduler: str = ""  # "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling
     hub_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "48Mi"})
-    hub_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "64Mi"})
+    hub_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "64Mi"})
     delivery_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "48Mi"})
-    delivery_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "48Mi"})
+    delivery_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "48Mi"})
     has_worker_agent: bool = True  # in ssh jobs that don't say
     worker_agent_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "10m", "memory": "32Mi"})
-    worker_agent_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "48Mi"})
+    worker_agent_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "48Mi"})
     bootstrap_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "32Mi"})
-    bootstrap_limits: Mapping[str, str] = field(default_factory=lambda: {"cpu": "1", "memory": "48Mi"})
+    bootstrap_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "48Mi"})
+    cpu_limit: str = "1"  # of each of ours, whose requests are no more, but for Guaranteed pods
     guaranteed_cpu: str = "200m"  # request and limit of each of ours in a pod that is to stay Guaranteed
     run_as_user: int | None = 65532  # of ours, but for what prepares ssh; None where the platform assigns one
     annotations: Mapping[str, str] = field(default_factory=lambda: dict(MESH))  # of all pods; a template's own win

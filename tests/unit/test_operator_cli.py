@@ -79,7 +79,7 @@ def test_every_setting_of_pods() -> None:
     run(
         *("--image", "r/agents:2", "--image-pull-policy", "Always", "--image-pull-secret", "a,b"),
         *("--image-pull-secret", "c", "--cluster-domain", "cluster.local", "--gang-scheduling", "volcano"),
-        *("--wait-timeout", "30m", "--no-worker-agent"),
+        *("--wait-timeout", "30m", "--no-worker-agent", "--agent-cpu-limit", "100m"),
     )
     assert started().settings == PodSettings(
         image="r/agents:2",
@@ -89,6 +89,7 @@ def test_every_setting_of_pods() -> None:
         gang_scheduler="volcano",
         wait_timeout="30m",
         has_worker_agent=False,
+        cpu_limit="100m",
     )
 
 
@@ -188,3 +189,9 @@ def test_the_user_of_our_containers_is_one_of_ours_or_the_platforms(given: tuple
 def test_our_containers_run_as_nobody_else(given: str) -> None:
     with pytest.raises(click.BadParameter, match="above 0, or none"):
         run(f"--run-as-user={given}")
+
+
+@pytest.mark.parametrize("given", ["0", "0m", "-1", "1x", "1 ", "1e999", ""])
+def test_our_containers_have_some_cpu(given: str) -> None:
+    with pytest.raises(click.BadParameter, match="a quantity above 0"):
+        run(f"--agent-cpu-limit={given}")

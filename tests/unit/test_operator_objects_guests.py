@@ -50,6 +50,30 @@ def test_a_guaranteed_pod_stays_guaranteed(changes: Object, is_guaranteed: bool)
         assert asked["limits"].keys() == {"cpu", "memory"}
 
 
+@pytest.mark.parametrize(
+    ("limit", "asked"),
+    [
+        ("1", {"hub": "50m", "kubectl-delivery": "50m", "worker-agent": "10m", "sshd-bootstrap": "50m"}),
+        ("0.05", {"hub": "50m", "kubectl-delivery": "50m", "worker-agent": "10m", "sshd-bootstrap": "50m"}),
+        ("20m", {"hub": "20m", "kubectl-delivery": "20m", "worker-agent": "10m", "sshd-bootstrap": "20m"}),
+    ],
+)
+def test_cpu_is_limited_as_the_operator_is_told_and_requests_are_no_more(limit: str, asked: Object) -> None:
+    found = {}
+    for has_agent in (True, False):
+        settings = PodSettings(image="mpi-agents:1", cpu_limit=limit, has_worker_agent=has_agent)
+        pods = (launcher(settings=settings), objects.worker(job("v2beta1"), 0, settings))
+        found |= {one["name"]: one["resources"] for pod in pods for one in ours(pod)}
+    assert {name: one["limits"]["cpu"] for name, one in found.items()} == dict.fromkeys(asked, limit)
+    assert {name: one["requests"]["cpu"] for name, one in found.items()} == asked
+
+
+def test_a_guaranteed_pod_has_a_limit_of_its_own() -> None:
+    settings = PodSettings(image="mpi-agents:1", cpu_limit="20m")
+    for container in ours(launcher(changes={RESOURCES: {"limits": ALL}}, settings=settings)):
+        assert container["resources"]["requests"]["cpu"] == container["resources"]["limits"]["cpu"] == "200m"
+
+
 def test_disk_is_limited_only_where_the_user_limits_it() -> None:
     """A pod may use what its containers' limits add up to: ours alone would evict the user's."""
     both = [{"name": name, "image": "i", "resources": {"limits": {"ephemeral-storage": "1Gi"}}} for name in ("a", "b")]

@@ -232,7 +232,7 @@ def test_a_guaranteed_worker_stays_guaranteed(name: str) -> None:
     guest = objects.worker(job("v2beta1", SSH), 0, settings)["spec"]["initContainers"][0]
     assert guest["resources"] == {
         "requests": dict(getattr(settings, f"{name}_requests")),
-        "limits": dict(getattr(settings, f"{name}_limits")),
+        "limits": {"cpu": "1", **getattr(settings, f"{name}_limits")},
     }
 
 

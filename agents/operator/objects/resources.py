@@ -27,14 +27,16 @@ def of_ours(spec: Body, settings: PodSettings, requests: Mapping[str, str], limi
     if spec.get("resources"):
         return {}
     containers = [one for key in ("initContainers", "containers") for one in spec.get(key, [])]
-    limits = dict(limits)
     if is_guaranteed(containers):
-        limits["cpu"] = settings.guaranteed_cpu
-        requests = dict(limits)
+        limits = {"cpu": settings.guaranteed_cpu, **limits}
+        requests = limits
+    else:
+        limits = {"cpu": settings.cpu_limit, **limits}
+        requests = {**requests, "cpu": min(requests["cpu"], settings.cpu_limit, key=quantity.parse)}
     if all(_DISK in one.get("resources", {}).get("limits", {}) for one in spec["containers"]):
-        limits[_DISK] = _DISK_SIZE
+        limits = {**limits, _DISK: _DISK_SIZE}
         requests = {**requests, _DISK: _DISK_SIZE}
-    return {"requests": dict(requests), "limits": limits}
+    return {"requests": dict(requests), "limits": dict(limits)}
 
 
 def is_guaranteed(containers: list[Body]) -> bool:
