@@ -65,6 +65,15 @@ def test_the_schema_has_no_value_that_is_not_there() -> None:
     assert SCHEMA["properties"].keys() == VALUES.keys()
 
 
+def test_the_schema_refuses_a_section_that_is_taken_away() -> None:
+    """By null: templates would look into nothing, and Helm would tell of a pointer."""
+    sections = {path for path in paths(VALUES) if "properties" in (described(path) or {})} - OPEN
+    assert {"global", "jobs", "metrics.service"} <= sections
+    for path in sections:
+        part, _, name = path.rpartition(".")
+        assert name in ((described(part) if part else SCHEMA) or {})["required"], path
+
+
 def test_templates_use_the_values_that_there_are_and_all_of_them() -> None:
     text = "".join(path.read_text() for path in CHART.glob("templates/*"))
     used = set(re.findall(r"\.Values\.([A-Za-z0-9.]+)", text))
@@ -132,6 +141,7 @@ def test_users_have_kubeflows_roles() -> None:
 def test_the_operator_asks_for_no_privilege() -> None:
     pod = installed("Deployment", "mpi-agents")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["enableServiceLinks"] is False  # a Service mpi-operator would set MPI_OPERATOR_PORT
     (container,) = pod["containers"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,

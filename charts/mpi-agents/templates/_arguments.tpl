@@ -23,6 +23,9 @@
 {{- if not .Values.jobs.workerAgent }}
 - --no-worker-agent
 {{- end }}
+{{- with .Values.jobs.cpuLimit }}
+- --agent-cpu-limit={{ . }}
+{{- end }}
 {{- with .Values.jobs.clusterDomain }}
 - --cluster-domain={{ . }}
 {{- end }}

@@ -19,8 +19,8 @@
 {{- end }}
 
 {{- define "mpi-agents.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "mpi-agents.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "mpi-agents.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "mpi-agents.labels" -}}

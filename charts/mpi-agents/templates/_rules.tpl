@@ -62,7 +62,7 @@ into pods. What is made is deleted with its job by Kubernetes itself.
 {{- define "mpi-agents.neighbours" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [{{ include "mpi-agents.lease" . }}, mpi-operator, 1ca428e5.training-operator.kubeflow.org]
+  resourceNames: [{{ include "mpi-agents.lease" . | quote }}, mpi-operator, 1ca428e5.training-operator.kubeflow.org]
   verbs: [list]
 - apiGroups: [apps]
   resources: [deployments]

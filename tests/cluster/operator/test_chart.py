@@ -10,7 +10,7 @@ import yaml
 from tests.cluster.operator.helm import CHART, INSTALL_YAML, Helm, HelmError, install_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tests.cluster.kube import Object
 
@@ -149,6 +149,73 @@ def test_a_kept_definition_says_so_to_helm(group: str) -> None:
     assert key not in rendered({**T9K, "crds": {"install": False}})
 
 
+def test_names_of_digits_or_words_of_yaml_stay_text() -> None:
+    """What the API server takes for names alone: whatever else they are to YAML."""
+    values = {
+        "namespaces": ["123", "on"],
+        "fullnameOverride": "456",
+        "nameOverride": "true",
+        "priorityClassName": "789",
+        "imagePullSecrets": ["0123", "no"],
+        "serviceAccount": {"name": "0x1"},
+        "replicas": 2,
+        "podDisruptionBudget": {"enabled": True},
+        "networkPolicy": {"enabled": True},
+        "createNamespace": True,
+        "metrics": {"serviceMonitor": {"enabled": True}},
+    }
+    text = Helm(namespace="42").template(values, name="7")
+    objects = [one for one in yaml.safe_load_all(text) if one]
+    names = {name for one in objects for key in ("name", "namespace") if (name := one["metadata"].get(key))}
+    assert {"123", "on", "456", "0x1", "42"} <= names
+    (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
+    pod = deployment["spec"]["template"]
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "0123"}, {"name": "no"}]
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["serviceAccountName"]) == ("789", "0x1")
+    selected = {"app.kubernetes.io/name": "true", "app.kubernetes.io/instance": "7"}
+    assert deployment["spec"]["selector"]["matchLabels"] == selected
+    assert pod["metadata"]["labels"].items() >= selected.items()
+    for one in objects:
+        parts = [one["metadata"], *(one.get(key, {}) for key in ("rules", "roleRef", "subjects"))]
+        assert all(isinstance(word, str) for word in leaves(parts)), one
+
+
+def leaves(part: Any) -> Iterator[object]:
+    """All values that hold no others."""
+    for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from leaves(one)
+    if not isinstance(part, dict | list):
+        yield part
+
+
+def test_labels_and_annotations_of_the_users_win_over_ours() -> None:
+    values = {
+        "podLabels": {"sidecar.istio.io/inject": "true", "app.kubernetes.io/name": "other", "team": "x"},
+        "podAnnotations": {"linkerd.io/inject": "enabled", "a": "b"},
+        "metrics": {"serviceMonitor": {"enabled": True, "labels": {"app.kubernetes.io/version": "9"}}},
+    }
+    text = Helm().template(values)
+    for key in ("sidecar.istio.io/inject", "linkerd.io/inject"):
+        assert text.count(f"{key}:") == 1
+    found = rendered(values)
+    pod = found["Deployment", RELEASE]["spec"]["template"]["metadata"]
+    assert pod["labels"] == {
+        "app.kubernetes.io/name": RELEASE,  # what the Deployment selects by
+        "app.kubernetes.io/instance": RELEASE,
+        "app.kubernetes.io/version": "0.1.0",
+        "sidecar.istio.io/inject": "true",
+        "team": "x",
+    }
+    assert pod["annotations"] == {"linkerd.io/inject": "enabled", "a": "b"}
+    assert found["ServiceMonitor", RELEASE]["metadata"]["labels"]["app.kubernetes.io/version"] == "9"
+
+
+@pytest.mark.parametrize(("given", "told"), [("250m", "250m"), (2, "2"), (0.5, "0.5")])
+def test_the_cpu_limit_of_what_goes_into_jobs(given: object, told: str) -> None:
+    assert f"--agent-cpu-limit={told}" in container({"jobs": {"cpuLimit": given}})["args"]
+    assert "--agent-cpu-limit=1" in container()["args"]
+
+
 def test_what_is_off_by_default_is_made_when_asked_for() -> None:
     found = rendered(
         {
@@ -173,6 +240,11 @@ def test_what_is_off_by_default_is_made_when_asked_for() -> None:
         ({"image": {"digest": "sha256:short"}}, "digest"),
         ({"namespaces": ["Not_A_Name"]}, "namespaces"),
         ({"operator": {"logLevel": "loud"}}, "logLevel"),
+        ({"global": None}, "missing property 'global'"),
+        ({"jobs": None}, "missing property 'jobs'"),
+        ({"metrics": {"service": None}}, "missing property 'service'"),
+        ({"jobs": {"cpuLimit": "0m"}}, "cpuLimit"),
+        ({"jobs": {"cpuLimit": 0}}, "cpuLimit"),
         ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
         ({"podDisruptionBudget": {"enabled": True}}, "drained"),
     ],
