@@ -196,10 +196,6 @@ class TestOurs:
         managed = {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}
         assert "runPolicy.managedBy can't change" in self.refusal(jobs, version, managed)
 
-    def test_a_launcher_is_one(self, version: str, jobs: Jobs) -> None:
-        change = {"mpiReplicaSpecs": {"Launcher": {"replicas": 2}}}
-        assert "spec.mpiReplicaSpecs.Launcher.replicas" in self.refusal(jobs, version, change)
-
     def test_choices_of_ours(self, version: str, jobs: Jobs) -> None:
         for field in ("transport", "rbac", "workerUpdateStrategy", "dialect"):
             assert f"spec.{field}" in self.refusal(jobs, version, {field: "other"})
@@ -207,12 +203,14 @@ class TestOurs:
     def test_faults_that_the_operator_tells_of(self, version: str, jobs: Jobs) -> None:
         """As under kubeflow's: the job is there, and its status says what is wrong."""
         worker = {"restartPolicy": "No", "template": {"spec": {"containers": [], "x": {"y": None}}}}
-        jobs.patch("pi", version, {"spec": {"slotsPerWorker": 0, "mpiReplicaSpecs": {"Worker": worker}}})
+        roles = {"Launcher": {"replicas": 2}, "Worker": worker}
+        jobs.patch("pi", version, {"spec": {"slotsPerWorker": 0, "mpiReplicaSpecs": roles}})
         jobs.patch("pi", version, STARTED, part="status")
         found = read(jobs.get("pi", version))
         assert isinstance(found, tuple)
         assert {problem.path for problem in found} == {
             "spec.slotsPerWorker",
+            "spec.mpiReplicaSpecs[Launcher].replicas",
             "spec.mpiReplicaSpecs[Worker].restartPolicy",
             "spec.mpiReplicaSpecs[Worker].template.spec.containers",
         }
