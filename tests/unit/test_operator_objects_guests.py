@@ -59,7 +59,7 @@ def test_a_guaranteed_pod_stays_guaranteed(changes: Object, is_guaranteed: bool)
     ],
 )
 def test_cpu_is_limited_as_the_operator_is_told_and_requests_are_no_more(limit: str, asked: Object) -> None:
-    found = {}
+    found: Object = {}
     for has_agent in (True, False):
         settings = PodSettings(image="mpi-agents:1", cpu_limit=limit, has_worker_agent=has_agent)
         pods = (launcher(settings=settings), objects.worker(job("v2beta1"), 0, settings))
