@@ -14,6 +14,8 @@ How a job is looked at, in this order; the first that holds decides:
 Of the launcher's ends and retries `planning.launcher` has the table, of the workers' `planning.workers`, of what
 cleanPodPolicy means `planning.ended`.
 
+A job that has pods is planned with the transport and dialect that they were made with (`planning.holding`).
+
 What makes it safe to plan from caches that lag: a pod is made under its fixed name, and a batch Job as well, so none is
 made twice; the first step of a plan that makes any writes the status at the version that was read, so that a stale plan
 ends there; what is deleted is deleted by its uid; and all workers at once only if the job has ended, or behind a write.
@@ -30,7 +32,7 @@ from agents.job.dialects import is_managed_elsewhere
 from agents.job.modes import effective
 from agents.job.status import Draft, Event, conditions_of, is_finished, raw_conditions
 from agents.operator.actions import Emit, Plan, WriteStatus
-from agents.operator.planning import active, ended, launcher, suspended
+from agents.operator.planning import active, ended, holding, launcher, suspended
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.values import mapping, mappings
 from agents.operator.planning.view import View
@@ -48,12 +50,13 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
     resource = observed.resource
     if not is_ours(resource):
         return Plan()
+    job, kept = holding.hold(job, observed)
     if isinstance(job, tuple):
         return Plan() if is_finished(resource) else _invalid(job, observed, now)
     if job.is_being_deleted:
         return Plan()
     was_paused = conditions.find(conditions_of(resource), Type.SUSPENDED) is not None
-    view = View(effective(job, is_resumed=was_paused), observed, settings, now)
+    view = View(effective(job, is_resumed=was_paused), observed, settings, now, kept)
     if is_finished(resource):
         return ended.plan(view)
     found = launcher.judge(view)

@@ -34,6 +34,7 @@ _POD_STATUS = ("phase", "reason", "message", "startTime", "podIP")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 _CONTAINER_STATUS = ("name", "ready", "started", "restartCount", "state", "lastState")
 _CONTAINERS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_OUR_VOLUMES = ("mpi-job-ssh", "mpi-job-config")  # by which pods tell how they were made
 _WRITER = ("manager", "operation", "apiVersion", "subresource")
 
 
@@ -73,6 +74,7 @@ def _pod(body: Body) -> Body:
         "containers": [{"name": each.get("name")} for each in _dicts(spec.get("containers"))],
         "initContainers": [_picked(each, ("name", "restartPolicy")) for each in _dicts(spec.get("initContainers"))],
     }
+    kept_spec |= _volumes(spec)
     if spec.get("nodeName"):
         kept_spec["nodeName"] = spec["nodeName"]
     kept_status = _picked(status, _POD_STATUS)
@@ -93,9 +95,17 @@ def _container_status(status: Body) -> Body:
     return kept
 
 
+def _volumes(spec: Body) -> Body:
+    ours = [each for each in _dicts(spec.get("volumes")) if str(each.get("name")).startswith(_OUR_VOLUMES)]
+    return {"volumes": [_picked(each, ("name", "secret")) for each in ours]} if ours else {}
+
+
 def _batch_job(body: Body) -> Body:
-    suspend = _dict(body.get("spec")).get("suspend", False)
-    return {"spec": {"suspend": suspend}, "status": _dict(body.get("status"))}
+    spec = _dict(body.get("spec"))
+    kept: Body = {"suspend": spec.get("suspend", False)}
+    if volumes := _volumes(_dict(_dict(spec.get("template")).get("spec"))):
+        kept["template"] = {"spec": volumes}
+    return {"spec": kept, "status": _dict(body.get("status"))}
 
 
 _KEEP: dict[str, Callable[[Body], Body]] = {

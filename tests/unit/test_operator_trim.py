@@ -129,6 +129,15 @@ def test_a_pod() -> None:
             {"spec": {"suspend": True, "template": {"spec": {}}}, "status": {"active": 1}},
             {"spec": {"suspend": True}, "status": {"active": 1}},
         ),
+        (
+            BATCH_JOB,
+            {
+                "spec": {
+                    "template": {"spec": {"volumes": [{"name": "data"}, {"name": "mpi-job-config", "configMap": {}}]}}
+                }
+            },
+            {"spec": {"suspend": False, "template": {"spec": {"volumes": [{"name": "mpi-job-config"}]}}}, "status": {}},
+        ),
         (VOLCANO_POD_GROUP, {"spec": {"minMember": 3}, "status": {"phase": "x"}}, {"spec": {"minMember": 3}}),
     ],
     ids=lambda given: given.name if isinstance(given, Kind) else "",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agents.job.conditions import Stated as State
 from agents.job.conditions import Type
 from agents.job.model import Rbac, Transport
+from agents.job.settings import annotation
 from agents.job.status import Event, Urgency
 from agents.operator import objects
 from agents.operator.planning.launcher import Stage
@@ -106,12 +107,20 @@ def _stuck_words(view: View, stuck: Sequence[PodView]) -> str:
 
 
 def _tell_outdated(view: View, draft: Draft, outdated: Sequence[int]) -> None:
-    if not outdated:
+    told = []
+    for key, value in view.kept.items():
+        words = f"{annotation(key)} can't change while the job has pods: it keeps {value}. "
+        told.append(f"{words}Set it back, or pause and resume the job for it to hold")
+    if outdated:
+        names = _names([view.job.worker_name(index) for index in outdated])
+        words = f"{names}: made from a former template, and kept. "
+        told.append(f"{words}A worker that is deleted comes back with the present one")
+    if not told:
         draft.forget([Type.WORKERS_OUTDATED])
         return
-    names = _names([view.job.worker_name(index) for index in outdated])
-    words = f"{names}: made from a former template, and kept. A worker that is deleted comes back with the present one"
-    draft.note(State(Type.WORKERS_OUTDATED, True, "TemplateChanged", words), Event("Normal", "WorkersOutdated", words))
+    reason, kind = ("SettingsKept", "Warning") if view.kept else ("TemplateChanged", "Normal")
+    words = "; ".join(told)
+    draft.note(State(Type.WORKERS_OUTDATED, True, reason, words), Event(kind, "WorkersOutdated", words))
 
 
 def tell_rbac(view: View, draft: Draft) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ class View:
     observed: Observed
     settings: PodSettings
     now: float  # epoch seconds
+    kept: Mapping[str, str] = field(default_factory=dict)  # settings that the job's pods have, and that it would change
 
     @cached_property
     def workers(self) -> dict[int, PodView]:
