@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simulated_cluster import PLURALS, Cluster
+from simulated_cluster import PLURALS, Cluster, role, transport_of
 from simulated_job import RESUMED, is_t9k
 
 from agents.job.modes import WAIT, effective
@@ -34,7 +34,7 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
     if body is None:
         assert [one for plural in PLURALS for one in api.all(plural) if one["metadata"].get("ownerReferences")] == []
         return
-    job = read(body)
+    job = read(_as_made(cluster, body))
     if isinstance(job, tuple):
         assert "ValidationError" in true_of(body) or has_ended
         return
@@ -54,6 +54,14 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
     assert plan(
         job, Observed({**body, "status": {}}), operator.settings, api.now
     ).steps  # nothing but its status stops it
+
+
+def _as_made(cluster: Cluster, body: Body) -> Body:
+    """The job with the transport of its pods, which it keeps while there are any."""
+    annotations = dict(body["metadata"].get("annotations", {}))
+    for pod in filter(role, cluster.pods()):
+        annotations["mpi-agents/transport"] = transport_of(pod)
+    return {**body, "metadata": {**body["metadata"], "annotations": annotations}}
 
 
 def _check_ended(cluster: Cluster, body: Body, job: Job) -> None:
@@ -92,7 +100,11 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
     config = cluster.api.find("configmaps", job.config_name)
     assert config is not None
     assert config["data"] == objects.config_map(job, operator.settings, range(job.worker.replicas))["data"]
-    _check_way_in(cluster, job, wanted)
+    was_annotated = body["metadata"].get("annotations", {}).get("mpi-agents/transport")
+    is_kept = was_annotated not in (None, job.transport)
+    outdated = [one["reason"] for one in conditions_of(body) if one["type"] == "WorkersOutdated"]
+    assert ("SettingsKept" in outdated) is is_kept
+    _check_way_in(cluster, job, wanted, has_changed=was_annotated is not None)
     _check_commands(body, job, list(workers.values()), launcher)
     if job.worker_update == "RollingUpdate":
         was_paused = any(one["type"] == "Suspended" for one in conditions_of(body))
@@ -100,15 +112,16 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
         assert {pod["metadata"]["annotations"]["mpi-agents/template"] for pod in workers.values()} == {current}
 
 
-def _check_way_in(cluster: Cluster, job: Job, workers: list[str]) -> None:
-    """By exec the launcher has rights, by ssh keys, and never both."""
+def _check_way_in(cluster: Cluster, job: Job, workers: list[str], *, has_changed: bool) -> None:
+    """By exec the launcher has rights, by ssh keys, and never both; what the other needed is left as it is."""
     role, secret = cluster.api.find("roles", job.launcher_name), cluster.api.find("secrets", job.secret_name)
     if job.transport == "exec":
         assert role is not None
         assert role["rules"][-1]["resourceNames"] == workers
-        assert secret is None
+        assert has_changed or secret is None
         return
-    assert [one for one in cluster.api.all("roles") if one["metadata"].get("ownerReferences")] == []
+    roles = [one for one in cluster.api.all("roles") if one["metadata"].get("ownerReferences")]
+    assert has_changed or roles == []
     assert secret is not None
     assert secret["data"]
 

@@ -32,6 +32,11 @@ def role(pod: Body) -> str:
     return str(pod["metadata"].get("labels", {}).get("mpi-agents/role", ""))
 
 
+def transport_of(pod: Body) -> str:
+    """By ssh the keys are mounted."""
+    return "ssh" if any("secret" in one for one in pod["spec"]["volumes"]) else "exec"
+
+
 class Cluster:
     def __init__(self, api: SimulatedApi) -> None:
         self.api = api

@@ -68,7 +68,7 @@ class SimulatedOperator:
         self.gone: set[str] = set()
         self.taken: dict[tuple[str, str], float] = {}
         self.refused: dict[tuple[str, str], str] = {}
-        self.generation: tuple[str, int] = ("", 0)
+        self.edition: tuple[str, int, Body | None] = ("", 0, None)
         self.again_at: float | None = None
         self.is_due = True
         self._read = dict.fromkeys(KINDS, len(self.api.log))
@@ -199,8 +199,9 @@ class SimulatedOperator:
 
     def _observe(self, resource: Body) -> Observed:
         metadata = resource["metadata"]
-        if self.generation != (metadata["uid"], metadata["generation"]):
-            self.generation, self.taken, self.refused = (metadata["uid"], metadata["generation"]), {}, {}
+        edition = (metadata["uid"], metadata["generation"], metadata.get("annotations"))
+        if self.edition != edition:
+            self.edition, self.taken, self.refused = edition, {}, {}
         self.taken = {key: at for key, at in self.taken.items() if self.api.now - at < TAKEN_KEPT_S}
         ours: Body = {}
         for kind, field in FIELDS.items():

@@ -50,6 +50,14 @@ class SimulatedRun:
                 body["metadata"]["generation"] += 1
                 self.api.changed("mpijobs", body)
 
+    def annotate(self, setting: str, value: str) -> None:
+        """Say a setting by our annotation, by which the generation does not change."""
+        body, name = self.job(), f"mpi-agents/{setting}"
+        self.wish["metadata"].setdefault("annotations", {})[name] = value
+        if body is not None and body["metadata"].setdefault("annotations", {}).get(name) != value:
+            body["metadata"]["annotations"][name] = value
+            self.api.changed("mpijobs", body)
+
     def on_pod(self, which: int, phases: tuple[str, ...], act: Any) -> None:
         found = [pod for pod in self.cluster.pods("", *phases) if role(pod)]
         if found:

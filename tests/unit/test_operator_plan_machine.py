@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from simulated_cluster import PLURALS
+from simulated_cluster import PLURALS, role, transport_of
 from simulated_job import DIALECTS, Choices, change_image, debug, new, pause, scale, spoil
 from simulated_run import SimulatedRun
 
@@ -118,6 +118,27 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     @rule(image=st.sampled_from(["example/one", "example/two"]))
     def user_changes_the_workers_template(self, image: str) -> None:
         self.edit(lambda spec: change_image(spec, image))
+
+    @rule(transport=st.sampled_from(["exec", "ssh"]))
+    def user_annotates_a_transport(self, transport: str) -> None:
+        """At any time: it holds for a job without pods."""
+        self.annotate("transport", transport)
+
+    @rule(transport=st.sampled_from(["exec", "ssh"]), which=st.integers(0, 5))
+    def user_annotates_a_transport_and_a_pod_is_lost(self, transport: str, which: int) -> None:
+        self.user_pauses_or_resumes(is_paused=False)
+        self.go_on(3)
+        self.annotate("transport", transport)
+        self.a_pod_is_evicted(which)
+        self.go_on(3)
+
+    @rule(transport=st.sampled_from(["exec", "ssh"]))
+    def user_pauses_annotates_a_transport_and_resumes(self, transport: str) -> None:
+        self.user_pauses_or_resumes(is_paused=True)
+        self.annotate("transport", transport)
+        self.go_on(4)
+        self.user_pauses_or_resumes(is_paused=False)
+        self.go_on(4)
 
     @rule(is_bad=st.sampled_from([False, False, True]))
     def user_makes_the_job_unreadable_or_readable(self, is_bad: bool) -> None:
@@ -249,6 +270,13 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         """Of one job: one of the same name may be made while the pods of a former one end."""
         jobs = [pod["metadata"]["labels"][JOB_UID] for pod in self.cluster.pods("launcher", "Pending", "Running")]
         assert len(jobs) == len(set(jobs))
+
+    @invariant()
+    def all_pods_of_a_job_have_one_transport(self) -> None:
+        transports = {
+            (pod["metadata"]["labels"][JOB_UID], transport_of(pod)) for pod in self.cluster.pods() if role(pod)
+        }
+        assert len(transports) == len({uid for uid, _ in transports})
 
     @invariant()
     def what_is_not_ours_is_not_touched(self) -> None:
