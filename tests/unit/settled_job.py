@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simulated_cluster import PLURALS, Cluster, role, transport_of
+from simulated_cluster import PLURALS, Cluster, make_of, role
 from simulated_job import RESUMED, is_t9k
 
 from agents.job.modes import WAIT, effective
@@ -57,10 +57,10 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
 
 
 def _as_made(cluster: Cluster, body: Body) -> Body:
-    """The job with the transport of its pods, which it keeps while there are any."""
+    """The job with transport and dialect of its pods, which it keeps while there are any."""
     annotations = dict(body["metadata"].get("annotations", {}))
     for pod in filter(role, cluster.pods()):
-        annotations["mpi-agents/transport"] = transport_of(pod)
+        annotations |= {f"mpi-agents/{setting}": value for setting, value in make_of(pod).items()}
     return {**body, "metadata": {**body["metadata"], "annotations": annotations}}
 
 
@@ -100,11 +100,17 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
     config = cluster.api.find("configmaps", job.config_name)
     assert config is not None
     assert config["data"] == objects.config_map(job, operator.settings, range(job.worker.replicas))["data"]
-    was_annotated = body["metadata"].get("annotations", {}).get("mpi-agents/transport")
-    is_kept = was_annotated not in (None, job.transport)
+    annotations, settings = (
+        body["metadata"].get("annotations", {}),
+        {"transport": job.transport, "dialect": job.dialect},
+    )
+    given = {key: value for key in settings if (value := annotations.get(f"mpi-agents/{key}"))}
+    if is_t9k(body):
+        given.pop("dialect", "")
+    is_kept = any(value != settings[key] for key, value in given.items())
     outdated = [one["reason"] for one in conditions_of(body) if one["type"] == "WorkersOutdated"]
     assert ("SettingsKept" in outdated) is is_kept
-    _check_way_in(cluster, job, wanted, has_changed=was_annotated is not None)
+    _check_way_in(cluster, job, wanted, has_changed=bool(given))
     _check_commands(body, job, list(workers.values()), launcher)
     if job.worker_update == "RollingUpdate":
         was_paused = any(one["type"] == "Suspended" for one in conditions_of(body))

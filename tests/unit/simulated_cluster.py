@@ -32,9 +32,12 @@ def role(pod: Body) -> str:
     return str(pod["metadata"].get("labels", {}).get("mpi-agents/role", ""))
 
 
-def transport_of(pod: Body) -> str:
-    """By ssh the keys are mounted."""
-    return "ssh" if any("secret" in one for one in pod["spec"]["volumes"]) else "exec"
+def make_of(pod: Body) -> dict[str, str]:
+    """What a pod was made with: by ssh the keys are mounted, and T9k's have no other dialect."""
+    made = {"transport": "ssh" if any("secret" in one for one in pod["spec"]["volumes"]) else "exec"}
+    if "training.kubeflow.org/job-name" in pod["metadata"]["labels"]:
+        made["dialect"] = "v1" if "mpi-job-name" in pod["metadata"]["labels"] else "v2beta1"
+    return made
 
 
 class Cluster:

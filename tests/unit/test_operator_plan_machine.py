@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from simulated_cluster import PLURALS, role, transport_of
+from simulated_cluster import PLURALS, make_of, role
 from simulated_job import DIALECTS, Choices, change_image, debug, new, pause, scale, spoil
 from simulated_run import SimulatedRun
 
@@ -22,6 +22,7 @@ Body = dict[str, Any]
 
 JOB_UID = "mpi-agents/job-uid"
 WATCHED = ("mpijobs", "pods", "jobs", "configmaps", "secrets", "roles", "podgroups")
+WHOLE = [("transport", "exec"), ("transport", "ssh"), ("dialect", "v1"), ("dialect", "v2beta1")]  # a whole job's
 FOREIGN = {
     "configmaps": "pi-config",
     "secrets": "pi-ssh",
@@ -119,23 +120,23 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     def user_changes_the_workers_template(self, image: str) -> None:
         self.edit(lambda spec: change_image(spec, image))
 
-    @rule(transport=st.sampled_from(["exec", "ssh"]))
-    def user_annotates_a_transport(self, transport: str) -> None:
+    @rule(setting=st.sampled_from(WHOLE))
+    def user_annotates(self, setting: tuple[str, str]) -> None:
         """At any time: it holds for a job without pods."""
-        self.annotate("transport", transport)
+        self.annotate(*setting)
 
-    @rule(transport=st.sampled_from(["exec", "ssh"]), which=st.integers(0, 5))
-    def user_annotates_a_transport_and_a_pod_is_lost(self, transport: str, which: int) -> None:
+    @rule(setting=st.sampled_from(WHOLE), which=st.integers(0, 5))
+    def user_annotates_and_a_pod_is_lost(self, setting: tuple[str, str], which: int) -> None:
         self.user_pauses_or_resumes(is_paused=False)
         self.go_on(3)
-        self.annotate("transport", transport)
+        self.annotate(*setting)
         self.a_pod_is_evicted(which)
         self.go_on(3)
 
-    @rule(transport=st.sampled_from(["exec", "ssh"]))
-    def user_pauses_annotates_a_transport_and_resumes(self, transport: str) -> None:
+    @rule(setting=st.sampled_from(WHOLE))
+    def user_pauses_annotates_and_resumes(self, setting: tuple[str, str]) -> None:
         self.user_pauses_or_resumes(is_paused=True)
-        self.annotate("transport", transport)
+        self.annotate(*setting)
         self.go_on(4)
         self.user_pauses_or_resumes(is_paused=False)
         self.go_on(4)
@@ -272,11 +273,11 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         assert len(jobs) == len(set(jobs))
 
     @invariant()
-    def all_pods_of_a_job_have_one_transport(self) -> None:
-        transports = {
-            (pod["metadata"]["labels"][JOB_UID], transport_of(pod)) for pod in self.cluster.pods() if role(pod)
+    def all_pods_of_a_job_are_of_one_make(self) -> None:
+        makes = {
+            (pod["metadata"]["labels"][JOB_UID], *make_of(pod).items()) for pod in self.cluster.pods() if role(pod)
         }
-        assert len(transports) == len({uid for uid, _ in transports})
+        assert len(makes) == len({uid for uid, *_ in makes})
 
     @invariant()
     def what_is_not_ours_is_not_touched(self) -> None:
