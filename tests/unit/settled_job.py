@@ -100,10 +100,8 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
     config = cluster.api.find("configmaps", job.config_name)
     assert config is not None
     assert config["data"] == objects.config_map(job, operator.settings, range(job.worker.replicas))["data"]
-    annotations, settings = (
-        body["metadata"].get("annotations", {}),
-        {"transport": job.transport, "dialect": job.dialect},
-    )
+    annotations = body["metadata"].get("annotations", {})
+    settings = {"transport": job.transport, "dialect": job.dialect}
     given = {key: value for key in settings if (value := annotations.get(f"mpi-agents/{key}"))}
     if is_t9k(body):
         given.pop("dialect", "")
