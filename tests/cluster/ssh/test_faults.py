@@ -42,6 +42,7 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     computing.run("pi", "20")
     restarted, replaced = waiting("OnFailure"), waiting()
     ended = waiting()
+    ended.command("sleep", "inf")  # as a first process it does not hear of its deletion, and is no success
     ended.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "Never"
     ended.spec["runPolicy"] = {"backoffLimit": 1}
     jobs = {"computing": computing, "restarted": restarted, "replaced": replaced, "broken": waiting(), "ended": ended}
