@@ -70,6 +70,22 @@ def test_one_that_ends_again_and_again_comes_back_ever_later() -> None:
     assert acts(body, "v2beta1", workers()[0], ended, now=NOW + 20) == REPLACED
 
 
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_the_first_return_waits_for_sidecars_and_for_a_launcher_that_ends_its_sshds_as_its_last_act(phase: str) -> None:
+    """A pod that is deleted before it is over takes its score with it, and would come back without a pause."""
+    ended = pod("pi-worker-1", phase, code=0, finished="2023-11-14T22:15:00Z")  # NOW
+    body = running("v2beta1", "ssh", None)
+    assert acts(body, "v2beta1", workers()[0], ended, now=NOW + 9) == []
+    assert acts(body, "v2beta1", workers()[0], ended, now=NOW + 10) == REPLACED
+
+
+def test_what_failed_is_replaced_at_once_when_its_pod_is_over_and_not_before() -> None:
+    body = running("v2beta1", "ssh", None)
+    for phase, done in (("Running", []), ("Failed", REPLACED)):
+        killed = pod("pi-worker-1", phase, code=137, finished="2023-11-14T22:15:00Z")
+        assert acts(body, "v2beta1", workers()[0], killed, now=NOW) == done
+
+
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 @pytest.mark.parametrize(
     ("transport", "command"), [("ssh", ["/start.sh"]), ("exec", None), ("exec", ["/usr/sbin/sshd"])]

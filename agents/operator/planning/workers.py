@@ -17,8 +17,9 @@ and lets the job hang on a failed one; here another pod comes. For a Succeeded o
 policy (v0.8.2, getOrCreateWorker), nor here: a script may have done its work. An sshd has none to do. It ends with 0
 when SIGTERM tells it to, as the kubelet does after a failed liveness probe, and the launcher's next try needs it.
 
-The first replacement comes at once; the next one waits 10 s, and twice as long after each further one, 5 minutes at
-most. A pod that lived for 10 minutes cleared the score, which stands in its annotation.
+The first replacement comes at once, but that of an sshd which ended with 0 after 10 s: a launcher may have ended it as
+its last act. The next one waits 10 s, and twice as long after each further one, 5 minutes at most. A pod that lived for
+10 minutes cleared the score, which stands in its annotation.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ TEMPLATE = f"{PREFIX}template"  # annotation: hash of the template that it was m
 _FIRST_DELAY_S = 10
 _LONGEST_DELAY_S = 300
 _LONG_LIFE_S = 600
+_END_S = 10  # for sidecars to end behind their pod's program, and for a launcher that ended its sshds to end itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def changes(view: View) -> Changes:
     if permanent:
         words = f"MPIJob {view.job.name} is failed because {len(permanent)} Worker replica(s) failed"
         return Changes(failure=f"{words}: {permanent[0].words}")
-    due_at = {index: _replaced_at(view.workers[index]) for index in failed}
+    due_at = {index: _replaced_at(view.workers[index], end) for index, end in failed.items()}
     due = [index for index, at in due_at.items() if at <= view.now]
     rolled, outdated = _outdated(view, [index for index in view.wanted if index not in failed])
     deletes = [_delete(pod, "not wanted: replicas is lower now") for pod in _from_the_top(view.surplus)]
@@ -109,9 +111,11 @@ def score(pod: PodView) -> int:
     return int(text) if is_number and pod.failed_at - pod.created_at < _LONG_LIFE_S else 0
 
 
-def _replaced_at(pod: PodView) -> float:
+def _replaced_at(pod: PodView, end: End) -> float:
+    """Return when. A pod that is not over stays for a while when it is deleted, and its score goes with it."""
     before = score(pod)
-    return pod.failed_at + min(_FIRST_DELAY_S * 2.0 ** min(before - 1, 10), _LONGEST_DELAY_S) if before else 0.0
+    at = pod.failed_at + min(_FIRST_DELAY_S * 2.0 ** min(before - 1, 10), _LONGEST_DELAY_S) if before else 0.0
+    return at if pod.is_over and end.exit_code != 0 else max(at, pod.failed_at + _END_S)
 
 
 def _outdated(view: View, candidates: Sequence[int]) -> tuple[list[int], list[int]]:
