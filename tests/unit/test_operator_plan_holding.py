@@ -148,6 +148,17 @@ def test_a_batch_job_that_has_no_pod_yet_says_how_its_pod_will_be(transport: str
     assert kept == {"transport": transport, "dialect": "v2beta1"}
 
 
+def test_a_batch_job_that_is_going_holds_nothing() -> None:
+    """It is there until the garbage collector has looked at it, after its last pod: who resumed so soon is not held."""
+    going_job = pods(body("v2beta1", "exec"))[1]
+    assert going_job is not None
+    going_job["metadata"]["deletionTimestamp"] = "2023-11-14T22:15:00Z"
+    edited = body("v2beta1", "exec", transport="ssh")
+    job, kept = holding.hold(read(edited), observed(edited, launcher_job=going_job))
+    assert isinstance(job, Job)
+    assert (job.transport, kept) == ("ssh", {})
+
+
 def test_a_job_that_its_new_dialect_would_refuse_goes_on_in_the_one_of_its_pods() -> None:
     """v2beta1 has no ExitCode."""
     exits = {"spec/mpiReplicaSpecs/Worker/restartPolicy": "ExitCode", "metadata/managedFields": OURS}

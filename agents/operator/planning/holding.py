@@ -45,6 +45,8 @@ def hold(job: Job | tuple[Problem, ...], observed: Observed) -> tuple[Job | tupl
 def made_with(observed: Observed) -> dict[str, str]:
     """Return what the job's pods, or its launcher's batch Job, were made with; where they differ, the launcher says."""
     job, resource = observed.launcher_job, observed.resource
+    if job is not None and "deletionTimestamp" in mapping(job.get("metadata")):
+        job = None  # its pods are what is left of it
     name = str(mapping(resource.get("metadata")).get("name", ""))
     pods = sorted(observed.pods, key=lambda pod: _labels(pod).get(names.ROLE) != LAUNCHER)
     specs = [mapping(pod.get("spec")) for pod in pods]
