@@ -50,15 +50,15 @@ class Store:
         with self._lock:
             return list(self._by_job.get(uid, {}).values())
 
-    def put(self, body: Body) -> Body:
-        """Take in an object as the API server has just answered with it; return it trimmed."""
+    def put(self, body: Body, *, is_told: bool = True) -> Body:
+        """Take in an object as the API server has just answered with it; return it trimmed. `is_told`: on_change is."""
         after = trim(self.kind, body)
         name = _name(after["metadata"])
         with self._lock:
             reached = max(self._reached.get(name[0], 0), self._reached.get(None, 0))
             is_gone = name not in self._objects and _version(after) <= reached
             changed, before = (False, None) if is_gone else self._take(name, after)
-        if changed:
+        if changed and is_told:
             self.on_change(before, after)
         return after
 

@@ -73,6 +73,13 @@ def test_what_differs_in_its_version_alone_is_taken_and_not_told() -> None:
     assert told == [(None, "Pending")]
 
 
+def test_what_we_wrote_ourselves_is_taken_and_not_told_nor_is_its_echo() -> None:
+    one, told = store()
+    one.put(pod(version=5), is_told=False)
+    one.event("MODIFIED", pod(version=5))
+    assert (seen(one), told) == ([("u", "5")], [])
+
+
 def test_what_was_seen_deleted_stays_deleted_for_answers_that_come_late() -> None:
     one, told = store()
     one.put(pod(version=1))
