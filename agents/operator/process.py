@@ -182,10 +182,11 @@ class Process:
         """
         later = self._of_t9k if self._options.t9k is T9k.AUTO else []
         while not self._stop.is_set():
-            missing = [each for each in self._informers if each not in later and not each.synced.wait(0.05)]
+            missing = [each for each in self._informers if each not in later and not each.synced.is_set()]
             is_any_known = any(map(self._knows, self._options.namespaces))
             if not missing or (is_any_known and all(each.complaint for each in missing)):
                 return True
+            missing[0].synced.wait(0.05)
         return False
 
     def _knows(self, namespace: str | None) -> bool:
