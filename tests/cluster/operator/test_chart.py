@@ -244,6 +244,7 @@ def test_what_is_off_by_default_is_made_when_asked_for() -> None:
         ({"jobs": None}, "missing property 'jobs'"),
         ({"metrics": {"service": None}}, "missing property 'service'"),
         ({"jobs": {"cpuLimit": "0m"}}, "cpuLimit"),
+        ({"jobs": {"cpuLimit": "1.2.3"}}, "cpuLimit"),
         ({"jobs": {"cpuLimit": 0}}, "cpuLimit"),
         ({"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}}, "metrics.service.enabled"),
         ({"podDisruptionBudget": {"enabled": True}}, "drained"),
