@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ENDING", "PASSED_ON", "Launch", "Times")
 
-_NOT_ASKED = ("queued", "waiting", "backoff")
+NOT_ASKED = ("queued", "waiting", "backoff")
 
 _GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
 _LASTING_S = 1.0
@@ -72,10 +72,10 @@ class Launch(Listener):
     """
 
     __slots__ = (
-        "_baseline", "_early_signals", "_engine", "_execution", "_failure", "_is_open", "_is_orphan", "_kept_code",
-        "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_request", "_settler", "_signal", "_takes_unready",
-        "_termination", "_text", "_timer", "_tries", "_waits_since", "code", "is_traced", "mark", "reason", "retries",
-        "state", "stdio", "text_by_stdin", "times", "wants_terminal", "where",
+        "_baseline", "_early_signals", "_engine", "_execution", "_failure", "_had_output", "_is_open", "_is_orphan",
+        "_kept_code", "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_request", "_settler", "_signal",
+        "_takes_unready", "_termination", "_text", "_timer", "_tries", "_waits_since", "code", "is_traced", "mark",
+        "reason", "retries", "state", "stdio", "text_by_stdin", "times", "wants_terminal", "where",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +106,7 @@ class Launch(Listener):
         self._kept_code: int | None = None  # what the worker says that the command ended with
         self._early_signals: list[int] = []
         self._is_open = self._takes_unready = False
+        self._had_output = False  # by an earlier hub
         self._may_run = False  # a try may have started the command unheard
         self._pid: int | None = None
         self._signal: int | None = None
@@ -122,6 +123,11 @@ class Launch(Listener):
     def pid(self) -> int | None:
         """The bootstrap's process id in the worker, once it is known."""
         return self._pid
+
+    @property
+    def has_output(self) -> bool:
+        """Say whether the command has written anything, which what is lost with its stream may be the rest of."""
+        return self._had_output or self.stdio.received > 0
 
     @property
     def ended_by_signal(self) -> bool:
@@ -144,9 +150,9 @@ class Launch(Listener):
         self._text = text
         self._engine.gate.enter(self, self._try)
 
-    def resume(self, pid: int | None) -> None:
+    def resume(self, pid: int | None, *, has_output: bool = False) -> None:
         """Take over a session that another hub started, whose stream is lost."""
-        self._pid = pid
+        self._pid, self._had_output = pid, has_output
         self._baseline = self._pod()
         self._settle()
 
@@ -166,7 +172,7 @@ class Launch(Listener):
         self._signal, self._is_orphan = number, number is None
         told = decisions.told_to_end(number)
         self.code, self.reason = told.code, told.reason
-        is_asked = self.state not in _NOT_ASKED
+        is_asked = self.state not in NOT_ASKED
         if self.state == "draining" or not (is_asked or self._may_run):
             self._end_now()
             return
@@ -175,6 +181,10 @@ class Launch(Listener):
             if self._execution is not None:
                 self._execution.resume()
         self._terminate(grace_s if is_asked else 0.0)  # else there is no stream that could end by itself
+
+    def leave(self) -> None:
+        """Take a session that is being ended for ended, whatever may be left of it."""
+        self._end_now()
 
     def pod_changed(self) -> None:
         """Look at the worker's pod again."""
@@ -189,7 +199,10 @@ class Launch(Listener):
     def exec_event(self, event: Event) -> None:
         """Take what the stream brings."""
         if isinstance(event, Output):
+            is_first = not self.has_output
             self.stdio.write(event.channel, event.data)
+            if is_first and self.state == "acknowledged":
+                self._on_asked(self)  # another hub has to know of it
             if self.stdio.is_behind and self._execution is not None:
                 self._execution.pause()
         elif isinstance(event, Opened):
@@ -396,6 +409,8 @@ class Launch(Listener):
         self._retry(self._failure)
 
     def _settle(self) -> None:
+        if self._kept_code is not None:  # the stream that hung was to bring the rest
+            self._cancel()
         self.state = "settling"
         self.stdio.stop_reading()
         self._ask_worker()
@@ -419,12 +434,12 @@ class Launch(Listener):
         if self.state == "finding":
             self._not_found()
         elif self.state == "settling":
-            self._finish(decisions.settled(code, reason, has_output=self.stdio.received > 0))
+            self._finish(decisions.settled(code, reason, has_output=self.has_output))
         elif code is not None:  # the stream hangs, or hung; the last of the output is on its way
             self._kept_code = code
             self._after(_GRACE_S, self._finish_as_kept)
         elif self._execution is not None and self._execution.is_silent:
-            self._finish(decisions.settled(None, reason, has_output=self.stdio.received > 0))
+            self._finish(decisions.settled(None, reason, has_output=self.has_output))
 
     def _finish_as_kept(self) -> None:
         assert self._kept_code is not None

@@ -191,7 +191,7 @@ class Client:
     def _resume(self, ticket: bytes) -> None:
         """Take over a session of the hub that was here before us."""
         try:
-            where, mark, pid = read_ticket(ticket)
+            where, mark, pid, has_output = read_ticket(ticket)
             found = self._hub.workers.resolve(where.pod, where.namespace, self._hub.engine.pods)
             where.container = self._container(where.container)
         except (ValueError, TypeError, RecursionError, hosts.UnknownHost, arguments.UsageError) as error:
@@ -203,7 +203,7 @@ class Client:
         if not known or mark.launcher != self._hub.engine.launcher:
             self._fail("the session that is to be resumed is none of this job's")
             return
-        self._make(where, mark, wants_stdin=False).resume(pid)
+        self._make(where, mark, wants_stdin=False).resume(pid, has_output=has_output)
 
     def _make(self, where: Where, mark: Mark, *, wants_stdin: bool) -> Launch:
         stdin, stdout, stderr = self._fds
@@ -255,19 +255,21 @@ class Client:
 def write_ticket(launch: Launch) -> bytes:
     """Return what finds a session again; nothing in it is secret."""
     mark, where = launch.mark, launch.where
-    parts = [where.namespace, where.pod, where.container, mark.launcher, mark.instance, mark.session, launch.pid]
-    return json.dumps(parts).encode()
+    parts = [where.namespace, where.pod, where.container, mark.launcher, mark.instance, mark.session]
+    return json.dumps([*parts, launch.pid, launch.has_output]).encode()
 
 
-def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None]:
+def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None, bool]:
     """Read a ticket, which came from outside: raises ValueError, TypeError or RecursionError for a bad one."""
     parts: Any = json.loads(ticket)
-    namespace, pod, container, launcher, instance, session, pid = parts
+    namespace, pod, container, launcher, instance, session, pid, has_output = parts
     if not all(isinstance(part, str) for part in (namespace, pod, launcher, instance, session)):
         raise TypeError("a part of the ticket is no string")
     if not isinstance(container, str | None) or not isinstance(pid, int | None) or isinstance(pid, bool):
         raise TypeError("a part of the ticket has the wrong type")
-    return Where(namespace, pod, container), Mark(launcher, pod, instance, session), pid
+    if not isinstance(has_output, bool):
+        raise TypeError("a part of the ticket is neither true nor false")
+    return Where(namespace, pod, container), Mark(launcher, pod, instance, session), pid, has_output
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

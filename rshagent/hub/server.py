@@ -18,6 +18,7 @@ from rshagent.hub.ending import LONGEST_S, Deadline, Sweep, kill_after
 from rshagent.hub.listening import listen
 from rshagent.hub.metrics import Metrics, result_of
 from rshagent.hub.workers import Workers
+from rshagent.launch import NOT_ASKED
 from rshagent.podwatch import PodWatch, Trouble
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _ACCEPT_AGAIN_S = 0.5
 _SIGTERM = 15
-_LAST_WORDS_S = 1.0  # for the streams of sessions that were ended, to bring their status
+_LAST_WORDS_S = 2.5  # for streams to bring their status, and for a launch's second look at what was asked just before
 
 
 class Hub:
@@ -104,7 +105,8 @@ class Hub:
         places = self._places()
         self.log(f"ending {len(self._launches())} sessions, and what is left in {len(places)} workers")
         swept = {_key(where) for where in places}
-        for launch in self._launches():
+        # Those that wait first: a place among the starts that becomes free would be theirs.
+        for launch in sorted(self._launches(), key=lambda one: one.state not in NOT_ASKED):
             # Those that have a stream end by it when their processes do, which one exec per worker sees to.
             is_left_to_it = launch.state == "acknowledged" and _key(launch.where) in swept
             launch.end(_SIGTERM, longest_s if is_left_to_it else 0)
@@ -196,12 +198,17 @@ class Hub:
 
     def _swept(self) -> None:
         self._is_swept = True
-        self.loop.call_later(_LAST_WORDS_S, self.loop.stop)
+        self.loop.call_later(_LAST_WORDS_S, self._leave)
         self._stop_if_done()
 
     def _time_is_over(self) -> None:
         if self._sweep is not None:
             self._sweep.give_up()
+        self._leave()
+
+    def _leave(self) -> None:
+        for launch in self._launches():
+            launch.leave()
         self.loop.stop()
 
     def _stop_if_done(self) -> None:

@@ -197,6 +197,22 @@ def test_a_hub_that_dies_is_followed_by_one_that_settles(
     agent.close()
 
 
+def test_output_that_went_with_a_hub_is_no_success(
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+) -> None:
+    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
+    process = start(agent, "-n", "worker-0", "echo up; while [ ! -e go ]; do sleep 0.1; done; echo the result")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    agent.kill()
+    agent.start()
+    open(cluster.pod_folder("worker-0") + "/home/go", "w").close()
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (255, b"")
+    assert b"output with it" in err
+    agent.close()
+
+
 def test_a_hub_that_is_told_to_end_ends_what_it_started(
     cluster: Cluster, workers: list[str], client: str, tmp_path: Path
 ) -> None:

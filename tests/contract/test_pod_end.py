@@ -236,6 +236,23 @@ def test_workers_that_are_being_deleted_are_left_to_their_kubelets(
     assert "left=" not in agent.log()
 
 
+def test_a_session_in_a_worker_that_is_being_deleted_ends_as_it_was_told(
+    cluster: Cluster, make: Callable[..., WithHub]
+) -> None:
+    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
+    cluster.replace_pod("worker-0", containers=(deaf,), ready_after_s=0)
+    until(lambda: "deaf" in log_of(cluster, "worker-0", deaf.name), "its main container runs")
+    token = cluster.token()
+    agent = make(token)
+    session = start(agent, "-n", "worker-0", "trap '' TERM; echo deaf; while :; do sleep 0.2; done")
+    assert session.stdout is not None
+    assert session.stdout.readline() == b"deaf\n"
+    ask(cluster, token, "worker-0?gracePeriodSeconds=3600", method="DELETE")
+    sigterm(agent)
+    session.communicate(timeout=DEADLINE_S)
+    assert session.returncode == 143
+
+
 def test_a_worker_that_goes_meanwhile_is_not_waited_for(cluster: Cluster, make: Callable[..., WithHub]) -> None:
     agent = make()
     start_daemons(agent, WORKERS[:2])

@@ -84,6 +84,7 @@ class Bench:
         self.engine = Engine(self.loop, cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
         self.execs: list[Exec] = []
         self.ends: list[Launch] = []
+        self.asked: list[bool] = []  # whether there was output, each time that another hub was to know of the launch
         out, self._theirs = os.pipe()
         self._ours = os.fdopen(out, "rb")
         null = os.open(os.devnull, os.O_RDWR)
@@ -91,8 +92,11 @@ class Bench:
         if stdin is not None:
             stdio._stdin = stdin
         where = Where("training", "worker-0", "main")
-        self.launch = Launch(self.engine, where, MARK, stdio, self.ends.append, lambda _: None)
+        self.launch = Launch(self.engine, where, MARK, stdio, self.ends.append, self._note)
         self._text = text
+
+    def _note(self, launch: Launch) -> None:
+        self.asked.append(launch.has_output)
 
     def execute(
         self,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BAD = (ValueError, TypeError, RecursionError)
-PARTS = ["training", "worker-0", "main", "launcher", "123-456", "0011aabb", 7]
+PARTS = ["training", "worker-0", "main", "launcher", "123-456", "0011aabb", 7, False]
 
 
 @pytest.fixture
@@ -34,20 +34,23 @@ def engine(tmp_path: Path) -> Engine:
 
 @pytest.mark.parametrize("container", ["main", None])
 @pytest.mark.parametrize("pid", [7, None])
-def test_what_a_hub_writes_another_reads(engine: Engine, container: str | None, pid: int | None) -> None:
+@pytest.mark.parametrize("has_output", [False, True])
+def test_what_a_hub_writes_another_reads(
+    engine: Engine, container: str | None, pid: int | None, has_output: bool
+) -> None:
     stdin, stdout, stderr = (os.open("/dev/null", os.O_RDWR) for _ in range(3))
     stdio = Stdio(engine.loop, stdin, stdout, stderr, reads_stdin=False)
     mark = Mark("launcher", "worker-" + "0" * 240, "123-456", "0011aabb")
     where = Where("training", mark.pod, container)
     launch = Launch(engine, where, mark, stdio, lambda _: None, lambda _: None)
-    launch._pid = pid
+    launch._pid, launch._had_output = pid, has_output
     ticket = write_ticket(launch)
     stdio.close()
     assert len(ticket) <= TICKET_MAX
-    found, same, number = read_ticket(ticket)
+    found, same, number, wrote = read_ticket(ticket)
     assert (found.namespace, found.pod, found.container) == ("training", mark.pod, container)
     assert str(same) == str(mark)
-    assert number == pid
+    assert (number, wrote) == (pid, has_output)
 
 
 @pytest.mark.parametrize(
@@ -58,15 +61,17 @@ def test_what_a_hub_writes_another_reads(engine: Engine, container: str | None, 
         [*PARTS, "more"],
         [None, *PARTS[1:]],
         [*PARTS[:2], 5, *PARTS[3:]],
-        [*PARTS[:-1], "7"],
-        [*PARTS[:-1], True],
-        [*PARTS[:-1], 7.5],
+        [*PARTS[:6], "7", False],
+        [*PARTS[:6], True, False],
+        [*PARTS[:6], 7.5, False],
+        [*PARTS[:-1], 0],
+        [*PARTS[:-1], None],
         ["training", "worker;rm -rf", *PARTS[2:]],
         ["training", "worker-0", "main", "$(id)", *PARTS[4:]],
         [*PARTS[:4], "", *PARTS[5:]],
-        [*PARTS[:5], "a\nb", 7],
-        dict.fromkeys("abcdefg"),
-        "abcdefg",
+        [*PARTS[:5], "a\nb", 7, False],
+        dict.fromkeys("abcdefgh"),
+        "abcdefgh",
         7,
         None,
     ],
@@ -87,13 +92,14 @@ ANY: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.flo
 
 @given(
     st.binary(max_size=100)
-    | st.lists(ANY | st.lists(ANY, max_size=2), min_size=6, max_size=8).map(lambda parts: json.dumps(parts).encode())
+    | st.lists(ANY | st.lists(ANY, max_size=2), min_size=7, max_size=9).map(lambda parts: json.dumps(parts).encode())
 )
 def test_any_bytes_are_a_ticket_or_refused(ticket: bytes) -> None:
     try:
-        where, mark, pid = read_ticket(ticket)
+        where, mark, pid, has_output = read_ticket(ticket)
     except BAD:
         return
     assert isinstance(where.namespace, str)
     assert isinstance(pid, int | None)
+    assert isinstance(has_output, bool)
     assert str(mark).count(":") == 4, "its parts are safe as shell text"

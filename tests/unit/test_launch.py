@@ -207,6 +207,35 @@ def test_one_that_another_hub_started_is_asked_for_and_never_started(bench: Benc
     assert (bench.end, bench.starts) == ((5, ""), 0)
 
 
+@pytest.mark.parametrize(("has_output", "code"), [(True, 255), (False, 0)])
+def test_output_that_another_hub_passed_on_counts_too(bench: Bench, has_output: bool, code: int) -> None:
+    bench.launch.resume(42, has_output=has_output)
+    bench.ask().answer("exit 0")
+    assert bench.end[0] == code
+
+
+def test_its_first_output_is_told_for_another_hub_to_know_of_it(bench: Bench) -> None:
+    start = bench.run()
+    before = len(bench.asked)
+    assert bench.asked[-1] is False
+    start.write(b"a line")
+    start.write(b"another")
+    assert bench.asked[before:] == [True]
+
+
+def test_a_stream_that_breaks_while_its_last_output_is_waited_for_is_settled(bench: Bench) -> None:
+    start = bench.run()
+    start.write(b"a line")
+    start.stall()
+    bench.ask().answer("exit 0")
+    start.end()
+    assert bench.launch.state == "settling"
+    bench.wait(1)
+    assert bench.ends == [], "it was the stream that was to bring the rest"
+    bench.ask().answer("exit 0")
+    assert bench.end[0] == 255
+
+
 def test_a_worker_that_is_never_ready_is_the_end_and_one_that_runs_is_asked_all_the_same(bench: Bench) -> None:
     bench.engine.pods = {"worker-0": pod("1")._replace(phase="Pending", ready=False)}
     bench.launch.start(b"true")

@@ -191,6 +191,14 @@ def test_a_worker_that_goes_is_the_end(bench: Bench) -> None:
     assert control.is_closed
 
 
+def test_one_that_is_left_ends_with_the_code_it_was_told(bench: Bench) -> None:
+    bench.run()
+    bench.launch.end(TERM, 25)
+    assert bench.ends == []
+    bench.launch.leave()
+    assert bench.end == (KILLED_BY + TERM, "ended by SIGTERM")
+
+
 def test_one_that_was_not_asked_for_has_nothing_to_end(bench: Bench) -> None:
     bench.engine.pods = {}
     bench.launch.start(b"true")
