@@ -90,17 +90,18 @@ class _Delivery:
         Where it ended badly, wait again for the container that is started again. Keys that change meanwhile are taken.
         """
         from delivery.sshd.files import Files  # noqa: PLC0415
-        from delivery.sshd.staying import Word, follow_keys  # noqa: PLC0415
+        from delivery.sshd.staying import Keys, Word  # noqa: PLC0415
 
         files = Files(asked.environ)
-        word = Word(files.run_folder)
+        word, keys = Word(files.run_folder), Keys(files, self._progress.line)
         try:
             word.until_prepared()
             while True:
                 try:
                     self._deliver(asked, files)
+                    keys.look()  # the workers have taken what came meanwhile
                     word.ready()
-                    follow_keys(files, self._progress.line)
+                    keys.follow()
                 except DeliveryError as error:
                     self._progress.line(f"mpi-delivery: {error}")
                     word.failed(error.exit_code, str(error))

@@ -32,15 +32,16 @@ class Pair:
 
 def read(folder: str) -> Pair:
     """Read the Secret's files, from one version of it. Raises BootstrapError."""
-    version = _version(folder)
     while True:
+        version = _version(folder)
         try:
-            return pair(_read(folder, paths.PRIVATE_KEY), _read(folder, paths.PUBLIC_KEY))
+            found = pair(_read(folder, paths.PRIVATE_KEY), _read(folder, paths.PUBLIC_KEY))
         except BootstrapError:
-            now = _version(folder)
-            if now == version:  # else it was replaced between two reads
+            if _version(folder) == version:
                 raise
-            version = now
+            continue
+        if _version(folder) == version:  # else it was replaced between two reads
+            return found
 
 
 def pair(private: bytes, public: bytes) -> Pair:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sshd_bootstrap import checks, keys, layout, paths
 from sshd_bootstrap.exits import HELPER_MISSING, BootstrapError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sshd_bootstrap.layout import File, Folder
     from sshd_bootstrap.settings import Settings
@@ -26,19 +27,12 @@ def prepare(settings: Settings) -> None:
     checks.check_port(settings)
     pair = keys.read(settings.keys)
     helper = _helper(settings.tools) if settings.has_helper else b""
-    for folder in layout.folders(settings):
-        _make(settings, folder)
-    for file in layout.files(settings, pair, helper):
-        _write(settings, file)
+    _write_all(settings, layout.files(settings, pair, helper))
 
 
 def let_start(settings: Settings) -> None:
     """Write what the user's container can't start without, where ssh can't be prepared. Raises BootstrapError."""
-    helper = _helper(settings.tools)
-    for folder in layout.folders(settings):
-        _make(settings, folder)
-    for file in layout.without_keys(settings, helper):
-        _write(settings, file)
+    _write_all(settings, layout.without_keys(settings, _helper(settings.tools)))
 
 
 def set_ports(settings: Settings, ports: Mapping[str, int]) -> None:
@@ -46,8 +40,31 @@ def set_ports(settings: Settings, ports: Mapping[str, int]) -> None:
 
     Raises BootstrapError.
     """
-    for file in layout.ssh_configs(settings, ports):
-        _write(settings, file)
+    with _alone(settings):
+        for file in layout.ssh_configs(settings, ports):
+            _write(settings, file)
+
+
+def _write_all(settings: Settings, files: Iterable[File]) -> None:
+    with _alone(settings):
+        for folder in layout.folders(settings):
+            _make(settings, folder)
+        for file in files:
+            _write(settings, file)
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Let one write at a time: when its sidecar is started again, the hook prepares beside delivery, which does too."""
+    try:
+        fd = os.open(settings.volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise checks.volume_error(error, settings.volume, settings.uid) from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _helper(tools: str) -> bytes:

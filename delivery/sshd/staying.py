@@ -23,22 +23,31 @@ _PREPARING_S = 0.02
 _LOOK_S = 1.0
 
 
-def follow_keys(files: Files, say: Callable[[str], None]) -> NoReturn:
-    """Take what the Secret has whenever that changes, for the ssh of a launcher that runs, until a signal comes."""
-    told = ""
-    while True:
-        time.sleep(_LOOK_S)
-        if not files.have_new_keys:
-            continue
+class Keys:
+    """Takes what the Secret has, where that has changed; what can't be taken is told once, and the former keys stay."""
+
+    def __init__(self, files: Files, say: Callable[[str], None]) -> None:
+        self._files, self._say, self._told = files, say, ""
+
+    def look(self) -> None:
+        """Look once."""
+        if not self._files.have_new_keys:
+            return
         try:
-            files.prepare()
+            self._files.prepare()
         except DeliveryError as error:
-            if str(error) != told:
-                told = str(error)
-                say(f"the keys in the Secret have changed and can't be taken, the former ones stay: {told}")
-            continue
-        told = ""
-        say("the keys in the Secret have changed: new connections are made by the new ones")
+            if str(error) != self._told:
+                self._told = str(error)
+                self._say(f"the keys in the Secret have changed and can't be taken, the former ones stay: {error}")
+            return
+        self._told = ""
+        self._say("the keys in the Secret have changed: new connections are made by the new ones")
+
+    def follow(self) -> NoReturn:
+        """Look again and again, for the ssh of a launcher that runs, until a signal comes."""
+        while True:
+            time.sleep(_LOOK_S)
+            self.look()
 
 
 class Word:

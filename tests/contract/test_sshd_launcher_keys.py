@@ -140,6 +140,22 @@ def test_a_launcher_whose_workers_keep_their_keys_does_so_too(launcher: Launcher
     assert launcher.end() == 0
 
 
+def test_keys_that_changed_during_the_wait_are_there_before_the_command(
+    launcher: Launcher, secret: Secret, port: int
+) -> None:
+    """The banners answer at once: what is taken a second later, the first mpirun goes without."""
+    secret.rotate()
+    hook = [sys.executable, "-m", "sshd_bootstrap"]
+    subprocess.run(hook, env={**launcher.environ, "MPI_SSH_PORTS": str(port)}, check=True, timeout=DEADLINE_S)
+    key = secret.rotate()
+    launcher.start(ports=str(port))
+    words = [f"{launcher.volume}/run/sshd-start", "--when-ready", "cat", f"{launcher.volume}/run/identity"]
+    found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    assert found.stdout == key
+    launcher.process.terminate()
+    assert launcher.end() == 0
+
+
 def test_keys_that_change_during_the_wait_are_taken_behind_it(launcher: Launcher, secret: Secret) -> None:
     secret.rotate()
     port = free_port()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -134,6 +136,17 @@ def test_hosts_that_ssh_has_met_are_not_forgotten(pod: Path) -> None:
     assert known.read_text() == "a ssh-ed25519 AAAA\n"
 
 
+def test_two_at_once_write_one_after_the_other(pod: Path) -> None:
+    """A sidecar that is started again runs its hook while delivery takes new keys."""
+    shutil.copytree(pod / "keys", pod / "others")
+    write_keys(pod)
+    several = [settings(pod), replace(settings(pod), keys=str(pod / "others"))] * 50
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(prepare, several))
+    keys = {(pod / folder / paths.PRIVATE_KEY).read_bytes() for folder in ("keys", "others")}
+    assert (pod / "volume/run/ssh_host_key").read_bytes() in keys
+
+
 # ---- what can be wrong ----
 
 
@@ -141,7 +154,7 @@ def test_a_volume_that_is_not_there(pod: Path) -> None:
     (pod / "volume").rmdir()
     assert refusal(settings(pod)) == (
         VOLUME,
-        f"{pod}/volume/auth in the volume of the ssh keys can't be written: it is not there; it must be an emptyDir "
+        f"{pod}/volume in the volume of the ssh keys can't be written: it is not there; it must be an emptyDir "
         "with room for 1 MiB",
     )
 
