@@ -145,7 +145,6 @@ def test_a_launcher_with_a_broken_key_fails_as_its_policies_say(running: dict[st
     # One failure for the job's controller; the next launcher's is one more than `backoffLimit`.
     one.namespace.delete("Pod", one.launcher, grace_s=1)
     assert one.verdict() == "Failed"
-    assert BROKEN in one.condition("Failed")["message"]
-    pod = one.launcher_pod()
-    assert pod is not None
-    assert of.exit_code(pod, "mpi") == 13
+    message = one.condition("Failed")["message"]
+    assert "exited with 13: " in message
+    assert BROKEN in message
