@@ -182,34 +182,26 @@ def test_a_killed_client_is_a_dead_command(cluster: Cluster, workers: list[str],
     agent.close()
 
 
+@pytest.mark.parametrize(
+    ("then", "code", "said"),
+    [
+        ("exit 8", 8, b""),
+        ("echo the result", 255, b"output with it"),  # which the next hub can't know to be all that there was
+    ],
+)
 def test_a_hub_that_dies_is_followed_by_one_that_settles(
-    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path, then: str, code: int, said: bytes
 ) -> None:
     agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
-    process = start(agent, "-n", "worker-0", "echo up; while [ ! -e go ]; do sleep 0.1; done; exit 8")
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
-    agent.kill()
-    agent.start()
-    open(cluster.pod_folder("worker-0") + "/home/go", "w").close()
-    assert process.wait(30) == 8
-    process.communicate()
-    agent.close()
-
-
-def test_output_that_went_with_a_hub_is_no_success(
-    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
-) -> None:
-    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
-    process = start(agent, "-n", "worker-0", "echo up; while [ ! -e go ]; do sleep 0.1; done; echo the result")
+    process = start(agent, "-n", "worker-0", f"echo up; while [ ! -e go ]; do sleep 0.1; done; {then}")
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
     agent.kill()
     agent.start()
     open(cluster.pod_folder("worker-0") + "/home/go", "w").close()
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (255, b"")
-    assert b"output with it" in err
+    assert (process.returncode, out) == (code, b"")
+    assert said in err
     agent.close()
 
 

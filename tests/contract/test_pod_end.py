@@ -97,6 +97,13 @@ def ask(cluster: Cluster, token: str, pod: str, *, method: str = "GET") -> bytes
         return bytes(answer.read())
 
 
+def make_deaf(cluster: Cluster, worker: str) -> None:
+    """Have a worker's main container not end by SIGTERM: a deletion of its pod takes as long as its grace period."""
+    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
+    cluster.replace_pod(worker, containers=(deaf,), ready_after_s=0)
+    until(lambda: "deaf" in log_of(cluster, worker, deaf.name), "its main container runs")
+
+
 def until_ended(agent: WithHub) -> None:
     """The hub has ended by itself."""
     assert agent.process is not None
@@ -223,9 +230,7 @@ def execs(cluster: Cluster) -> int:
 def test_workers_that_are_being_deleted_are_left_to_their_kubelets(
     cluster: Cluster, make: Callable[..., WithHub]
 ) -> None:
-    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
-    cluster.replace_pod("worker-0", containers=(deaf,), ready_after_s=0)
-    until(lambda: "deaf" in log_of(cluster, "worker-0", deaf.name), "its main container runs")
+    make_deaf(cluster, "worker-0")
     token = cluster.token()
     agent = make(token)
     start_daemons(agent, WORKERS[:1])
@@ -239,9 +244,7 @@ def test_workers_that_are_being_deleted_are_left_to_their_kubelets(
 def test_a_session_in_a_worker_that_is_being_deleted_ends_as_it_was_told(
     cluster: Cluster, make: Callable[..., WithHub]
 ) -> None:
-    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
-    cluster.replace_pod("worker-0", containers=(deaf,), ready_after_s=0)
-    until(lambda: "deaf" in log_of(cluster, "worker-0", deaf.name), "its main container runs")
+    make_deaf(cluster, "worker-0")
     token = cluster.token()
     agent = make(token)
     session = start(agent, "-n", "worker-0", "trap '' TERM; echo deaf; while :; do sleep 0.2; done")
