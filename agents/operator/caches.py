@@ -142,14 +142,13 @@ class Caches:
                 for job in store.of_job(uid):  # none: it is not known yet, or gone
                     self._job_changed(None, job)
         if before is not None and after is None:
-            self._freed(before["metadata"])
+            self._freed(before)
 
-    def _freed(self, metadata: Body) -> None:
+    def _freed(self, body: Body) -> None:
         """A later job of the name may wait for what the earlier one's had."""
-        owners = metadata.get("ownerReferences") or ()
-        by: Body = next((owner for owner in owners if owner.get("controller")), {})
+        by = owner(body)
         for store in self._jobs.values() if by.get("kind") == "MPIJob" else ():
-            job = store.get(metadata.get("namespace", ""), by.get("name", ""))
+            job = store.get(body["metadata"].get("namespace", ""), by.get("name", ""))
             if job is not None and job["metadata"]["uid"] != by.get("uid"):
                 self._job_changed(None, job)
 
@@ -165,12 +164,15 @@ def key_of(job: Body) -> Key:
 
 
 def _is_controlled(pod: Body, uid: str, launcher: str) -> bool:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    by: Body = next((owner for owner in owners if owner.get("controller")), {})
+    by = owner(pod)
     return by.get("uid") == uid or (by.get("kind"), by.get("name")) == ("Job", launcher)
+
+
+def owner(body: Body) -> Body:
+    """Return the reference to an object's controller, {} if it has none."""
+    return next((one for one in body["metadata"].get("ownerReferences") or () if one.get("controller")), {})
 
 
 def controller(body: Body) -> str:
     """Return the uid of an object's controller, "" if it has none."""
-    owners = body["metadata"].get("ownerReferences") or ()
-    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
+    return str(owner(body).get("uid", ""))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agents.job.conditions import Type, find, is_true
 from agents.job.status import conditions_of
 from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, WriteStatus
-from agents.operator.caches import Caches, controller, group_of, key_of
+from agents.operator.caches import Caches, controller, group_of, key_of, owner
 from agents.operator.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RefusedError
 from agents.operator.kinds import BATCH_JOB, POD, SECRET
 from agents.operator.trim import JOB_UID
@@ -218,7 +218,6 @@ def _is_worker(pod: Body) -> bool:
 
 def _is_left_over(body: Body, resource: Body) -> bool:
     """Whether an object is of an earlier job of this name: the garbage collector is about to take it."""
-    owners = body["metadata"].get("ownerReferences") or ()
-    owner: Body = next((each for each in owners if each.get("controller")), {})
+    by = owner(body)
     wanted = (group_of(resource), "MPIJob", resource["metadata"]["name"])
-    return (group_of(owner), owner.get("kind"), owner.get("name")) == wanted
+    return (group_of(by), by.get("kind"), by.get("name")) == wanted
