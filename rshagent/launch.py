@@ -72,9 +72,9 @@ class Launch(Listener):
     """
 
     __slots__ = (
-        "_baseline", "_early_signals", "_engine", "_execution", "_failure", "_had_output", "_is_open", "_is_orphan",
-        "_kept_code", "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_request", "_settler", "_signal",
-        "_takes_unready", "_termination", "_text", "_timer", "_tries", "_waits_since", "code", "is_traced", "mark",
+        "_baseline", "_early_signals", "_engine", "_execution", "_failure", "_is_open", "_is_orphan", "_kept_code",
+        "_may_run", "_messengers", "_on_asked", "_on_end", "_pid", "_request", "_settler", "_signal", "_takes_unready",
+        "_termination", "_text", "_timer", "_tries", "_waits_since", "code", "has_output", "is_traced", "mark",
         "reason", "retries", "state", "stdio", "text_by_stdin", "times", "wants_terminal", "where",
     )  # fmt: skip
 
@@ -87,7 +87,10 @@ class Launch(Listener):
         on_end: Callable[[Launch], None],
         on_asked: Callable[[Launch], None],
     ) -> None:
-        """Make a launch; `start` or `resume` begins it. `on_asked` is called before anything may have started."""
+        """Make a launch; `start` or `resume` begins it.
+
+        `on_asked` is called before anything may have started, and before its first output is passed on.
+        """
         self._engine, self.where, self.mark = engine, where, mark
         self._on_end, self._on_asked = on_end, on_asked
         self.stdio = stdio
@@ -106,7 +109,7 @@ class Launch(Listener):
         self._kept_code: int | None = None  # what the worker says that the command ended with
         self._early_signals: list[int] = []
         self._is_open = self._takes_unready = False
-        self._had_output = False  # by an earlier hub
+        self.has_output = False  # or had, by an earlier hub: what a lost stream takes with it may be the rest
         self._may_run = False  # a try may have started the command unheard
         self._pid: int | None = None
         self._signal: int | None = None
@@ -123,11 +126,6 @@ class Launch(Listener):
     def pid(self) -> int | None:
         """The bootstrap's process id in the worker, once it is known."""
         return self._pid
-
-    @property
-    def has_output(self) -> bool:
-        """Say whether the command has written anything, which what is lost with its stream may be the rest of."""
-        return self._had_output or self.stdio.received > 0
 
     @property
     def ended_by_signal(self) -> bool:
@@ -152,7 +150,7 @@ class Launch(Listener):
 
     def resume(self, pid: int | None, *, has_output: bool = False) -> None:
         """Take over a session that another hub started, whose stream is lost."""
-        self._pid, self._had_output = pid, has_output
+        self._pid, self.has_output = pid, has_output
         self._baseline = self._pod()
         self._settle()
 
@@ -199,10 +197,11 @@ class Launch(Listener):
     def exec_event(self, event: Event) -> None:
         """Take what the stream brings."""
         if isinstance(event, Output):
-            is_first = not self.has_output
+            if not self.has_output:
+                self.has_output = True
+                if self.state == "acknowledged":
+                    self._on_asked(self)  # before any of it is seen: this hub may be gone right after
             self.stdio.write(event.channel, event.data)
-            if is_first and self.state == "acknowledged":
-                self._on_asked(self)  # another hub has to know of it
             if self.stdio.is_behind and self._execution is not None:
                 self._execution.pause()
         elif isinstance(event, Opened):
@@ -234,7 +233,7 @@ class Launch(Listener):
             self._finish(Finish(outcome.code))
         elif self.state == "acknowledged":
             # A failure that the server tells of after the start is about the stream, not about the command.
-            if self.stdio.received:
+            if self.has_output:
                 lost = "the stream was lost, so what the command writes from here on is not to be seen"
                 self.stdio.say(f"rshagent: {self.where.pod}: {lost}; its end is waited for")
             self._settle()

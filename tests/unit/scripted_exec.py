@@ -84,7 +84,7 @@ class Bench:
         self.engine = Engine(self.loop, cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
         self.execs: list[Exec] = []
         self.ends: list[Launch] = []
-        self.asked: list[bool] = []  # whether there was output, each time that another hub was to know of the launch
+        self.asked: list[tuple[bool, int]] = []  # each time that another hub was to know of it: is there output; bytes
         out, self._theirs = os.pipe()
         self._ours = os.fdopen(out, "rb")
         null = os.open(os.devnull, os.O_RDWR)
@@ -96,7 +96,7 @@ class Bench:
         self._text = text
 
     def _note(self, launch: Launch) -> None:
-        self.asked.append(launch.has_output)
+        self.asked.append((launch.has_output, launch.stdio.received))
 
     def execute(
         self,

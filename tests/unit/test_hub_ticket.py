@@ -43,7 +43,7 @@ def test_what_a_hub_writes_another_reads(
     mark = Mark("launcher", "worker-" + "0" * 240, "123-456", "0011aabb")
     where = Where("training", mark.pod, container)
     launch = Launch(engine, where, mark, stdio, lambda _: None, lambda _: None)
-    launch._pid, launch._had_output = pid, has_output
+    launch._pid, launch.has_output = pid, has_output
     ticket = write_ticket(launch)
     stdio.close()
     assert len(ticket) <= TICKET_MAX
