@@ -6,8 +6,13 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from agents.job.model import Implementation
+
+from . import documents
+from .adapted import adapted, job_of
 from .follow import Follower
-from .job import describe
+from .job import JobError, describe
+from .launchers import DEFAULTS, LAUNCHERS
 from .operated import Operated
 
 if TYPE_CHECKING:
@@ -27,17 +32,32 @@ def output(text: str) -> None:
     sys.stdout.flush()
 
 
-def apply(launcher: Launcher, files: Sequence[str], *, folder: str | None = None, verbose: bool = False) -> int:
-    """Apply the files and follow their jobs; the launcher's exit code."""
-    texts = []
-    for name in files:
-        with open(name, encoding="utf-8") as file:
-            texts.append(file.read())
+def apply(launcher: Launcher | None, files: Sequence[str], *, folder: str | None = None, verbose: bool = False) -> int:
+    """Apply the files and follow their jobs; the launcher's exit code.
+
+    Without a launcher the pods have what the first job is made for. Raises DocumentError, and as `Operated`.
+    """
+    bodies = [body for name in files for body in documents.read(name)]
+    jobs = [job for body in bodies if (job := job_of(body)) is not None]
+    launcher = launcher or LAUNCHERS[DEFAULTS[jobs[0].implementation if jobs else Implementation.OPEN_MPI]]
+    for job in jobs:
+        if launcher.mpi and job.implementation != launcher.implementation:
+            tell(
+                f"job {job.name} is made for {job.implementation}, and its pods have {launcher.title} here: "
+                f"its ranks may all run in the launcher (try --launcher {DEFAULTS[job.implementation]})"
+            )
     with Operated(launcher, tell) as operated:
         operated.set_up(folder)
         follower = Follower(operated.client, tell, output)
-        for text in texts:
-            follower.apply(text)
+        changed = [adapted(body) for body in bodies]
+        for line in (line for one in changed for line in one.lines):
+            tell(line)
+        for job in jobs:
+            if job.debug is not None or job.policy.is_suspended:
+                tell(f"job {job.name} waits for you: export KUBECONFIG={operated.cluster.kubeconfig()}; Ctrl-C ends it")
+        follower.apply(*(one.body for one in changed))
+        if not follower.has_jobs:
+            raise JobError(f"no MPIJob is in {', '.join(files)}: apply runs MPIJobs, and `up` is there for kubectl")
         follower.until(follower.ended, operated.check)
         if verbose:
             with open(operated.log, encoding="utf-8", errors="replace") as log:
@@ -55,7 +75,8 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
             f"programs and {launcher.title} {launcher.version}; pods are\n{describe(cluster)}.\n"
             f"  export KUBECONFIG={cluster.kubeconfig()}\n"
             "  kubectl apply -f examples/kubeflow/pi.yaml; kubectl get mpijob,pods -w; kubectl logs -f pi-launcher\n"
-            "Jobs by ssh (v2beta1 and T9k) run here with the annotation mpi-agents/transport: exec.\n"
+            "Jobs by ssh (v2beta1 and T9k) run here with the annotation mpi-agents/transport: exec, T9k's without a\n"
+            "home of MPI (mpiHome, mpiConfig.home).\n"
             f"The operator's log: {operated.log}\n"
             "Ctrl-C ends it.\n"
         )

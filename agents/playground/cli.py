@@ -18,6 +18,7 @@ from . import run as run_
 from . import serve as serve_
 from .client import ClientError
 from .cluster import ClusterError
+from .documents import DocumentError
 from .image import ImageError
 from .job import JobError
 from .launchers import LAUNCHERS
@@ -39,7 +40,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except (InstallError, ImageError, ClusterError, ClientError, JobError) as error:
+    except (InstallError, ImageError, ClusterError, ClientError, DocumentError, JobError) as error:
         sys.stderr.write(f"mpi-playground: {error}\n")
         sys.exit(1)
 
@@ -88,18 +89,18 @@ def run(
 
 
 @command.command()
-@click.option("--launcher", type=_NAMES, default="openmpi4", show_default=True, help="What MPI the pods have.")
+@click.option("--launcher", type=_NAMES, help="What MPI the pods have. Default: by the job, openmpi4, mpich or impi.")
 @click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files (logs) there.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the operator's log at the end.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
 def apply(
-    launcher: str,
+    launcher: str | None,
     folder: str | None,
     verbose: bool,  # noqa: FBT001
     files: tuple[str, ...],
 ) -> int:
     """Run the MPIJobs of YAML files under the operator, whatever images they name: apply examples/kubeflow/pi.yaml."""
-    return apply_.apply(LAUNCHERS[launcher], files, folder=folder, verbose=verbose)
+    return apply_.apply(LAUNCHERS[launcher] if launcher else None, files, folder=folder, verbose=verbose)
 
 
 @command.command()

@@ -35,7 +35,10 @@ class Client:
         """Make an object of a manifest. Raises ClientError."""
         kind = resources.of_kind(str(body.get("apiVersion")), str(body.get("kind")))
         if kind is None:
-            raise ClientError(f"the stand-in has no {body.get('kind')} of {body.get('apiVersion')}")
+            raise ClientError(
+                f"the stand-in has no {body.get('kind')} of {body.get('apiVersion')}: it runs MPIJobs, and pods; "
+                "for the rest take a cluster (docs/install.md)"
+            )
         where = (body.get("metadata") or {}).get("namespace") or namespace
         version = str(body["apiVersion"]).rpartition("/")[2]
         return self._ask("POST", kind.path(version, where if kind.namespaced else ""), body)

@@ -19,10 +19,11 @@ from .operated import Operated
 if TYPE_CHECKING:
     from .launchers import Launcher
 
+Object = dict[str, Any]
+
 EXAMPLE = os.path.join("examples", "kubeflow", "pi.yaml")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _SESSION = re.compile(r"session=\S+ host=(\S+) seconds=(\S+) start=(\S+) exit=(\S+) result=(\S+)")
-_IMPLEMENTATIONS = {"mpich": "MPICH", "impi": "Intel"}  # of launchers that are no Open MPI
 _GONE_S = 20.0
 
 
@@ -40,7 +41,7 @@ class Session:
 def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
     """Show it. Returns 0, or the launcher's exit code."""
     began = time.monotonic()
-    text = manifest(launcher, workers, ranks_per_worker)
+    job = manifest(launcher, workers, ranks_per_worker)
     _say("mpi-agents: a kubeflow MPIJob, without ssh and without kubectl.")
     with Operated(launcher, _say) as operated:
         operated.set_up()
@@ -51,7 +52,7 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         follower = Follower(operated.client, _say, lambda line: _say(f"          | {line.rstrip()}"))
         _say("")
         _say(f"$ kubectl apply -f {EXAMPLE}      (workers: {workers}, slots of each: {ranks_per_worker})")
-        follower.apply(text)
+        follower.apply(job)
         follower.until(follower.ended, operated.check)
         code = follower.exit_code()
         follower.until(lambda: not follower.workers_left(), operated.check)
@@ -67,22 +68,21 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
     return code
 
 
-def manifest(launcher: Launcher, workers: int, ranks_per_worker: int) -> str:
+def manifest(launcher: Launcher, workers: int, ranks_per_worker: int) -> Object:
     """The example, for another launcher and as many workers. Raises JobError."""
     try:
         with open(os.path.join(_ROOT, EXAMPLE), encoding="utf-8") as file:
-            job: dict[str, Any] = yaml.safe_load(file)
+            job: Object = yaml.safe_load(file)
     except OSError as error:
         raise JobError(f"the demo's job can't be read: {error}") from error
     spec, ranks = job["spec"], workers * ranks_per_worker
     spec["slotsPerWorker"] = ranks_per_worker
     spec["mpiReplicaSpecs"]["Worker"]["replicas"] = workers
-    if launcher.name in _IMPLEMENTATIONS:
-        job["metadata"]["annotations"] = {"mpi-agents/mpi-implementation": _IMPLEMENTATIONS[launcher.name]}
+    job["metadata"]["annotations"] = {"mpi-agents/mpi-implementation": launcher.implementation}
     program = ["pi"] if launcher.mpi else ["python", f"{PROGRAMS}/rank.py"]
     container = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     container["command"] = launcher.command(ranks, workers, "/etc/mpi/hostfile", program)
-    return str(yaml.safe_dump(job, sort_keys=False))
+    return job
 
 
 def _delete(operated: Operated) -> list[str]:

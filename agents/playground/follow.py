@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from . import resources
 from .client import ClientError
 from .story import SUCCESSES, Story, exit_code
-from .transports import by_exec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,26 +43,18 @@ class Follower:
             version = client.list(path)["metadata"]["resourceVersion"]
             threading.Thread(target=self._watch, args=(kind.kind, path, version), daemon=True).start()
 
-    def apply(self, text: str) -> None:
-        """Create the objects of a YAML. Raises ClientError."""
+    def apply(self, *bodies: Object) -> None:
+        """Create the objects of manifests. Raises ClientError."""
         self.began = time.monotonic()
-        try:
-            bodies = [body for body in yaml.safe_load_all(text) if body]
-            json.dumps(bodies)
-        except yaml.YAMLError as error:
-            raise ClientError(f"this is no YAML: {' '.join(str(error).split())}") from error
-        except (RecursionError, TypeError, ValueError) as error:  # too deep; what contains itself; a date
-            raise ClientError(f"this is YAML that JSON can't say: {error}") from None
         for body in bodies:
-            if not isinstance(body, dict):
-                raise ClientError("a manifest is a mapping with apiVersion, kind and metadata")
-            changed = by_exec(body)
-            if changed is not None:
-                name = body["metadata"]["name"]
-                self._tell(f"job {name} runs by exec here: one machine, without an sshd in each pod (transport: ssh)")
-            made = self._client.create(changed or body)
+            made = self._client.create(body)
             if made["kind"] == resources.MPI_JOBS.kind:
                 self._jobs.append(made)
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether there is any job to follow."""
+        return bool(self._jobs)
 
     def until(self, done: Callable[[], bool], check: Callable[[], None]) -> None:
         """Take what comes until a condition holds; `check` is called from time to time, and may raise."""

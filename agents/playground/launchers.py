@@ -70,6 +70,7 @@ class Launcher:
     source_packages: Sequence[str] = ()
     many_workers: Sequence[str] = ()  # more arguments above MANY workers
     mpi: bool = True  # whether mpi4py programs run under it
+    implementation: str = "OpenMPI"  # a job's mpiImplementation
     needs_interface: bool = False  # whether its daemons need another interface than loopback
 
     def environment(self, prefix: str, path: str) -> dict[str, str]:
@@ -121,6 +122,7 @@ LAUNCHERS = {
             call=("mpiexec", "-n", "{ranks}"),
             slots_form="{host}:{slots}",
             one_machine=_MPICH,
+            implementation="MPICH",
         ),
         Launcher(
             name="impi",
@@ -130,6 +132,7 @@ LAUNCHERS = {
             call=("mpiexec", "-n", "{ranks}"),
             slots_form="{host}:{slots}",
             one_machine=_INTEL,
+            implementation="Intel",
         ),
         Launcher(
             name="horovod",
@@ -147,6 +150,8 @@ LAUNCHERS = {
         ),
     )
 }
+
+DEFAULTS = {"OpenMPI": "openmpi4", "MPICH": "mpich", "Intel": "impi"}  # which runs jobs of an implementation
 
 
 def job_environment(*, agent: str, hostfile: str, workers: int, slots: int) -> dict[str, str]:

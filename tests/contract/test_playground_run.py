@@ -89,6 +89,7 @@ spec:
     extraMPIArgs: [--allow-run-as-root]
     cmd: [sh, -c, "echo $HOSTNAME"]
     template: {spec: {containers: [{name: mpi-worker, image: any}]}}
+  mpiHome: /opt/of-an-image
 """
 
 
@@ -131,6 +132,7 @@ def test_apply_gives_the_launchers_output_and_its_exit_code(playground: Playgrou
         ("kind: 2026-01-01", "this is YAML that JSON can't say: Object of type date"),
         ("- 1", "a manifest is a mapping"),
         ("{apiVersion: v1, kind: Node}", "the stand-in has no Node of v1"),
+        ("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "no MPIJob is in "),
     ],
 )
 def test_apply_says_what_can_not_be_applied(playground: Playground, tmp_path: Path, text: str, words: str) -> None:
@@ -156,6 +158,7 @@ def test_apply_runs_t9k_s_jobs_and_by_exec_what_would_run_by_ssh(playground: Pla
     said = [line for line in playground.output.splitlines() if "setpgid" not in line]
     assert sorted(said) == ["t9-worker-0", "t9-worker-1"]
     assert "job t9 runs by exec here" in playground.errors
+    assert "none is at /opt/of-an-image/bin/mpirun" in playground.errors
     assert "condition t9: Completed: " in playground.errors
     assert not playground.processes()
 

@@ -1,4 +1,4 @@
-"""Metadata alone, as the operator asks for it of Secrets: what the stand-in shows; and jobs by ssh there."""
+"""Metadata alone, as the operator asks for it of Secrets: what the stand-in shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from agents.operator.api import Api
 from agents.operator.kinds import SECRET
 from agents.operator.metrics import Metrics
 from agents.playground import Cluster
-from agents.playground.transports import by_exec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,31 +52,3 @@ def test_a_watch_of_metadata_tells_no_data(api: Api) -> None:
     watch.stop()
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "watched")
     assert event["object"].keys() == {"kind", "apiVersion", "metadata"}
-
-
-@pytest.mark.parametrize(
-    ("api_version", "spec", "changes"),
-    [
-        ("kubeflow.org/v2beta1", {}, True),
-        ("kubeflow.org/v1", {}, False),
-        ("kubeflow.org/v1", {"transport": "ssh"}, True),
-        ("kubeflow.org/v2beta1", {"transport": "exec"}, False),
-        ("kubeflow.org/v1", {"mpiReplicaSpecs": 7}, False),  # the operator says what is wrong
-    ],
-)
-def test_what_would_run_by_ssh_runs_by_exec(api_version: str, spec: dict[str, Any], changes: bool) -> None:
-    role = {"replicas": 1, "template": {"spec": {"containers": [{"name": "mpi", "image": "any"}]}}}
-    metadata = {"name": "pi", "annotations": {"mine": "kept"}}
-    body = {"apiVersion": api_version, "kind": "MPIJob", "metadata": metadata}
-    body |= {"spec": {"mpiReplicaSpecs": {"Launcher": role, "Worker": role}, **spec}}
-    changed = by_exec(body)
-    assert (changed is not None) is changes
-    if changed is not None:
-        assert changed["metadata"]["annotations"] == {"mine": "kept", "mpi-agents/transport": "exec"}
-        assert by_exec(changed) is None
-    assert metadata["annotations"] == {"mine": "kept"}
-
-
-@pytest.mark.parametrize("body", [{"kind": "ConfigMap"}, {"kind": "MPIJob", "metadata": 7}, {}])
-def test_other_manifests_are_left_alone(body: dict[str, Any]) -> None:
-    assert by_exec(body) is None

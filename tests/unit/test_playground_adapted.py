@@ -1,0 +1,140 @@
+"""Manifests as `mpi-playground apply` takes them, and as they can run on one machine."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agents.job.model import Implementation
+from agents.playground import documents
+from agents.playground.adapted import adapted, job_of
+from agents.playground.launchers import DEFAULTS, LAUNCHERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
+CONTAINERS = {"spec": {"containers": [{"name": "mpi-worker", "image": "any"}]}}
+
+
+def kubeflows(api_version: str, spec: dict[str, Any]) -> dict[str, Any]:
+    role = {"replicas": 1, "template": {"spec": {"containers": [{"name": "mpi", "image": "any"}]}}}
+    metadata = {"name": "pi", "annotations": {"mine": "kept"}}
+    body = {"apiVersion": api_version, "kind": "MPIJob", "metadata": metadata}
+    return body | {"spec": {"mpiReplicaSpecs": {"Launcher": role, "Worker": role}, **spec}}
+
+
+def t9ks(spec: dict[str, Any]) -> dict[str, Any]:
+    body = {"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "MPIJob", "metadata": {"name": "pi"}}
+    return body | {"spec": {"transport": "exec", **spec}}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "spec", "changes"),
+    [
+        ("kubeflow.org/v2beta1", {}, True),
+        ("kubeflow.org/v1", {}, False),
+        ("kubeflow.org/v1", {"transport": "ssh"}, True),
+        ("kubeflow.org/v2beta1", {"transport": "exec"}, False),
+        ("kubeflow.org/v1", {"mpiReplicaSpecs": 7}, False),  # the operator says what is wrong
+    ],
+)
+def test_what_would_run_by_ssh_runs_by_exec(api_version: str, spec: dict[str, Any], changes: bool) -> None:
+    body = kubeflows(api_version, spec)
+    changed = adapted(body)
+    assert bool(changed.lines) is changes
+    assert (changed.body is not body) is changes
+    if changes:
+        assert changed.body["metadata"]["annotations"] == {"mine": "kept", "mpi-agents/transport": "exec"}
+        assert adapted(changed.body) == (changed.body, ())
+    assert body["metadata"]["annotations"] == {"mine": "kept"}
+
+
+SECOND = {"worker": {"cmd": ["pi"], "template": CONTAINERS}}
+THIRD = {"replicaSpecs": [{"type": "worker", "template": CONTAINERS}]}
+OWN = {"spec": {"containers": [{"name": "mpi-worker", "command": ["mine"]}]}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {**SECOND, "mpiHome": "/usr/lib/openmpi/"},
+        {**THIRD, "mpiConfig": {"script": ["pi"], "home": "/usr/lib/openmpi"}},
+    ],
+)
+def test_a_home_of_mpi_in_an_image_is_the_pods_own_mpi(spec: dict[str, Any]) -> None:
+    before = job_of(t9ks(spec))
+    assert before is not None
+    assert before.launch_command[:2] == ("/usr/lib/openmpi/bin/mpirun", "--prefix")
+    changed = adapted(t9ks(spec))
+    assert [line.rpartition(": ")[2] for line in changed.lines] == ["none is at /usr/lib/openmpi/bin/mpirun"]
+    after = job_of(changed.body)
+    assert after is not None
+    assert after.launch_command == ("mpirun", "--hostfile", "/etc/mpi/hostfile", "pi")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SECOND,
+        {**THIRD, "mpiConfig": {"script": ["pi"]}},
+        # The launcher's own command goes before the line that the home is of.
+        {
+            "replicaSpecs": [*THIRD["replicaSpecs"], {"type": "launcher", "template": OWN}],
+            "mpiConfig": {"script": ["pi"], "home": "/usr"},
+        },
+    ],
+)
+def test_other_jobs_of_t9k_are_as_they_were(spec: dict[str, Any]) -> None:
+    assert job_of(t9ks(spec)) is not None
+    assert adapted(t9ks(spec)) == (t9ks(spec), ())
+
+
+@pytest.mark.parametrize("body", [{"kind": "ConfigMap"}, {"kind": "MPIJob", "metadata": 7}, {}])
+def test_other_manifests_are_left_alone(body: dict[str, Any]) -> None:
+    assert adapted(body) == (body, ())
+    assert job_of(body) is None
+
+
+def test_each_implementation_has_a_launcher_that_runs_its_jobs() -> None:
+    assert {name: LAUNCHERS[DEFAULTS[name]].implementation for name in DEFAULTS} == {
+        str(one): str(one) for one in Implementation
+    }
+
+
+def test_all_examples_of_mpijobs_can_be_run() -> None:
+    for folder in ("kubeflow", "t9k"):
+        for name in os.listdir(os.path.join(EXAMPLES, folder)):
+            (body,) = documents.read(os.path.join(EXAMPLES, folder, name))
+            job = job_of(adapted(body).body)
+            assert job is not None
+            assert job.transport == "exec"
+            assert not any(word.startswith("/usr") for word in job.launch_command)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"kind: [", "this is no YAML"),
+        (b"\x80\xff", "can't be read: 'utf-8' codec"),
+        (b"kind: 2026-01-01", "can't say: Object of type date"),
+        (b"- 1", "a manifest is a mapping"),
+        (b"{kind: ConfigMap, metadata: 7}", "a manifest is a mapping"),
+    ],
+)
+def test_what_is_no_file_of_manifests_is_said_in_a_line(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(data)
+    with pytest.raises(documents.DocumentError) as failure:
+        documents.read(str(path))
+    assert words in str(failure.value)
+    assert str(failure.value).startswith(str(path))
+    assert "\n" not in str(failure.value)
+
+
+def test_empty_documents_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("---\n---\n{kind: A}\n---\n")
+    assert documents.read(str(path)) == [{"kind": "A"}]
