@@ -25,14 +25,17 @@ def prepare(settings: Settings) -> None:
     Each file is replaced at once, the host key last: by it sshd-start knows that the keys have changed.
     """
     checks.check_port(settings)
-    pair = keys.read(settings.keys)
-    helper = _helper(settings.tools) if settings.has_helper else b""
-    _write_all(settings, layout.files(settings, pair, helper))
+    with _alone(settings):  # also while the Secret is read: who is the last to write has no older keys
+        pair = keys.read(settings.keys)
+        helper = _helper(settings.tools) if settings.has_helper else b""
+        _write_all(settings, layout.files(settings, pair, helper))
 
 
 def let_start(settings: Settings) -> None:
     """Write what the user's container can't start without, where ssh can't be prepared. Raises BootstrapError."""
-    _write_all(settings, layout.without_keys(settings, _helper(settings.tools)))
+    helper = _helper(settings.tools)
+    with _alone(settings):
+        _write_all(settings, layout.without_keys(settings, helper))
 
 
 def set_ports(settings: Settings, ports: Mapping[str, int]) -> None:
@@ -46,11 +49,10 @@ def set_ports(settings: Settings, ports: Mapping[str, int]) -> None:
 
 
 def _write_all(settings: Settings, files: Iterable[File]) -> None:
-    with _alone(settings):
-        for folder in layout.folders(settings):
-            _make(settings, folder)
-        for file in files:
-            _write(settings, file)
+    for folder in layout.folders(settings):
+        _make(settings, folder)
+    for file in files:
+        _write(settings, file)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import shutil
 import stat
@@ -21,6 +22,7 @@ from sshd_bootstrap.exits import HELPER_MISSING, MODE_CHANGED, PORT, VOLUME, Boo
 from sshd_bootstrap.prepare import prepare, set_ports
 from sshd_bootstrap.settings import HostKeys, Role, Settings
 from tests.privileges import NO_CAPABILITIES, umask
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,6 +147,27 @@ def test_two_at_once_write_one_after_the_other(pod: Path) -> None:
         list(pool.map(prepare, several))
     keys = {(pod / folder / paths.PRIVATE_KEY).read_bytes() for folder in ("keys", "others")}
     assert (pod / "volume/run/ssh_host_key").read_bytes() in keys
+
+
+def test_who_writes_last_has_no_older_keys(pod: Path) -> None:
+    """Who read the Secret before another took the new one must not write behind it: nobody would look again."""
+    volume = os.open(pod / "volume", os.O_RDONLY)
+    with ThreadPoolExecutor(1) as pool:
+        fcntl.flock(volume, fcntl.LOCK_EX)
+        try:
+            preparing = pool.submit(prepare, settings(pod))
+            until(lambda: is_waited_for(pod / "volume"), "a preparation that waits for its turn")
+            write_keys(pod)
+        finally:
+            os.close(volume)
+        preparing.result()
+    assert (pod / "volume/run/ssh_host_key").read_bytes() == (pod / "keys" / paths.PRIVATE_KEY).read_bytes()
+
+
+def is_waited_for(folder: Path) -> bool:
+    """Whether somebody waits for the lock of a folder, as the kernel says."""
+    with open("/proc/locks", encoding="ascii") as file:
+        return any("-> FLOCK" in line and f":{folder.stat().st_ino} " in line for line in file)
 
 
 # ---- what can be wrong ----
