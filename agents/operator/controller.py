@@ -137,11 +137,8 @@ class Controller:
     def _failed(self, key: Key, failures: list[ApiError]) -> None:
         for error in failures:
             self._metrics.reconcile_errors.add(type(error).__name__.removesuffix("Error"))
-        waits = [error.retry_after_s for error in failures if error.retry_after_s is not None]
-        if waits:
-            self._queue.add_after(key, max(waits))
-        else:
-            self._queue.retry(key)
+        # Later each time all the same: an overloaded server says 1 s to each of thousands of jobs, and some proxies 0.
+        self._queue.retry(key, max(error.retry_after_s or 0.0 for error in failures))
 
     def _succeeded(self, key: Key, memory: Memory, *, acted: bool) -> None:
         memory.rounds = memory.rounds + 1 if acted else 0

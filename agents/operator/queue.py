@@ -66,13 +66,13 @@ class Queue(Generic[Key]):
                 heapq.heappush(self._later, (due, self._number, key))
                 self._condition.notify()
 
-    def retry(self, key: Key) -> float:
+    def retry(self, key: Key, at_least_s: float = 0.0) -> float:
         """Have a key worked on after a failure, later each time; return in how many seconds."""
         with self._condition:
             failures = self._failures.get(key, 0)
             self._failures[key] = failures + 1
         full_s = min(_FIRST_RETRY_S * 2.0 ** min(failures, 32), _LAST_RETRY_S)
-        delay_s = full_s * (0.5 + self._chance() / 2)
+        delay_s = max(full_s * (0.5 + self._chance() / 2), at_least_s)
         self.add_after(key, delay_s)
         return delay_s
 

@@ -17,6 +17,7 @@ from agents.operator.errors import (
     RefusedError,
     TooManyError,
     UnavailableError,
+    from_status,
 )
 from agents.operator.kinds import BATCH_JOB, MPI_JOB_V2BETA1, POD, ROLE
 from agents.operator.queue import Queue
@@ -102,6 +103,20 @@ def test_a_failed_action_ends_the_plan_after_its_step(error: ApiError, again_s: 
     loop.plans = [steps(create("b"))]
     loop.run()
     assert loop.next_after() == pytest.approx(again_s, abs=0.06)
+
+
+@pytest.mark.parametrize("said", ["0", "1"])
+def test_a_server_that_goes_on_asking_for_a_pause_is_asked_less_and_less(said: str) -> None:
+    loop = Loop(*[steps(create("b"))] * 12)
+    loop.api.answers["create", "b"] = from_status(429, {}, said)
+    waits = []
+    for _ in range(12):
+        loop.queue.get(0)
+        loop.queue.done(KEY)
+        loop.run()
+        waits.append(loop.next_after() or 0.0)
+    assert waits[0] == pytest.approx(max(float(said), 0.05), abs=0.06)
+    assert waits[-1] == pytest.approx(60, abs=0.06)
 
 
 def test_refusals_are_told_to_plan_until_they_end_or_the_job_is_edited() -> None:
