@@ -30,7 +30,7 @@ class Store:
         self._lock = threading.Lock()
         self._objects: dict[Name, Body] = {}
         self._by_job: dict[str, dict[Name, Body]] = {}
-        self._deleted: set[str] = set()  # uids that we have deleted, until the watch says so too
+        self._deleted: dict[str, str] = {}  # uids that we have deleted, until their namespace's watch says so too
         self._reached: dict[str | None, int] = {}  # how far lists and watches have got: namespace, None for all
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Store:
         with self._lock:
             before = self._drop((namespace, name), uid)
             if before is not None:  # else the watch was quicker, and says no more of it
-                self._deleted.add(uid)
+                self._deleted[uid] = namespace
         if before is not None:
             self.on_change(before, None)
 
@@ -80,7 +80,7 @@ class Store:
             self._reached[namespace] = version = _version(body)
             if kind == "DELETED":
                 name = _name(body["metadata"])
-                self._deleted.discard(_uid(body))
+                self._deleted.pop(_uid(body), None)
                 if name in self._objects and _version(self._objects[name]) <= version:
                     before = self._drop(name, _uid(body))
                     changed = before is not None
@@ -112,10 +112,11 @@ class Store:
         changes: list[tuple[Body | None, Body | None]] = []
         with self._lock:
             self._reached[namespace] = int(version)
-            self._deleted &= present
+            for uid, of in list(self._deleted.items()):
+                if namespace in {None, of} and uid not in present:
+                    del self._deleted[uid]
             for name, before in list(self._objects.items()):
-                here = namespace is None or name[0] == namespace
-                if here and _uid(before) not in present and _version(before) <= int(version):
+                if namespace in {None, name[0]} and _uid(before) not in present and _version(before) <= int(version):
                     changes.append((self._drop(name, _uid(before)), None))
             for after in listed:
                 changed, earlier = self._take(_name(after["metadata"]), after)

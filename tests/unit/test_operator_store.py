@@ -109,7 +109,7 @@ def test_nothing_is_kept_of_a_deletion_that_the_watch_has_told_before_its_answer
     one.event("DELETED", pod(version=5))
     one.remove("ns", "p", "u")
     assert told == [(None, "Pending"), ("Pending", None)]
-    assert one._deleted == set()
+    assert not one._deleted
 
 
 def test_what_leaves_the_selection_can_come_back() -> None:
@@ -152,6 +152,17 @@ def test_a_list_begun_before_a_deletion_does_not_revive() -> None:
     one.remove("ns", "a", "a")
     one.replace([pod("a", "a", 5)], "8")
     assert seen(one) == []
+
+
+def test_a_list_of_one_namespace_revives_nothing_in_another() -> None:
+    one, _ = store()
+    one.put(pod("a", "a", 1))
+    one.remove("ns", "a", "a")
+    one.replace([], "6", namespace="other")
+    one.event("MODIFIED", pod("a", "a", 5), namespace="ns")  # of before the deletion
+    assert seen(one) == []
+    one.replace([], "9", namespace="ns")
+    assert not one._deleted
 
 
 def test_objects_are_found_by_their_job() -> None:
