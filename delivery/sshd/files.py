@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from delivery.exits import SSH_FILES, USAGE, DeliveryError
-from sshd_bootstrap import exits, paths, prepare
+from sshd_bootstrap import exits, layout, paths, prepare
 from sshd_bootstrap.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     _Version = tuple[tuple[int, int], ...]
 
+_KEY_MAX = 1 << 20  # bytes; a Secret has no more
 _KEYS = (paths.PRIVATE_KEY, paths.PUBLIC_KEY)
 
 
@@ -27,6 +28,7 @@ class Files:
         except exits.BootstrapError as error:
             raise _failed(error) from None
         self._taken: _Version = ()
+        self._key = b""  # of that version
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -38,19 +40,25 @@ class Files:
         """The folder that the launcher's container has, too."""
         return os.path.join(self._settings.volume, paths.RUN_FOLDER)
 
-    def prepare(self) -> None:
-        """Write what is not there yet or has changed. Raises DeliveryError."""
+    def prepare(self) -> bool:
+        """Write what is not there yet or has changed; return whether the key is another than the last time's.
+
+        Raises DeliveryError.
+        """
         version = self._version()
         try:
             prepare.prepare(self._settings)
         except exits.BootstrapError as error:
             raise _failed(error) from None
         self._taken = version
+        before, self._key = self._key, _content(os.path.join(self.run_folder, paths.IDENTITY))
+        return before not in (b"", self._key)
 
     @property
     def are_missing(self) -> bool:
-        """Whether they have not been prepared: the Secret was of no use."""
-        return not os.path.exists(os.path.join(self.run_folder, paths.IDENTITY))
+        """Whether they have not been prepared to the end: the Secret was of no use."""
+        last = layout.ssh_configs(self._settings, {})[-1]
+        return not os.path.exists(os.path.join(self._settings.volume, last.path))
 
     @property
     def have_new_keys(self) -> bool:
@@ -73,6 +81,15 @@ class Files:
             prepare.set_ports(self._settings, found)
         except exits.BootstrapError as error:
             raise _failed(error) from None
+
+
+def _content(path: str) -> bytes:
+    """Return what was written a moment ago. The launcher's container may write here: nobody waits for its pipe."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(_KEY_MAX)
+    except OSError:
+        return b""
 
 
 def _failed(error: exits.BootstrapError) -> DeliveryError:

@@ -34,14 +34,17 @@ class Keys:
         if not self._files.have_new_keys:
             return
         try:
-            self._files.prepare()
+            are_others = self._files.prepare()
         except DeliveryError as error:
             if str(error) != self._told:
                 self._told = str(error)
                 self._say(f"the keys in the Secret have changed and can't be taken, the former ones stay: {error}")
             return
+        if are_others:
+            self._say("the keys in the Secret have changed: new connections are made by the new ones")
+        elif self._told:
+            self._say("the keys in the Secret are the former ones again")
         self._told = ""
-        self._say("the keys in the Secret have changed: new connections are made by the new ones")
 
     def follow(self) -> NoReturn:
         """Look again and again, for the ssh of a launcher that runs, until a signal comes."""

@@ -1,0 +1,158 @@
+"""ssh's files in a launcher: when they are taken for prepared, and what is said of keys that change."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agents.job.model import KeyType
+from agents.operator.keys import new_pair
+from delivery.exits import SSH_FILES, DeliveryError
+from delivery.sshd.files import Files
+from delivery.sshd.staying import Keys
+from sshd_bootstrap import cli
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Pair = dict[str, bytes]
+
+
+def made() -> Pair:
+    return {name: base64.b64decode(content) for name, content in new_pair(KeyType.ED25519).items()}
+
+
+class Launcher:
+    """A launcher whose start prepares ssh beside delivery."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("keys", "volume", "tools"):
+            (folder / name).mkdir()
+        (folder / "tools" / "sshd-start").write_bytes(b"program")
+        self.environ = {
+            "MPI_SSH_ROLE": "launcher",
+            "MPI_SSH_FOLLOW": "true",
+            "MPI_AGENT_STAYS": "true",
+            "MPI_SSH_KEYS": str(folder / "keys"),
+            "MPI_SSH_VOLUME": str(folder / "volume"),
+            "MPI_AGENT_TOOLS": str(folder / "tools"),
+            "MPI_AGENT_TERMINATION_LOG": str(folder / "none"),
+        }
+
+    def has(self, pair: Pair) -> None:
+        """Have the Secret so, by new files as the kubelet makes them."""
+        for name, content in pair.items():
+            new = self.folder / "new"
+            new.write_bytes(content)
+            new.rename(self.folder / "keys" / name)
+
+    def hook(self, monkeypatch: pytest.MonkeyPatch) -> int:
+        with monkeypatch.context() as patch:
+            for name, value in self.environ.items():
+                patch.setenv(name, value)
+            return cli.run()
+
+    @property
+    def identity(self) -> bytes:
+        return (self.folder / "volume" / "run" / "identity").read_bytes()
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Launcher:
+    return Launcher(tmp_path)
+
+
+@pytest.mark.parametrize("last", ["auth/config", "run/ssh_config", "run/known_hosts", "run/identity"])
+def test_a_start_that_was_broken_off_is_taken_for_none(
+    launcher: Launcher, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher.environ["MPI_SSH_FOLLOW"] = "false"
+    launcher.has(made())
+    obstacle = launcher.folder / "volume" / os.path.dirname(last) / f".{os.path.basename(last)}.part"
+    obstacle.mkdir(parents=True)
+    assert launcher.hook(monkeypatch) == 0
+    assert not (launcher.folder / "volume" / last).exists()
+    assert Files(launcher.environ).are_missing
+    obstacle.rmdir()
+    assert launcher.hook(monkeypatch) == 0
+    assert not Files(launcher.environ).are_missing
+
+
+def keys(launcher: Launcher) -> tuple[Keys, list[str]]:
+    """What stays beside a launcher, after the first preparation."""
+    files, said = Files(launcher.environ), list[str]()
+    files.prepare()
+    return Keys(files, said.append), said
+
+
+def test_keys_that_have_changed_are_told_once(launcher: Launcher) -> None:
+    launcher.has(made())
+    looking, said = keys(launcher)
+    looking.look()
+    assert said == []
+    pair = made()
+    launcher.has(pair)
+    looking.look()
+    looking.look()
+    assert said == ["the keys in the Secret have changed: new connections are made by the new ones"]
+    assert launcher.identity == pair["ssh-privatekey"]
+
+
+def test_a_new_version_with_the_same_keys_is_no_change(launcher: Launcher) -> None:
+    pair = made()
+    launcher.has(pair)
+    looking, said = keys(launcher)
+    launcher.has(pair)
+    looking.look()
+    assert said == []
+
+
+def test_keys_that_can_not_be_taken_are_told_and_so_is_their_end(launcher: Launcher) -> None:
+    pair = made()
+    launcher.has(pair)
+    looking, said = keys(launcher)
+    launcher.has({"ssh-privatekey": b"broken"})
+    looking.look()
+    looking.look()
+    assert len(said) == 1
+    assert "can't be taken, the former ones stay" in said[0]
+    launcher.has(pair)
+    looking.look()
+    assert said[1:] == ["the keys in the Secret are the former ones again"]
+
+
+def test_keys_whose_writing_was_broken_off_are_told_when_they_are_whole(launcher: Launcher) -> None:
+    launcher.has(made())
+    looking, said = keys(launcher)
+    obstacle = launcher.folder / "volume" / "run" / ".known_hosts.part"
+    obstacle.mkdir()
+    pair = made()
+    launcher.has(pair)
+    looking.look()
+    assert "can't be written" in said[0]
+    obstacle.rmdir()
+    looking.look()
+    assert said[1:] == ["the keys in the Secret have changed: new connections are made by the new ones"]
+    assert launcher.identity == pair["ssh-privatekey"]
+
+
+def test_a_pipe_of_the_users_holds_nobody_up(launcher: Launcher) -> None:
+    launcher.has(made())
+    looking, said = keys(launcher)
+    path = launcher.folder / "volume" / "run" / "identity"
+    path.unlink()
+    os.mkfifo(path)
+    launcher.has(made())
+    looking.look()
+    assert len(said) == 1
+
+
+def test_a_broken_secret_is_an_error(launcher: Launcher) -> None:
+    launcher.has({"ssh-privatekey": b"broken", "ssh-publickey": b"broken"})
+    with pytest.raises(DeliveryError) as failure:
+        Files(launcher.environ).prepare()
+    assert failure.value.exit_code == SSH_FILES
