@@ -168,7 +168,8 @@ class Executor:
             "status": action.status,
         }
         path = kind.path(metadata["namespace"], metadata["name"], "status")
-        jobs.put(self._api.replace(path, body), is_told=False)  # the plan goes on, or is tried again when it is due
+        with jobs.writing(metadata["uid"], action.status):
+            jobs.put(self._api.replace(path, body), is_told=False)  # the plan goes on, or is tried again when it is due
         self._count(resource, {**resource, "status": action.status})
 
     def _count(self, before: Body, after: Body) -> None:

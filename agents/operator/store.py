@@ -8,12 +8,13 @@ not here, and that is older than what the watch has got to, is about one that is
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agents.operator.trim import JOB_UID, trim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from agents.operator.kinds import Kind
 
@@ -31,6 +32,7 @@ class Store:
         self._objects: dict[Name, Body] = {}
         self._by_job: dict[str, dict[Name, Body]] = {}
         self._deleted: dict[str, str] = {}  # uids that we have deleted, until their namespace's watch says so too
+        self._written: dict[str, Any] = {}  # statuses, by uid, whose writing we have asked for just now
         self._reached: dict[str | None, int] = {}  # how far lists and watches have got: namespace, None for all
 
     def __len__(self) -> int:
@@ -62,6 +64,17 @@ class Store:
             self.on_change(before, after)
         return after
 
+    @contextmanager
+    def writing(self, uid: str, status: Any) -> Iterator[None]:
+        """Take it for no news if the watch brings this status of an object before the answer to its writing comes."""
+        with self._lock:
+            self._written[uid] = status
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._written[uid]
+
     def remove(self, namespace: str, name: str, uid: str) -> None:
         """Take in that the API server has deleted an object for us."""
         with self._lock:
@@ -87,6 +100,7 @@ class Store:
             elif kind != "BOOKMARK":
                 after = trim(self.kind, body)
                 changed, before = self._take(_name(after["metadata"]), after)
+                changed = changed and not self._is_echo(before, after)
         if changed:
             self.on_change(before, after)
 
@@ -136,6 +150,11 @@ class Store:
         if job := self._job(after):
             self._by_job.setdefault(job, {})[name] = after
         return before is None or not _same(before, after), before
+
+    def _is_echo(self, before: Body | None, after: Body) -> bool:
+        """Whether nothing has changed but the status, to what we are writing."""
+        uid = _uid(after)
+        return before is not None and uid in self._written and _same(before | {"status": self._written[uid]}, after)
 
     def _drop(self, name: Name, uid: str) -> Body | None:
         before = self._objects.get(name)

@@ -52,6 +52,7 @@ class Api:
         self.asked: list[tuple[str, str]] = []
         self.bodies: list[Body] = []
         self.answers: dict[tuple[str, str], Body | ApiError] = {}
+        self.on_update: Callable[[Body], None] = lambda _answer: None  # before it is answered
 
     def _answer(self, verb: str, path: str, otherwise: Body) -> Body:
         self.asked.append((verb, path))
@@ -68,7 +69,9 @@ class Api:
 
     def replace(self, path: str, body: Body) -> Body:
         self.bodies.append(body)
-        return self._answer("update", path, job(version=9) | {"status": body["status"]})
+        answer = self._answer("update", path, job(version=8 + len(self.bodies)) | {"status": body["status"]})
+        self.on_update(answer)
+        return answer
 
     def patch(self, path: str, body: Body) -> Body:
         return self._answer("patch", path, made(path.rpartition("/")[2], version=8))

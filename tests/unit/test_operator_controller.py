@@ -105,6 +105,26 @@ def test_a_failed_action_ends_the_plan_after_its_step(error: ApiError, again_s: 
     assert loop.next_after() == pytest.approx(again_s, abs=0.06)
 
 
+def test_what_is_refused_in_other_words_each_time_is_asked_for_less_and_less_however_quick_the_watch_is() -> None:
+    words = iter(range(100))
+
+    def plan(observed: Observed) -> Plan:
+        status = {"conditions": [{"type": "CreationRefused", "message": f"used: {next(words)}"}]}
+        return steps(WriteStatus(status, observed.resource["metadata"]["resourceVersion"], "told"), create("b"))
+
+    loop = Loop(*[plan] * 6)
+    loop.api.answers["create", "b"] = RefusedError("exceeded quota", 403)
+    loop.api.on_update = lambda answer: loop.caches.jobs().event("MODIFIED", answer)
+    loop.caches.on_job = loop.queue.add
+    waits = []
+    for _ in range(6):
+        loop.queue.get(0)
+        loop.run()
+        loop.queue.done(KEY)
+        waits.append(loop.next_after())
+    assert waits == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6], abs=0.06)
+
+
 @pytest.mark.parametrize("said", ["0", "1"])
 def test_a_server_that_goes_on_asking_for_a_pause_is_asked_less_and_less(said: str) -> None:
     loop = Loop(*[steps(create("b"))] * 12)

@@ -80,6 +80,26 @@ def test_what_we_wrote_ourselves_is_taken_and_not_told_nor_is_its_echo() -> None
     assert (seen(one), told) == ([("u", "5")], [])
 
 
+def test_the_echo_of_what_we_are_writing_is_no_news_though_it_be_quicker_than_the_answer() -> None:
+    one, told = Store(MPI_JOB_V1), list[Any]()
+    one.on_change = lambda _before, after: told.append(after)
+
+    def version(number: int, status: Body, **spec: Any) -> Body:
+        body = job()
+        return body | {"metadata": body["metadata"] | {"resourceVersion": str(number)}, "status": status, "spec": spec}
+
+    ours, theirs = ({"conditions": [{"type": "CreationRefused", "message": words}]} for words in "ab")
+    one.put(version(1, {}))
+    with one.writing("j", ours):
+        one.event("MODIFIED", version(2, {**ours, "lastReconcileTime": "10:00:00"}))
+        assert len(told) == 1
+        one.put(version(2, ours), is_told=False)
+        one.event("MODIFIED", version(3, ours, suspend=True))
+        one.event("MODIFIED", version(4, theirs, suspend=True))
+    one.event("MODIFIED", version(5, ours, suspend=True))
+    assert [each["metadata"]["resourceVersion"] for each in told] == ["1", "3", "4", "5"]
+
+
 def test_what_was_seen_deleted_stays_deleted_for_answers_that_come_late() -> None:
     one, told = store()
     one.put(pod(version=1))
