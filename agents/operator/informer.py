@@ -78,7 +78,8 @@ class Informer:
                 self._follow()
             except GoneError as error:
                 self._restarts("gone")
-                if self._version == self._listed:  # not even the list's own version is watched: not at full speed
+                # Not at full speed where no list can be had, or not even the list's own version is watched.
+                if self._version in {"", self._listed}:
                     self._wait(error)
                 self._version = ""
             except ApiError as error:

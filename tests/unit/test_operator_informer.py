@@ -233,3 +233,19 @@ def test_a_page_that_is_too_old_begins_the_list_anew() -> None:
     end(informer)
     assert api.asked == [("list", ""), ("list", "t"), ("list", ""), ("watch", "11")]
     assert names(store) == ["b"]
+
+
+def test_lists_that_are_too_old_each_time_are_told_and_not_asked_for_at_full_speed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Here after a watch that was too old: what comes before the first list is told as well."""
+    expired = GoneError("expired", 410)
+    api = Api(page(10), [event("ADDED", "a", 11)], expired, expired, expired, page(20, "b"), [])
+    with caplog.at_level("INFO"):
+        informer, store, _ = run(api)
+    end(informer)
+    assert names(store) == ["b"]
+    assert [each.getMessage() for each in caplog.records] == [
+        "pods can't be watched: expired",
+        "pods can be watched again",
+    ]
