@@ -28,7 +28,7 @@ class Type(StrEnum):
 
     WORKERS_READY = "WorkersReady"  # if not, its message says which are not, and why
     LAUNCHER_WAITING = "LauncherWaiting"  # it is there and does not run; its message says why
-    WORKERS_OUTDATED = "WorkersOutdated"  # their template or transport has changed since, and they are kept
+    WORKERS_OUTDATED = "WorkersOutdated"  # their template or a setting has changed since, and they are kept
     DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     CREATION_REFUSED = "CreationRefused"  # the API server would not take an object; it is tried again

@@ -6,14 +6,16 @@ Annotations are there because another's CRD, or a client that knows kubeflow's f
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agents.job.model import PREFIX
+from agents.job.model import PREFIX, Dialect, Implementation, Passwd, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agents.job.fields import E, Fields
+    from agents.job.model import Job
 
 _HUMP = re.compile("(?=[A-Z])")
 
@@ -87,3 +89,42 @@ class Settings:
 
     def _annotation(self, key: str) -> str:
         return annotation(self._names.get(key, key))
+
+
+def shared(job: Job) -> dict[str, str]:
+    """Return the settings that all of a job's pods have to have in common, beside transport and dialect.
+
+    A worker that was made by another one is no host for the launcher that runs: its sshd listens at another port, or
+    knows another user, or ranks run in another container. By name, as their annotations would have them; "" for what is
+    not given.
+    """
+    found: dict[str, str] = {}
+    if job.dialect is not Dialect.T9K:  # which has none of these: the container's name is its template's
+        found |= {
+            "mainContainer": job.main_container,
+            "mpiImplementation": str(job.implementation),
+            "runLauncherAsWorker": str(job.launcher_is_worker).lower(),
+        }
+    if job.transport is Transport.SSH:
+        found |= {
+            "sshAuthMountPath": job.ssh.mount_path,
+            "sshPasswd": str(job.ssh.passwd),
+            "sshPort": str(job.ssh.port or ""),
+        }
+    return found
+
+
+def with_shared(job: Job, given: Mapping[str, str]) -> Job:
+    """Return the job with these shared settings in place of its own; ValueError if one has no value of its kind."""
+    found = {**shared(job), **given}
+    if job.dialect is not Dialect.T9K:
+        job = replace(
+            job,
+            main_container=found["mainContainer"],
+            implementation=Implementation(found["mpiImplementation"]),
+            launcher_is_worker=found["runLauncherAsWorker"] == "true",
+        )
+    if job.transport is Transport.SSH:
+        passwd, port = Passwd(found["sshPasswd"]), int(found["sshPort"] or 0) or None
+        job = replace(job, ssh=replace(job.ssh, mount_path=found["sshAuthMountPath"], passwd=passwd, port=port))
+    return job

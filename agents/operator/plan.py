@@ -14,7 +14,8 @@ How a job is looked at, in this order; the first that holds decides:
 Of the launcher's ends and retries `planning.launcher` has the table, of the workers' `planning.workers`, of what
 cleanPodPolicy means `planning.ended`.
 
-A job that has pods is planned with the transport and dialect that they were made with (`planning.holding`).
+A job that has pods is planned with the transport, dialect and shared settings that they were made with
+(`planning.holding`).
 
 What makes it safe to plan from caches that lag: a pod is made under its fixed name, and a batch Job as well, so none is
 made twice; the first step of a plan that makes any writes the status at the version that was read, so that a stale plan

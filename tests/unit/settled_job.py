@@ -57,7 +57,7 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
 
 
 def _as_made(cluster: Cluster, body: Body) -> Body:
-    """The job with transport and dialect of its pods, which it keeps while there are any."""
+    """The job with the transport, dialect and port of its pods, which it keeps while there are any."""
     annotations = dict(body["metadata"].get("annotations", {}))
     for pod in filter(role, cluster.pods()):
         annotations |= {f"mpi-agents/{setting}": value for setting, value in make_of(pod).items()}
@@ -101,7 +101,9 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
     assert config is not None
     assert config["data"] == objects.config_map(job, operator.settings, range(job.worker.replicas))["data"]
     annotations = body["metadata"].get("annotations", {})
-    settings = {"transport": job.transport, "dialect": job.dialect}
+    settings = {"transport": str(job.transport), "dialect": str(job.dialect)}
+    if job.transport == "ssh":
+        settings["ssh-port"] = str(job.ssh.port or "")
     given = {key: value for key in settings if (value := annotations.get(f"mpi-agents/{key}"))}
     if is_t9k(body):
         given.pop("dialect", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def make_of(pod: Body) -> dict[str, str]:
     made = {"transport": "ssh" if any("secret" in one for one in pod["spec"]["volumes"]) else "exec"}
     if "training.kubeflow.org/job-name" in pod["metadata"]["labels"]:
         made["dialect"] = "v1" if "mpi-job-name" in pod["metadata"]["labels"] else "v2beta1"
+    if made["transport"] == "ssh":
+        made["ssh-port"] = json.loads(pod["metadata"]["annotations"]["mpi-agents/settings"])["sshPort"]
     return made
 
 
@@ -160,7 +163,7 @@ class Cluster:
         owner = {"kind": "Job", "name": name, "uid": uid, "controller": True}
         metadata = {
             "name": f"{name}-{uid}-{number}",
-            "labels": template["metadata"]["labels"],
+            **template["metadata"],
             "ownerReferences": [owner],
         }
         self.api.add("pods", {"kind": "Pod", "metadata": metadata, "spec": template["spec"]})

@@ -108,6 +108,83 @@ def test_a_job_keeps_its_dialect_too(version: str, transport: str | None) -> Non
     assert "transport" not in stated(found)["WorkersOutdated"][2]
 
 
+TWO = [{"name": "mpi", "image": "one"}, {"name": "log", "image": "two"}]
+SHARED = {  # annotation → what it says, and what is kept where nothing was said before
+    "main_container": ("log", "goes on without"),
+    "mpi_implementation": ("MPICH", "keeps OpenMPI"),
+    "run_launcher_as_worker": ("true", "keeps false"),
+    "ssh_auth_mount_path": ("/keys", "keeps /root/.ssh"),
+    "ssh_passwd": ("generated", "goes on without"),
+    "ssh_port": ("2300", "goes on without"),
+}
+
+
+def with_two_containers(version: str, transport: str, **settings: str) -> Object:
+    """A job that is running, annotated so."""
+    two = {} if version.startswith("t9k") else {"spec/mpiReplicaSpecs/Worker/template/spec/containers": TWO}
+    changes = {"spec/transport": transport, **two, **annotated(**settings)}
+    return resource(version, changes, READY, CREATED, RUNNING)
+
+
+@pytest.mark.parametrize("key", SHARED)
+@JOBS
+@pytest.mark.parametrize("is_given_before", [False, True])
+def test_a_worker_that_is_lost_comes_back_as_the_running_launcher_knows_it(
+    version: str, transport: str, key: str, is_given_before: bool
+) -> None:
+    value, kept = SHARED[key]
+    given, plain = with_two_containers(version, transport, **{key: value}), with_two_containers(version, transport)
+    before, edited = (given, plain) if is_given_before else (plain, given)
+    (launcher, *others), batch = pods(before)
+    job = read(before)
+    assert isinstance(job, Job)
+    now = observed(before, launcher, *others[:-1], launcher_job=batch)
+    found = plan(read(edited), replace(now, resource=edited), SETTINGS, NOW)
+    assert _but_for_words(found) == _but_for_words(plan(job, now, SETTINGS, NOW))
+    assert created(found).keys() == {f"Pod {others[-1]['metadata']['name']}"}
+    is_read = (key.startswith("ssh") and transport == "ssh") or not (key.startswith("ssh") or version.startswith("t9k"))
+    said = stated(found).get("WorkersOutdated")
+    assert (said is not None) is is_read
+    if said is not None:
+        name = f"mpi-agents/{key.replace('_', '-')}"
+        words = f"{name} can't change while the job has pods: it {f'keeps {value}' if is_given_before else kept}. Set"
+        assert said[:2] == ("True", "SettingsKept")
+        assert said[2].startswith(words)
+        without = planned(edited)
+        assert any(one != created(planned(before)).get(key) for key, one in created(without).items())  # it does matter
+
+
+def test_a_field_of_the_spec_is_kept_as_its_annotation_is() -> None:
+    (launcher, *others), batch = pods(going("v2beta1", "ssh"))
+    edited = resource("v2beta1", {"spec/transport": "ssh", "spec/ssh": {"port": 2300}}, READY, CREATED, RUNNING)
+    job, kept = holding.hold(read(edited), observed(edited, launcher, *others, launcher_job=batch))
+    assert isinstance(job, Job)
+    assert (job.ssh.port, kept) == (None, {"sshPort": ""})
+
+
+@pytest.mark.parametrize(
+    "wish", [{"worker_agent": "false"}, {"sshd_path": "/opt/sshd"}, {"rbac": "none"}, {"ssh_key_type": "ecdsa"}]
+)
+def test_what_a_launcher_need_not_know_changes_with_the_next_pod(wish: dict[str, str]) -> None:
+    edited = going("v2beta1", "ssh", **wish)
+    all_of_them, batch = pods(going("v2beta1", "ssh"))
+    assert holding.hold(read(edited), observed(edited, *all_of_them, launcher_job=batch)) == (read(edited), {})
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", "7", '{"sshPort": 1}', '{"sshPort": "x"}', '{"sshPasswd": "no"}', '{"other": "x"}']
+)
+def test_what_is_written_on_a_pod_by_someone_else_holds_nothing(text: str | None) -> None:
+    """Nor does a pod of an operator that wrote nothing."""
+    all_of_them, batch = pods(going("v2beta1", "ssh"))
+    for one in (*all_of_them, batch):
+        assert one is not None
+        one["metadata"]["annotations"]["mpi-agents/settings"] = text
+    edited = going("v2beta1", "ssh", ssh_port="2300")
+    now = observed(edited, *all_of_them, launcher_job=batch)
+    assert holding.hold(read(edited), now) == (read(edited), {})
+
+
 @JOBS
 def test_it_is_said_once_and_not_any_more_when_it_is_taken_back(version: str, transport: str) -> None:
     first = going(version, transport, transport=OTHER[transport])

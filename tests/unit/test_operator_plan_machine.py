@@ -22,7 +22,11 @@ Body = dict[str, Any]
 
 JOB_UID = "mpi-agents/job-uid"
 WATCHED = ("mpijobs", "pods", "jobs", "configmaps", "secrets", "roles", "podgroups")
-WHOLE = [("transport", "exec"), ("transport", "ssh"), ("dialect", "v1"), ("dialect", "v2beta1")]  # a whole job's
+WHOLE = [  # a whole job's
+    *(("transport", "exec"), ("transport", "ssh")),
+    *(("dialect", "v1"), ("dialect", "v2beta1")),
+    *(("ssh-port", "2300"), ("ssh-port", "2400")),
+]
 FOREIGN = {
     "configmaps": "pi-config",
     "secrets": "pi-ssh",

@@ -30,7 +30,7 @@ def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
     if job.policy.is_suspended:
         spec["suspend"] = True
     body = metadata.new(BATCH_JOB, job, job.launcher_name, settings)
-    body["metadata"]["annotations"] = {names.TEMPLATE: metadata.template_hash(job.launcher)}
+    body["metadata"]["annotations"] = metadata.made_from(job, job.launcher)
     return {**body, "spec": spec}
 
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import LAUNCHER, Dialect
+from agents.job.settings import shared
 from agents.operator.kinds import BATCH_JOB, POD
 from agents.operator.objects import names
 
@@ -78,6 +79,13 @@ def pod_labels(job: Job, role: str, index: int | None = None) -> dict[str, str]:
         if job.launcher_is_worker:  # all pods of a group have an index of their own: Kueue counts on it
             index = 0 if index is None else index + 1
     return labels if index is None else labels | {f"{_TRAINING}replica-index": str(index)}
+
+
+def made_from(job: Job, role: Role) -> dict[str, str]:
+    """Return the annotations by which a pod of a role tells how it was made."""
+    settings = shared(job)
+    written = {names.SETTINGS: json.dumps(settings, sort_keys=True, separators=(",", ":"))} if settings else {}
+    return {names.TEMPLATE: template_hash(role), **written}
 
 
 def template_hash(role: Role) -> str:

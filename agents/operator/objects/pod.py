@@ -30,7 +30,7 @@ def from_template(job: Job, role: Role, settings: PodSettings, labels: dict[str,
     spec = copy.deepcopy(dict(role.template["spec"]))
     annotations = {**settings.annotations, _DEFAULT_CONTAINER: main_container(job, spec)["name"]}
     annotations |= given.get("annotations", {})
-    annotations |= {names.TEMPLATE: metadata.template_hash(role)}
+    annotations |= metadata.made_from(job, role)
     body: Body = {
         "metadata": {"labels": {**given.get("labels", {}), **labels}, "annotations": annotations},
         "spec": spec,

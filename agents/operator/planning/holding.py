@@ -1,22 +1,23 @@
-"""Transport and dialect are a whole job's: while it has pods, it keeps those that they were made with.
+"""What all pods of a job have in common is the whole job's: while it has pods, it keeps what they were made with.
 
-The definition's rules keep the fields of the spec as they are. Annotations are any user's to change, at any time: a
-worker that comes back would be no host for the launcher that runs.
+The definition's rules keep transport and dialect in the spec as they are. Annotations are any user's to change, at any
+time, and so are the further shared settings: a worker that comes back would be no host for the launcher that runs.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from agents.job.dialects import is_t9k
 from agents.job.model import KUBEFLOW, LAUNCHER, Dialect, Job, Transport
 from agents.job.read import read
-from agents.job.settings import annotation
+from agents.job.settings import annotation, shared, with_shared
 from agents.operator.objects import names
 from agents.operator.planning.values import mapping, mappings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from agents.job.model import Object, Problem
     from agents.operator.observed import Observed
@@ -28,6 +29,21 @@ _OPERATOR = "training.kubeflow.org/operator-name"  # label of kubeflow's pods
 
 def hold(job: Job | tuple[Problem, ...], observed: Observed) -> tuple[Job | tuple[Problem, ...], Mapping[str, str]]:
     """Return the job as its pods were made, and what of it is kept against the job's wish: setting → value."""
+    job, kept = _held_in_kind(job, observed)
+    if not isinstance(job, Job):
+        return job, kept
+    wanted = shared(job)
+    differ = {key: value for key, value in _written(observed).items() if wanted.get(key, value) != value}
+    try:
+        return with_shared(job, differ), {**kept, **differ}
+    except ValueError:  # someone else has written it
+        return job, kept
+
+
+def _held_in_kind(
+    job: Job | tuple[Problem, ...], observed: Observed
+) -> tuple[Job | tuple[Problem, ...], Mapping[str, str]]:
+    """Hold transport and dialect, by which all else is read."""
     made = made_with(observed)
     metadata = mapping(observed.resource.get("metadata"))
     annotations = mapping(metadata.get("annotations"))
@@ -43,22 +59,30 @@ def hold(job: Job | tuple[Problem, ...], observed: Observed) -> tuple[Job | tupl
 
 
 def made_with(observed: Observed) -> dict[str, str]:
-    """Return what the job's pods, or its launcher's batch Job, were made with; where they differ, the launcher says."""
-    job, resource = observed.launcher_job, observed.resource
-    if job is not None and "deletionTimestamp" in mapping(job.get("metadata")):
-        job = None  # its pods are what is left of it
-    name = str(mapping(resource.get("metadata")).get("name", ""))
-    pods = sorted(observed.pods, key=lambda pod: _labels(pod).get(names.ROLE) != LAUNCHER)
-    specs = [mapping(pod.get("spec")) for pod in pods]
-    if job is not None:
-        specs.insert(0, mapping(mapping(mapping(job.get("spec")).get("template")).get("spec")))
-    found: dict[str, Transport | Dialect | None] = {
-        "transport": next((one for spec in specs if (one := _transport(spec, f"{name}-ssh"))), None)
-    }
+    """Return the transport and dialect of the job's pods, or of its launcher's batch Job."""
+    resource = observed.resource
+    secret = f"{mapping(resource.get('metadata')).get('name', '')}-ssh"
+    specs = (mapping(one.get("spec")) for one in _made(observed))
+    transports = (_transport(mapping(mapping(spec.get("template")).get("spec")) or spec, secret) for spec in specs)
+    found: dict[str, Transport | Dialect | None] = {"transport": next(filter(None, transports), None)}
     if not is_t9k(resource):
-        labelled = (_DIALECTS.get(str(_labels(pod).get(_OPERATOR))) for pod in pods)
-        found["dialect"] = Dialect.V2BETA1 if job is not None else next(filter(None, labelled), None)
+        labelled = (_DIALECTS.get(str(_labels(one).get(_OPERATOR))) for one in _made(observed))
+        found["dialect"] = Dialect.V2BETA1 if _batch_job(observed) else next(filter(None, labelled), None)
     return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _made(observed: Observed) -> Iterator[Object]:
+    """Give the launcher's batch Job, its pods and the workers: where they differ, the first of them says."""
+    if job := _batch_job(observed):
+        yield job
+    for is_first in (True, False):
+        yield from (pod for pod in observed.pods if (_labels(pod).get(names.ROLE) == LAUNCHER) is is_first)
+
+
+def _batch_job(observed: Observed) -> Object | None:
+    """Return the launcher's batch Job; of one that is being deleted its pods are what is left."""
+    job = observed.launcher_job
+    return None if job is None or "deletionTimestamp" in mapping(job.get("metadata")) else job
 
 
 def _transport(spec: Object, secret: str) -> Transport | None:
@@ -70,6 +94,17 @@ def _transport(spec: Object, secret: str) -> Transport | None:
     ):
         return Transport.SSH
     return Transport.EXEC if any(name.startswith(names.CONFIG_VOLUME) for name in volumes) else None
+
+
+def _written(observed: Observed) -> dict[str, str]:
+    """Return the shared settings as the pods have them written on them."""
+    texts = (mapping(mapping(one.get("metadata")).get("annotations")).get(names.SETTINGS) for one in _made(observed))
+    text = next((one for one in texts if one), "{}")
+    try:
+        found = json.loads(str(text))
+    except ValueError:
+        return {}
+    return {key: value for key, value in mapping(found).items() if isinstance(value, str)}
 
 
 def _labels(pod: Object) -> Mapping[str, object]:

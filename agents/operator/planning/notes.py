@@ -109,7 +109,8 @@ def _stuck_words(view: View, stuck: Sequence[PodView]) -> str:
 def _tell_outdated(view: View, draft: Draft, outdated: Sequence[int]) -> None:
     told = []
     for key, value in view.kept.items():
-        words = f"{annotation(key)} can't change while the job has pods: it keeps {value}. "
+        held = f"it keeps {value}" if value else "it goes on without"
+        words = f"{annotation(key)} can't change while the job has pods: {held}. "
         told.append(f"{words}Set it back, or pause and resume the job for it to hold")
     if outdated:
         names = _names([view.job.worker_name(index) for index in outdated])
