@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _WATCH_S = (300, 600)  # as client-go: the ends are spread
 _FIRST_WAIT_S, _LAST_WAIT_S = 0.2, 15.0
+_LASTING_S = 5.0  # a watch that breaks off sooner, and has brought nothing, is one more failure
 
 
 class Informer:
@@ -123,8 +124,13 @@ class Informer:
             watch.stop()
             return
         self._healthy()
-        for event in watch:
-            self._take(event)
+        try:
+            for event in watch:
+                self._take(event)
+                self._failures = 0
+        finally:
+            if time.monotonic() - began > _LASTING_S:
+                self._failures = 0
         self._restarts("ended")
         if time.monotonic() - began < _FIRST_WAIT_S:  # a server that ends watches at once is not asked without a pause
             self._stop.wait(_FIRST_WAIT_S)
@@ -140,7 +146,7 @@ class Informer:
     def _healthy(self) -> None:
         if self._complaint:
             _LOG.info("%s can be watched again", self._store.kind.resource)
-        self._failures, self._complaint, self.is_missing = 0, "", False
+        self._complaint, self.is_missing = "", False
 
     def _wait(self, error: ApiError) -> None:
         """Say once why the store is not kept true, and wait a little longer each time."""

@@ -90,10 +90,23 @@ class Api:
         return answer
 
 
-def run(api: Api, kind: Kind = POD) -> tuple[Informer, Store, Metrics]:
+class Pauses(threading.Event):
+    """The end of an informer that takes no pause: keeps how long each was to be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.taken.append(timeout or 0.0)
+        return self.is_set()
+
+
+def run(api: Api, kind: Kind = POD, pauses: Pauses | None = None) -> tuple[Informer, Store, Metrics]:
     """Have the script played to its end."""
     store, metrics = Store(kind), Metrics()
     informer = Informer(api, store, metrics)  # type: ignore[arg-type]
+    informer._stop = pauses or informer._stop
     informer.start()
     assert api.over.wait(PATIENCE_S), api.asked
     assert api.last is not None
@@ -249,3 +262,22 @@ def test_lists_that_are_too_old_each_time_are_told_and_not_asked_for_at_full_spe
         "pods can't be watched: expired",
         "pods can be watched again",
     ]
+
+
+@pytest.mark.parametrize(
+    ("script", "grow"),
+    [
+        ([page(10), *[[UnavailableError("reset")]] * 6], True),
+        ([page(10), *[[{"type": "ERROR", "object": {"code": 500, "message": "etcd"}}]] * 6], True),
+        ([page(10), *[GoneError("too old", 410), page(10)] * 6], True),
+        ([page(10), *[[event("ADDED", "a", 11), UnavailableError("reset")]] * 6], False),
+    ],
+    ids=["breaks off", "an error event", "too old at once", "brings something"],
+)
+def test_watches_that_break_off_as_soon_as_they_begin_wait_longer_each_time(script: list[Any], *, grow: bool) -> None:
+    pauses = Pauses()
+    informer, _, _ = run(Api(*script, []), pauses=pauses)
+    taken = list(pauses.taken)
+    end(informer)
+    most = [0.2 * 2**number if grow else 0.2 for number in range(6)]
+    assert all(full / 2 <= pause <= full for full, pause in zip(most, taken, strict=True)), taken
