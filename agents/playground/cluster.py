@@ -86,9 +86,12 @@ class Cluster:
         """Make certificates and start the server. Raises ClusterError."""
         from .certs import Authority  # noqa: PLC0415 - needs the `cryptography` package; the server does without
 
-        os.makedirs(self.folder, exist_ok=True)
-        self._authority = Authority(os.path.join(self.folder, "tls"))
-        pair = self._authority.server()
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            self._authority = Authority(os.path.join(self.folder, "tls"))
+            pair = self._authority.server()
+        except OSError as error:
+            raise ClusterError(f"{self.folder} can't be written to: {error.strerror}; choose another folder") from None
         files = {"folder": self.folder, "certificate": pair.certificate, "key": pair.key, "ca": self.ca}
         self._server = ServerProcess({**self._behaviour, **files, "port": self.port})
         self.pid = self._server.pid

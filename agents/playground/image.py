@@ -28,15 +28,17 @@ class ImageError(Exception):
 def build(folder: str) -> None:
     """Make the image in a folder. Raises ImageError."""
     binaries, tools = os.path.join(folder, "bin"), os.path.join(folder, "tools")
-    for one in (binaries, tools):
-        os.makedirs(one, exist_ok=True)
     # Of the image, not of the user's environment: a container's own MPI_AGENT_TOOLS still wins.
     settings = f'export PYTHONPATH="{_ROOT}" MPI_AGENT_TOOLS="${{MPI_AGENT_TOOLS-{tools}}}"'
-    for name, module in _COMMANDS.items():
-        _script(binaries, name, f'{settings}\nexec "{sys.executable}" -m {module} "$@"')
-    _script(binaries, "pi", f'exec python "{PROGRAMS}/pi.py" "$@"')
     try:
+        for one in (binaries, tools):
+            os.makedirs(one, exist_ok=True)
+        for name, module in _COMMANDS.items():
+            _script(binaries, name, f'{settings}\nexec "{sys.executable}" -m {module} "$@"')
+        _script(binaries, "pi", f'exec python "{PROGRAMS}/pi.py" "$@"')
         client_build.build(os.path.join(tools, "rshagent"))
+    except OSError as error:
+        raise ImageError(f"{folder} can't be written to: {error.strerror}; choose another folder") from None
     except client_build.BuildError as error:
         raise ImageError(str(error)) from None
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TextIO
 
     from .launchers import Launcher
 
@@ -43,15 +44,27 @@ def installed(launcher: Launcher, tell: Callable[[str], None]) -> str:
     prefix = folder(launcher)
     if _is_done(prefix, launcher):
         return prefix
-    os.makedirs(os.path.dirname(prefix), exist_ok=True)
-    with open(f"{prefix}.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_done(prefix, launcher):
-            tell(f"installing {launcher.title} {launcher.version} into {prefix} (once)")
-            began = time.monotonic()
-            _install(launcher, prefix)
-            tell(f"installed in {time.monotonic() - began:.1f} s")
+    try:
+        os.makedirs(os.path.dirname(prefix), exist_ok=True)
+        with open(f"{prefix}.lock", "w", encoding="ascii") as lock:
+            _lock(lock, lambda: tell(f"waiting for another process that installs into {prefix}"))
+            if not _is_done(prefix, launcher):
+                tell(f"installing {launcher.title} {launcher.version} into {prefix} (once)")
+                began = time.monotonic()
+                _install(launcher, prefix)
+                tell(f"installed in {time.monotonic() - began:.1f} s")
+    except OSError as error:
+        why = f"{error.filename or prefix} can't be written: {error.strerror}; XDG_CACHE_HOME says where it goes"
+        raise InstallError(f"{launcher.title} {launcher.version} can't be installed: {why}") from None
     return prefix
+
+
+def _lock(file: TextIO, on_wait: Callable[[], None]) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        on_wait()
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _is_done(prefix: str, launcher: Launcher) -> bool:

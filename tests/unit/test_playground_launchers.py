@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agents.playground import wheels
+from agents.playground import image, wheels
+from agents.playground.cluster import Cluster, ClusterError
 from agents.playground.launchers import LAUNCHERS, PROGRAMS, job_environment
 from rshagent.hosts import parse_hostfile
 
@@ -98,3 +101,37 @@ def test_what_failed_half_way_is_not_taken_for_installed(monkeypatch: pytest.Mon
         assert "MPICH 5.0.2 can't be installed: " in str(failure.value)
         assert "nowhere" in str(failure.value)
         assert "\n" not in str(failure.value)
+
+
+def test_who_waits_for_another_s_installation_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    launcher = dataclasses.replace(LAUNCHERS["mpich"], name="empty", packages=("pip",))
+    prefix = wheels.folder(launcher)
+    os.makedirs(os.path.dirname(prefix))
+    with open(f"{prefix}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told: list[str] = []
+
+        def tell(line: str) -> None:
+            """The other has done it meanwhile."""
+            told.append(line)
+            os.makedirs(f"{prefix}/bin")
+            os.symlink(sys.executable, f"{prefix}/bin/python")
+            with open(f"{prefix}/.installed", "w", encoding="utf-8") as file:
+                file.write("pip\n")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+        assert wheels.installed(launcher, tell) == prefix
+    assert told == [f"waiting for another process that installs into {prefix}"]
+
+
+def test_folders_that_can_not_be_written_are_said_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    within = str(tmp_path / "file" / "folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", within)
+    with pytest.raises(wheels.InstallError, match="can't be written: Not a directory; XDG_CACHE_HOME says where"):
+        wheels.installed(LAUNCHERS["mpich"], lambda _text: None)
+    with pytest.raises(image.ImageError, match="can't be written to: Not a directory"):
+        image.build(within)
+    with pytest.raises(ClusterError, match="can't be written to: Not a directory"):
+        Cluster(within).start()
