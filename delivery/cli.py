@@ -95,7 +95,7 @@ class _Delivery:
         files = Files(asked.environ)
         word, keys = Word(files.run_folder), Keys(files, self._progress.line)
         try:
-            word.until_prepared()
+            word.until_prepared(self._progress.line)
             while True:
                 try:
                     self._deliver(asked, files)

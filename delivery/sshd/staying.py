@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from delivery.sshd.files import Files
 
+TOLD_AFTER_S = 2.0  # who waits for the container's start for longer is told so
 _PREPARING_S = 0.02
 _LOOK_S = 1.0
 
@@ -59,9 +60,13 @@ class Word:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def until_prepared(self) -> None:
+    def until_prepared(self, say: Callable[[str], None]) -> None:
         """Wait until the container's start, which prepares ssh meanwhile, has done so: if it fails, it ends us."""
+        told_at = time.monotonic() + TOLD_AFTER_S
         while not os.path.exists(self._path(paths.HELPER)):
+            if time.monotonic() >= told_at:
+                told_at = float("inf")
+                say("waiting for this container's start (postStart: sshd-bootstrap), which prepares ssh")
             time.sleep(_PREPARING_S)
 
     def ready(self) -> None:

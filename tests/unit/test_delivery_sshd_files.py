@@ -11,8 +11,9 @@ import pytest
 from agents.job.model import KeyType
 from agents.operator.keys import new_pair
 from delivery.exits import SSH_FILES, DeliveryError
+from delivery.sshd import staying
 from delivery.sshd.files import Files
-from delivery.sshd.staying import Keys
+from delivery.sshd.staying import Keys, Word
 from sshd_bootstrap import cli
 
 if TYPE_CHECKING:
@@ -156,3 +157,18 @@ def test_a_broken_secret_is_an_error(launcher: Launcher) -> None:
     with pytest.raises(DeliveryError) as failure:
         Files(launcher.environ).prepare()
     assert failure.value.exit_code == SSH_FILES
+
+
+def test_who_waits_for_the_containers_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staying, "TOLD_AFTER_S", 0.0)
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        (tmp_path / "sshd-start").touch()
+
+    Word(str(tmp_path)).until_prepared(say)
+    assert len(said) == 1
+    assert "postStart" in said[0]
+    Word(str(tmp_path)).until_prepared(say)
+    assert len(said) == 1
