@@ -110,7 +110,7 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
     is_kept = any(value != settings[key] for key, value in given.items())
     outdated = [one["reason"] for one in conditions_of(body) if one["type"] == "WorkersOutdated"]
     assert ("SettingsKept" in outdated) is is_kept
-    _check_way_in(cluster, job, wanted, has_changed=bool(given))
+    _check_way_in(cluster, job, wanted, str(launcher["spec"].get("serviceAccountName")), has_changed=bool(given))
     _check_commands(body, job, list(workers.values()), launcher)
     if job.worker_update == "RollingUpdate":
         was_paused = any(one["type"] == "Suspended" for one in conditions_of(body))
@@ -118,12 +118,15 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
         assert {pod["metadata"]["annotations"]["mpi-agents/template"] for pod in workers.values()} == {current}
 
 
-def _check_way_in(cluster: Cluster, job: Job, workers: list[str], *, has_changed: bool) -> None:
+def _check_way_in(cluster: Cluster, job: Job, workers: list[str], account: str, *, has_changed: bool) -> None:
     """By exec the launcher has rights, by ssh keys, and never both; what the other needed is left as it is."""
     role, secret = cluster.api.find("roles", job.launcher_name), cluster.api.find("secrets", job.secret_name)
     if job.transport == "exec":
         assert role is not None
         assert role["rules"][-1]["resourceNames"] == workers
+        binding = cluster.api.find("rolebindings", job.launcher_name)
+        assert binding is not None
+        assert [one["name"] for one in binding["subjects"]] == [account]
         assert has_changed or secret is None
         return
     roles = [one for one in cluster.api.all("roles") if one["metadata"].get("ownerReferences")]

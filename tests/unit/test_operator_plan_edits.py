@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from operator_stories import (
     CREATED,
     DIALECTS,
+    Object,
+    batch_job,
     condition,
+    created,
     launcher,
     observed,
     own,
@@ -15,12 +19,24 @@ from operator_stories import (
     resource,
     running,
     told,
+    told_of,
     workers,
 )
 
 from agents.operator.actions import Patch, Plan
 
 ACCOUNT = "spec/mpiReplicaSpecs/Launcher/template/spec/serviceAccountName"
+
+
+BY = {"mpi-agents/service-account": "pi-launcher"}  # annotation of a launcher
+SUBJECT = {"kind": "ServiceAccount", "name": "pi-launcher", "namespace": "default"}
+
+
+def with_launcher(version: str, **by: str) -> tuple[Object, dict[str, Any]]:
+    """A launcher that runs, and its batch Job, annotated so."""
+    made = batch_job()
+    made["metadata"]["annotations"] = by
+    return launcher(annotations=by), own(version, made)
 
 
 def patches(found: Plan) -> dict[str, Any]:
@@ -32,7 +48,10 @@ def test_a_running_launcher_keeps_its_rights_until_it_is_gone(version: str) -> N
     """Another ServiceAccount in the template is the next launcher's."""
     before = observed(running(version)).role_binding
     edited = running(version, {ACCOUNT: "mine"})
-    assert told(planned(edited, launcher(), *workers(), role_binding=before, **own(version))) == []
+    one, job = with_launcher(version, **BY)
+    assert told(planned(edited, one, *workers(), role_binding=before, **job)) == []
+    if job:  # whose pod is still to come
+        assert told_of(planned(edited, *workers(), role_binding=before, **job), "patch") == []
     found = planned(edited, *workers(), role_binding=before)
     assert patches(found)["RoleBinding"]["subjects"] == [
         {"kind": "ServiceAccount", "name": "mine", "namespace": "default"}
@@ -42,6 +61,39 @@ def test_a_running_launcher_keeps_its_rights_until_it_is_gone(version: str) -> N
         for words in ("patch RoleBinding", "create")
     )
     assert binding < made
+
+
+@DIALECTS
+@pytest.mark.parametrize("account", ["pi-launcher", "mine"])
+@pytest.mark.parametrize("left", [[], [{**SUBJECT, "name": "other"}], [SUBJECT, SUBJECT], None])
+def test_rights_that_someone_takes_from_a_running_launcher_come_back(version: str, account: str, left: Any) -> None:
+    """Also those of a launcher whose ServiceAccount the template names no longer; None: the RoleBinding is gone."""
+    body = running(version, {ACCOUNT: "mine"} if account == "pi-launcher" else None)
+    one, job = with_launcher(version, **{"mpi-agents/service-account": account})
+    before = observed(running(version)).role_binding
+    assert before is not None
+    binding = None if left is None else {**before, "subjects": left}
+    found = planned(body, one, *workers(), role_binding=binding, **job)
+    wanted = [{**SUBJECT, "name": account}]
+    if left is None:
+        assert created(found)["RoleBinding pi-launcher"]["subjects"] == wanted
+    else:
+        assert patches(found)["RoleBinding"]["subjects"] == wanted
+        assert patches(found)["RoleBinding"]["metadata"] == {"uid": "uid-of-role_binding", "resourceVersion": "8"}
+    settled = {**before, "subjects": wanted}
+    assert told(planned(body, one, *workers(), role_binding=settled, **job)) == []
+
+
+@DIALECTS
+@pytest.mark.parametrize("left", [[], None])
+def test_so_does_what_they_are(version: str, left: Any) -> None:
+    before = observed(running(version)).role
+    assert before is not None
+    one, job = with_launcher(version, **BY)
+    role = None if left is None else {**before, "rules": left}
+    found = planned(running(version), one, *workers(), role=role, **job)
+    back = created(found)["Role pi-launcher"] if left is None else patches(found)["Role"]
+    assert back["rules"] == before["rules"]
 
 
 @DIALECTS

@@ -162,6 +162,15 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         if found:
             self.api.remove(plural, found[which % len(found)])
 
+    @rule(plural=st.sampled_from(["roles", "rolebindings"]), is_running=st.booleans())
+    def user_takes_the_launchers_rights(self, plural: str, is_running: bool) -> None:
+        if is_running:
+            self.go_on(3)
+        body = self.api.find(plural, "pi-launcher")
+        if body is not None and (plural, "pi-launcher") not in self.foreign:
+            body["rules" if plural == "roles" else "subjects"] = []
+            self.api.changed(plural, body)
+
     @rule()
     def user_deletes_the_keys_when_all_run(self) -> None:
         self.go_on(3)

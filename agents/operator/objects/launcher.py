@@ -30,12 +30,13 @@ def launcher(job: Job, settings: PodSettings) -> dict[str, Any]:
     if job.policy.is_suspended:
         spec["suspend"] = True
     body = metadata.new(BATCH_JOB, job, job.launcher_name, settings)
-    body["metadata"]["annotations"] = metadata.made_from(job, job.launcher)
+    body["metadata"]["annotations"] = {**metadata.made_from(job, job.launcher), **_account(job)}
     return {**body, "spec": spec}
 
 
 def _template(job: Job, settings: PodSettings) -> dict[str, Any]:
     body = pod.from_template(job, job.launcher, settings, metadata.pod_labels(job, LAUNCHER))
+    body["metadata"]["annotations"] |= _account(job)
     spec = body["spec"]
     pod.name_host(job, settings, spec, names.launcher_hostname(job))
     if account := rbac.own_account(job) or ("" if rbac.service_account(job, settings) is None else job.launcher_name):
@@ -43,3 +44,7 @@ def _template(job: Job, settings: PodSettings) -> dict[str, Any]:
     pod.set_environment(pod.main_container(job, spec), environment.launcher(job))
     agents.add(job, settings, spec)
     return body
+
+
+def _account(job: Job) -> dict[str, str]:
+    return {names.ACCOUNT: rbac.account(job)} if rbac.is_made(job) else {}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
 ROLE = f"{PREFIX}role"  # label of pods: LAUNCHER or WORKER
 TEMPLATE = f"{PREFIX}template"  # annotation: what a pod was made from
+ACCOUNT = f"{PREFIX}service-account"  # annotation of a launcher: whose rights it has, where we grant them
 SETTINGS = f"{PREFIX}settings"  # annotation: by which of those settings that a job's pods have in common
 HUB, DELIVERY, WORKER_AGENT, BOOTSTRAP = "hub", "kubectl-delivery", "worker-agent", "sshd-bootstrap"  # containers
 CONFIG_VOLUME, TOOLS_VOLUME, RUN_VOLUME, TOKEN_VOLUME = (

@@ -37,14 +37,17 @@ def role(job: Job, settings: PodSettings, hosts: Sequence[int]) -> dict[str, Any
     return {**metadata.new(ROLE, job, job.launcher_name, settings), "rules": rules(job, hosts)}
 
 
-def role_binding(job: Job, settings: PodSettings) -> dict[str, Any] | None:
-    """Return the RoleBinding of the launcher's ServiceAccount; None if none is to be made."""
+def role_binding(job: Job, settings: PodSettings, bound: str = "") -> dict[str, Any] | None:
+    """Return the RoleBinding of the launcher's ServiceAccount; None if none is to be made.
+
+    `bound`: that of the launcher that is there, as the template may name another one by now.
+    """
     if not is_made(job):
         return None
     return {
         **metadata.new(ROLE_BINDING, job, job.launcher_name, settings),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": job.launcher_name},
-        "subjects": [{"kind": "ServiceAccount", "name": account(job), "namespace": job.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": bound or account(job), "namespace": job.namespace}],
     }
 
 

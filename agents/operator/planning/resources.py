@@ -17,6 +17,7 @@ from agents.operator.kinds import (
     SERVICE_ACCOUNT,
     pod_group_kind,
 )
+from agents.operator.objects import names
 from agents.operator.planning.values import mapping
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache do
 def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
     """Return what makes them be there and up to date. ConfigMap and Role follow the workers' number.
 
-    The RoleBinding follows the template's ServiceAccount, but not before the launcher of the former one is gone. A
-    Secret that is gone comes back with new keys.
+    The RoleBinding follows the template's ServiceAccount, but not before the launcher of the former one is gone. What
+    someone else has changed in them is changed back. A Secret that is gone comes back with new keys.
     """
     job, settings, seen = view.job, view.settings, view.observed
     found: list[Create | CreateKeys | Patch | None] = [
@@ -45,7 +46,13 @@ def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
         _made(SERVICE, objects.service(job, settings), seen.service),
         _made(SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
         _kept(ROLE, objects.role(job, settings, view.hosts), seen.role, "rules", _NUMBER),
-        _role_binding(view),
+        _kept(
+            ROLE_BINDING,
+            objects.role_binding(job, settings, _account(view)),
+            seen.role_binding,
+            "subjects",
+            "the launcher's ServiceAccount",
+        ),
         _pod_group(view),
     ]
     return tuple(one for one in found if one is not None)
@@ -79,11 +86,11 @@ def _keys(view: View) -> CreateKeys | None:
     return CreateKeys(body, view.job.ssh.key_type, "wanted and not there")
 
 
-def _role_binding(view: View) -> Create | Patch | None:
-    body, seen = objects.role_binding(view.job, view.settings), view.observed.role_binding
-    if seen is not None and (view.launchers or view.observed.launcher_job is not None):
-        return None
-    return _kept(ROLE_BINDING, body, seen, "subjects", "the launcher's ServiceAccount")
+def _account(view: View) -> str:
+    """Return the ServiceAccount of the launcher that is there, "" if there is none."""
+    job = mapping(mapping(view.observed.launcher_job).get("metadata"))
+    annotations = [mapping(job.get("annotations")), *(pod.annotations for pod in view.launchers)]
+    return next((str(one[names.ACCOUNT]) for one in reversed(annotations) if names.ACCOUNT in one), "")
 
 
 def _made(kind: Kind, body: dict[str, Any] | None, seen: Object | None) -> Create | None:
