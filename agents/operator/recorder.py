@@ -65,6 +65,9 @@ class Recorder:
                 self._metrics.events_lost.add()
                 name, namespace = item[0]["metadata"]["name"], item[0]["metadata"]["namespace"]
                 _LOG.info("an event of job %s/%s was lost: %s", namespace, name, error)
+            except Exception:  # noqa: BLE001 (a fault of ours: all events after it would be lost, and nobody told)
+                self._metrics.events_lost.add()
+                _LOG.exception("an event can't be written")
 
     def _write(self, resource: Body, event: Emit, at: str) -> None:
         metadata = resource["metadata"]

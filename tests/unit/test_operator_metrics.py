@@ -227,6 +227,14 @@ def test_an_event_that_can_t_be_had_is_lost_and_counted() -> None:
     assert metrics.events_lost.value() == 2
 
 
+def test_an_event_that_is_a_fault_of_ours_costs_none_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    metrics = recorded(api, Emit("Warning", "A", "half a character: \ud800"), Emit("Normal", "B", "m"))
+    assert [each["reason"] for each in api.made] == ["B"]
+    assert metrics.events_lost.value() == 1
+    assert "an event can't be written" in caplog.text
+
+
 def test_events_hold_up_nobody() -> None:
     """Also when the API server does not answer for long: what is too much is lost."""
     api, metrics = Api(), Metrics()
