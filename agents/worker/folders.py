@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from rshagent.loop import Loop
 
 _STEP_MS = 250
-_TIMEOUT_MS = 60_000
+_ANYWAY_MS = 60_000  # what came before the watch, or could not be carried out when it came, is seen by then
 _POLL_S = 5.0
 
 
 class Folders:
-    """Calls `changed()` from the loop after something in one of the folders has changed."""
+    """Calls `changed()` from the loop after something in one of the folders has changed, and once a minute."""
 
     def __init__(
         self, loop: Loop, paths: Sequence[str], changed: Callable[[], None], log: Callable[[str], None]
@@ -55,7 +55,8 @@ class Folders:
                     *self._paths,
                     watch_filter=None,
                     step=_STEP_MS,
-                    rust_timeout=_TIMEOUT_MS,
+                    rust_timeout=_ANYWAY_MS,
+                    yield_on_timeout=True,
                     stop_event=self._stop,
                     recursive=False,
                     force_polling=polling,

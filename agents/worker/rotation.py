@@ -25,8 +25,14 @@ class Rotation:
         self.done = self.failed = 0
 
     def look(self) -> None:
-        """Prepare, if the Secret's key is another than the one that was prepared."""
-        if not self._is_due():
+        """Prepare, if a key was prepared and the Secret's is another."""
+        in_force = _content(self._in_force)
+        if in_force is None:
+            return
+        if in_force == _content(self._private):
+            if self._told:
+                self._told = ""
+                self._say("the keys in the Secret are the former ones again")
             return
         from sshd_bootstrap.exits import BootstrapError  # noqa: PLC0415 (of no use in a pod whose keys stay)
         from sshd_bootstrap.prepare import prepare  # noqa: PLC0415
@@ -45,11 +51,6 @@ class Rotation:
         self._told = ""
         self.done += 1
         self._say("the keys in the Secret have changed: new connections are made by the new ones")
-
-    def _is_due(self) -> bool:
-        """Whether keys are prepared, and are others than the Secret's."""
-        in_force = _content(self._in_force)
-        return in_force is not None and in_force != _content(self._private)
 
 
 def _content(path: str) -> bytes | None:

@@ -90,3 +90,19 @@ def test_what_the_users_container_puts_there_holds_nobody_up(job: Job, name: str
     job.rotation.look()
     assert job.rotation.done == 1
     assert job.in_force() == job.wanted()
+
+
+def test_the_former_keys_after_broken_ones_are_told(job: Job) -> None:
+    private = job.keys / "ssh-privatekey"
+    former = private.read_bytes()
+    private.write_bytes(b"broken")
+    job.rotation.look()
+    job.rotation.look()
+    private.write_bytes(former)
+    job.rotation.look()
+    job.rotation.look()
+    assert job.said[1:] == ["the keys in the Secret are the former ones again"]
+    assert (job.rotation.done, job.rotation.failed) == (0, 1)
+    private.write_bytes(b"broken")
+    job.rotation.look()
+    assert job.rotation.failed == 2
