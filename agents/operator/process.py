@@ -68,6 +68,7 @@ class Process:
         self._access, self._plan, self._settings, self._options = access, plan, settings, options
         self._stop = threading.Event()
         self._is_lost = False
+        self._waits_for = ""  # why it does not even ask for the lease
         self._metrics = Metrics()
         self._api = Api(access, self._metrics)
         self._leader = Leader(
@@ -202,17 +203,17 @@ class Process:
 
     def _served(self) -> Kind | None:
         """Wait until the API server has MPIJobs, and return the version to read them by; None if stopped before."""
-        said = ""
         while not self._stop.is_set():
             words = "the API server has no MPIJobs (mpijobs.kubeflow.org): waiting for their CRD"
             try:
                 for kind in (MPI_JOB_V2BETA1, MPI_JOB_V1):
                     if self._has(kind):
+                        self._waits_for = ""
                         return kind
             except ApiError as error:
                 words = f"waiting for the API server: {error}"
-            if words != said:
-                said = words
+            if words != self._waits_for:
+                self._waits_for = words
                 _LOG.warning("%s", words)
             self._stop.wait(_CRD_WAIT_S)
         return None
@@ -244,7 +245,7 @@ class Process:
 
     def _ready(self) -> Answer:
         if self._options.elects and not self._leader.leads():
-            complaint = self._leader.complaint
+            complaint = self._waits_for or self._leader.complaint
             return (
                 (503, f"{complaint}\n") if complaint else (200, f"standby; {self._leader.holder or 'nobody'} leads\n")
             )

@@ -205,8 +205,11 @@ def test_one_that_lost_its_lease_stops_and_says_so(tmp_path: Path, api: ObjectsA
 
 def test_it_waits_for_an_api_server_and_ends_meanwhile_at_once(tmp_path: Path, api: ObjectsApi) -> None:
     api.stop()
-    with Operator(tmp_path, api.port) as operator:
+    port = free_port()
+    with Operator(tmp_path, api.port, "--port", str(port)) as operator:
         operator.wait_until_said("waiting for the API server")
+        code, text = get(f"http://127.0.0.1:{port}/readyz")  # no standby: it could not take over
+        assert (code, "waiting for the API server" in text) == (503, True)
         api.start()
         submit(api, *JOBS)
         api.wait(all_succeeded(JOBS))
