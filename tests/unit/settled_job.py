@@ -119,7 +119,7 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
 
 
 def _check_way_in(cluster: Cluster, job: Job, workers: list[str], account: str, *, has_changed: bool) -> None:
-    """By exec the launcher has rights, by ssh keys, and never both; what the other needed is left as it is."""
+    """By exec the launcher has rights, by ssh keys and no rights."""
     role, secret = cluster.api.find("roles", job.launcher_name), cluster.api.find("secrets", job.secret_name)
     if job.transport == "exec":
         assert role is not None
@@ -129,8 +129,8 @@ def _check_way_in(cluster: Cluster, job: Job, workers: list[str], account: str, 
         assert [one["name"] for one in binding["subjects"]] == [account]
         assert has_changed or secret is None
         return
-    roles = [one for one in cluster.api.all("roles") if one["metadata"].get("ownerReferences")]
-    assert has_changed or roles == []
+    rights = [one for plural in ("roles", "rolebindings", "serviceaccounts") for one in cluster.api.all(plural)]
+    assert [one for one in rights if one["metadata"].get("ownerReferences")] == []
     assert secret is not None
     assert secret["data"]
 

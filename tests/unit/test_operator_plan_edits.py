@@ -8,6 +8,7 @@ import pytest
 from operator_stories import (
     CREATED,
     DIALECTS,
+    SETTINGS,
     Object,
     batch_job,
     condition,
@@ -23,6 +24,9 @@ from operator_stories import (
     workers,
 )
 
+from agents.job.model import Job
+from agents.job.read import read
+from agents.operator import objects
 from agents.operator.actions import Patch, Plan
 
 ACCOUNT = "spec/mpiReplicaSpecs/Launcher/template/spec/serviceAccountName"
@@ -94,6 +98,36 @@ def test_so_does_what_they_are(version: str, left: Any) -> None:
     found = planned(running(version), one, *workers(), role=role, **job)
     back = created(found)["Role pi-launcher"] if left is None else patches(found)["Role"]
     assert back["rules"] == before["rules"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1", "t9k"])
+def test_a_job_that_goes_on_by_ssh_leaves_nobody_the_rights_of_its_launcher(version: str) -> None:
+    """They go last: an operator that may not delete them has made the pods."""
+    seen = observed(resource(version))
+    rights: Any = {key: getattr(seen, key) for key in ("role", "role_binding", "service_account")}
+    resumed = condition("Suspended", "False", "MPIJobResumed")
+    by_ssh = resource(version, {"spec/transport": "ssh"}, resumed, CREATED)
+    found = planned(by_ssh, **rights)
+    gone = ["delete RoleBinding pi-launcher", "delete Role pi-launcher", "delete ServiceAccount pi-launcher"]
+    assert told(found)[-1] == gone
+    assert told(found)[0] == ["write"]
+    assert told_of(planned(by_ssh), "delete") == []
+    going = {"deletionTimestamp": "2023-11-14T22:15:00Z", "name": "pi-launcher"}
+    left: Any = {key: {**one, "metadata": going} for key, one in rights.items()}
+    assert told_of(planned(by_ssh, **left), "delete") == []
+
+
+@DIALECTS
+def test_a_launcher_by_exec_keeps_its_rights_when_the_job_is_told_to_go_by_ssh(version: str) -> None:
+    by_exec = read(running(version))
+    assert isinstance(by_exec, Job)
+    there = objects.worker(by_exec, 0, SETTINGS)
+    there["metadata"]["uid"] = "uid-of-a-worker"
+    there["status"] = {"phase": "Running"}
+    edited = running(version, {"metadata/annotations": {"mpi-agents/transport": "ssh"}})
+    seen = observed(running(version))
+    rights: Any = {key: getattr(seen, key) for key in ("role", "role_binding", "service_account")}
+    assert told_of(planned(edited, there, **rights), "delete") == []
 
 
 @DIALECTS

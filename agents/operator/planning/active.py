@@ -78,6 +78,9 @@ def _steps(
     steps.add([one for one in first if one not in bindings])
     if not taken:
         steps.add([*bindings, *pods])
+    if left_over := resources.left_over(view):
+        steps.write()  # a stale plan must not meet the launcher of a job that has gone back to exec
+        steps.add(left_over)
     steps.again(found.may_start_at)
     steps.again(launcher.deadline(view))
     steps.again(change.again_at)

@@ -60,12 +60,30 @@ def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
 
 def pod_group_end(view: View) -> tuple[Delete, ...]:
     """Return the deletion of the PodGroup, if there is one: it would hold its place in the queue for nothing."""
-    group = view.observed.pod_group
-    if group is None or mapping(group.get("metadata")).get("deletionTimestamp"):
+    if view.observed.pod_group is None:
         return ()
-    metadata = mapping(group.get("metadata"))
-    kind = pod_group_kind(view.settings.gang_scheduler)
-    return (Delete(kind, str(metadata.get("name")), str(metadata.get("uid")), "no pods are to be scheduled"),)
+    return _deleted(
+        pod_group_kind(view.settings.gang_scheduler), view.observed.pod_group, "no pods are to be scheduled"
+    )
+
+
+def left_over(view: View) -> tuple[Delete, ...]:
+    """Return the deletion of the rights that a launcher by exec had, of a job that has gone over to ssh in a pause.
+
+    While it has pods by exec it is a job by exec (`holding`), so nobody uses them.
+    """
+    if view.job.transport is Transport.EXEC:
+        return ()
+    seen, why = view.observed, "of a launcher by exec, and the job is one by ssh now"
+    rights = ((ROLE_BINDING, seen.role_binding), (ROLE, seen.role), (SERVICE_ACCOUNT, seen.service_account))
+    return tuple(one for kind, body in rights if body is not None for one in _deleted(kind, body, why))
+
+
+def _deleted(kind: Kind, body: Object, why: str) -> tuple[Delete, ...]:
+    metadata = mapping(body.get("metadata"))
+    if metadata.get("deletionTimestamp"):
+        return ()
+    return (Delete(kind, str(metadata.get("name")), str(metadata.get("uid")), why),)
 
 
 def _running(view: View) -> Sequence[int] | None:

@@ -5,7 +5,8 @@
 
 {{- /*
 What the operator may do where jobs run. Nobody can grant what they have not: the launchers' Roles are why it may exec
-into pods. What is made is deleted with its job by Kubernetes itself.
+into pods. What is made is deleted with its job by Kubernetes itself; pods go before, and the launcher's rights when a job
+goes over to ssh.
 */}}
 {{- define "mpi-agents.rules" -}}
 {{- $groups := include "mpi-agents.groups" . }}
@@ -36,12 +37,15 @@ into pods. What is made is deleted with its job by Kubernetes itself.
   resources: [secrets]
   verbs: [list, watch, create]  # the keys of ssh jobs; asked for is their metadata alone
 - apiGroups: [""]
-  resources: [services, serviceaccounts]
+  resources: [services]
   verbs: [get, list, watch, create]
+- apiGroups: [""]
+  resources: [serviceaccounts]
+  verbs: [get, list, watch, create, delete]
 {{- if .Values.rbac.launcherRoles }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 {{- else }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
