@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from agents.worker.banner import Question
-from agents.worker.keeper import Heard, Keeper
+from agents.worker.keeper import Heard, Keeper, State
 from sshd_bootstrap import paths
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ WAITING_S = 0.5
 READY_S = 1.0
 RESTART_S = 0.3
 """For so long nothing listens, at most, while sshd reads its configuration and keys again (SIGHUP)."""
+TOLD_AFTER_S = 10.0
+"""Where nothing has listened for so long, that is said once: why, is not to be seen from here."""
 _SOON_FOR_S = 30.0
 
 
@@ -40,6 +42,7 @@ class Sshd:
         self._started = loop.now()
         self._question: Question | None = None
         self._timer: Timer | None = None
+        self._patience = loop.call_later(TOLD_AFTER_S, self._tell_of_none)
         self._is_followed = False
         self._is_missing = False
         self.keeper = Keeper(settings.ports)
@@ -48,6 +51,7 @@ class Sshd:
 
     def close(self) -> None:
         """Look no more."""
+        self._patience.cancel()
         if self._timer is not None:
             self._timer.cancel()
         if self._question is not None:
@@ -67,6 +71,10 @@ class Sshd:
             asked = self.keeper.look(listeners, self._loop.now())
             if asked is not None:
                 self._question = Question(self._loop, asked, lambda answer: self._heard(asked, answer))
+
+    def _tell_of_none(self) -> None:
+        if self.keeper.state is State.STARTING:
+            self._say(f"{self.keeper.words()}: see whether the container that starts it runs, and its log")
 
     def _heard(self, listener: Listener, answer: Answer) -> None:
         self._question = None
