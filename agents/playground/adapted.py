@@ -9,8 +9,6 @@ from agents.job.read import read
 
 Object = dict[str, Any]
 
-_DRAFT = {"namespace": "default", "uid": "draft"}  # what an MPIJob has once it is made
-
 
 class Adapted(NamedTuple):
     """A manifest, and what is said of how it differs from the one that was given: a line each."""
@@ -23,9 +21,11 @@ def job_of(body: Object) -> Job | None:
     """Return the job that a manifest makes; None for what is no MPIJob, or none that can be run."""
     if body.get("kind") != "MPIJob":
         return None
-    metadata = body.get("metadata")
-    drafted = {**body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), **_DRAFT}}
-    job = read(drafted, served=str(body.get("apiVersion")).rpartition("/")[2])
+    given = body.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
+    # What an MPIJob has once it is made.
+    made = {**body, "metadata": {**metadata, "namespace": metadata.get("namespace") or "default", "uid": "draft"}}
+    job = read(made, served=str(body.get("apiVersion")).rpartition("/")[2])
     return job if isinstance(job, Job) else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from agents.job.model import Implementation
@@ -39,6 +40,9 @@ def apply(launcher: Launcher | None, files: Sequence[str], *, folder: str | None
     """
     bodies = [body for name in files for body in documents.read(name)]
     jobs = [job for body in bodies if (job := job_of(body)) is not None]
+    name, times = Counter(f"{job.namespace}/{job.name}" for job in jobs).most_common(1)[0] if jobs else ("", 0)
+    if times > 1:
+        raise JobError(f"{times} jobs of {', '.join(files)} are called {name}: apply one at a time")
     launcher = launcher or LAUNCHERS[DEFAULTS[jobs[0].implementation if jobs else Implementation.OPEN_MPI]]
     for job in jobs:
         if launcher.mpi and job.implementation != launcher.implementation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pytest
 from agents.job.model import Implementation
 from agents.playground import documents
 from agents.playground.adapted import adapted, job_of
+from agents.playground.apply import apply
+from agents.playground.job import JobError
 from agents.playground.launchers import DEFAULTS, LAUNCHERS
 
 if TYPE_CHECKING:
@@ -96,6 +99,23 @@ def test_other_jobs_of_t9k_are_as_they_were(spec: dict[str, Any]) -> None:
 def test_other_manifests_are_left_alone(body: dict[str, Any]) -> None:
     assert adapted(body) == (body, ())
     assert job_of(body) is None
+
+
+def test_jobs_of_one_name_are_refused_before_anything_is_started(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    one.write_text(json.dumps(kubeflows("kubeflow.org/v1", {})))
+    other.write_text(json.dumps(t9ks(SECOND)))
+    with pytest.raises(JobError) as failure:
+        apply(None, [str(one), str(other)], folder=str(tmp_path / "cluster"))
+    assert str(failure.value) == f"2 jobs of {one}, {other} are called default/pi: apply one at a time"
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_a_jobs_namespace_is_its_own() -> None:
+    body = t9ks(SECOND)
+    found = job_of({**body, "metadata": {"name": "pi", "namespace": "mine"}})
+    assert found is not None
+    assert found.namespace == "mine"
 
 
 def test_each_implementation_has_a_launcher_that_runs_its_jobs() -> None:
