@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from types import TracebackType
+    from typing import Self
 
     from agents.playground.cluster import Cluster
 
@@ -23,31 +25,59 @@ DEADLINE_S = 30.0
 LIMITS = "start=20,acknowledge=12,worker=3,absent=3,unready=1,settle=10,reap=8,ping=0.5,silence=3"
 
 
-class Direct:
-    """Direct mode: every call is a process of its own."""
+class Agent:
+    """What a launcher calls. Use it as a context: at its end nothing of it runs, however the test went."""
+
+    name: str
+
+    def __init__(self, environ: Mapping[str, str], *argv: str) -> None:
+        self.environ = dict(environ)
+        self.argv = list(argv)
+        self.sessions: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.close()
+            else:
+                self.kill()
+        finally:
+            for session in self.sessions:
+                with session:
+                    session.kill()
+
+    def log(self) -> str:
+        """Return the log, where one is kept."""
+        return ""
+
+    def kill(self) -> None:
+        """End what runs between two calls, as an OOM kill would."""
+
+    def close(self) -> None:
+        """End what runs between two calls, as the kubelet does."""
+
+
+class Direct(Agent):
+    """Direct mode: every call is a process of its own, and nothing runs between two."""
 
     name = "direct"
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.environ = dict(environ)
-        self.argv = [sys.executable, "-I", "-S", "-E", os.path.join(ROOT, "rshagent", "__main__.py")]
-
-    def log(self) -> str:
-        """Direct mode keeps no log."""
-        return ""
-
-    def close(self) -> None:
-        """Nothing runs between two calls."""
+        super().__init__(environ, sys.executable, "-I", "-S", "-E", os.path.join(ROOT, "rshagent", "__main__.py"))
 
 
-class WithHub:
+class WithHub(Agent):
     """A hub, and its client as the agent."""
 
     name = "hub"
 
     def __init__(self, environ: Mapping[str, str], client: str, folder: Path, *options: str) -> None:
-        self.environ = dict(environ)
-        self.argv = [client]
+        super().__init__(environ, client)
         self._options = options
         self._log = folder / "hub.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -60,7 +90,11 @@ class WithHub:
                 [sys.executable, "-m", "rshagent.hub", *self._options],
                 cwd=ROOT, env=self.environ, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
-        until(self._serves, "the hub serves")
+        try:
+            until(self._serves, "the hub serves")
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """End the hub as an OOM kill would."""
@@ -76,16 +110,17 @@ class WithHub:
         """End the hub as the kubelet does."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            assert self.process.wait(DEADLINE_S) == 0, self.log()
+            try:
+                code = self.process.wait(DEADLINE_S)
+            finally:
+                self.kill()
+            assert code == 0, self.log()
 
     def _serves(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.log()
         check = [sys.executable, "-m", "rshagent.hub", "--check"]
         return subprocess.run(check, cwd=ROOT, env=self.environ, stderr=subprocess.DEVNULL, check=False).returncode == 0
-
-
-Agent = Direct | WithHub
 
 
 def environment(cluster: Cluster, folder: Path, hosts: list[str], token: str | None = None) -> dict[str, str]:
@@ -104,21 +139,30 @@ def environment(cluster: Cluster, folder: Path, hosts: list[str], token: str | N
     }
 
 
+def spawn(
+    agent: Agent,
+    words: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Call the agent and return its process, which ends with the agent's context at the latest."""
+    environ = {**agent.environ, **(environ or {})}
+    process = subprocess.Popen([*agent.argv, *words], env=environ, stdin=stdin, stdout=stdout, stderr=stderr)
+    agent.sessions.append(process)
+    return process
+
+
 def start(agent: Agent, *words: str, **environ: str) -> subprocess.Popen[bytes]:
     """Call the agent, as mpirun would, and return its process."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        [*agent.argv, *words], env={**agent.environ, **environ}, stdin=pipe, stdout=pipe, stderr=pipe
-    )
+    return spawn(agent, words, environ, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def run(agent: Agent, *words: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
     """Call the agent and wait for its end."""
     process = start(agent, *words, **environ)
-    try:
-        out, err = process.communicate(stdin, DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise
+    out, err = process.communicate(stdin, DEADLINE_S)
     return subprocess.CompletedProcess(words, process.returncode, out, err)

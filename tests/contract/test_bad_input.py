@@ -49,9 +49,8 @@ def test_a_call_that_makes_no_sense(
     cluster: Cluster, client: str, tmp_path: Path, mode: str, words: tuple[str, ...], said: str
 ) -> None:
     environ = environment(cluster, tmp_path, ["worker-0"])
-    agent = Direct(environ) if mode == "direct" else WithHub(environ, client, tmp_path)
-    done = run(agent, *words)
-    agent.close()
+    with Direct(environ) if mode == "direct" else WithHub(environ, client, tmp_path) as agent:
+        done = run(agent, *words)
     assert done.returncode == 255
     assert said in one_line(done)
 
@@ -60,10 +59,9 @@ def test_a_call_that_makes_no_sense(
 def test_the_hub_leaves_its_namespace_for_no_call(
     cluster: Cluster, client: str, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    agent = WithHub(environment(cluster, tmp_path, ["worker-0"]), client, tmp_path)
-    cluster.reset_stats()
-    done = run(agent, *words, "true")
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, ["worker-0"]), client, tmp_path) as agent:
+        cluster.reset_stats()
+        done = run(agent, *words, "true")
     assert done.returncode == 255
     assert "'other' is not this job's" in one_line(done)
     assert "exec" not in cluster.stats()["requests"]
@@ -72,9 +70,8 @@ def test_the_hub_leaves_its_namespace_for_no_call(
 def test_a_job_without_a_hostfile(cluster: Cluster, client: str, tmp_path: Path) -> None:
     environ = environment(cluster, tmp_path, ["worker-0"])
     os.unlink(environ["MPI_AGENT_HOSTFILE"])
-    agent = WithHub(environ, client, tmp_path)
-    done = run(agent, "worker-0", "true")
-    agent.close()
+    with WithHub(environ, client, tmp_path) as agent:
+        done = run(agent, "worker-0", "true")
     assert done.returncode == 255
     assert environ["MPI_AGENT_HOSTFILE"] in one_line(done)
 
@@ -149,10 +146,9 @@ def test_a_hub_that_can_not_serve(
 
 def test_a_second_hub_at_the_same_socket(cluster: Cluster, client: str, tmp_path: Path) -> None:
     environ = environment(cluster, tmp_path, ["worker-0"])
-    first = WithHub(environ, client, tmp_path)
-    hub = [sys.executable, "-m", "rshagent.hub"]
-    done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=30, check=False)
-    assert done.returncode == 3
-    assert "another hub serves" in one_line(done)
-    assert run(first, "-n", "worker-0", "exit 4").returncode == 4, "the first one serves on"
-    first.close()
+    with WithHub(environ, client, tmp_path) as first:
+        hub = [sys.executable, "-m", "rshagent.hub"]
+        done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=30, check=False)
+        assert done.returncode == 3
+        assert "another hub serves" in one_line(done)
+        assert run(first, "-n", "worker-0", "exit 4").returncode == 4, "the first one serves on"

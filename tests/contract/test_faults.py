@@ -46,9 +46,8 @@ def agent(
     request: pytest.FixtureRequest, cluster: Cluster, workers: list[str], client: str, tmp_path: Path, limits: str
 ) -> Iterator[Agent]:
     environ = {**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": limits}
-    agent: Agent = Direct(environ) if request.param == "direct" else WithHub(environ, client, tmp_path)
-    yield agent
-    agent.close()
+    with Direct(environ) if request.param == "direct" else WithHub(environ, client, tmp_path) as agent:
+        yield agent
     assert "internal error" not in agent.log()
 
 
@@ -158,8 +157,8 @@ def test_a_signal_ends_the_remote_tree_and_becomes_an_exit_code(
     until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
     process.send_signal(number)
     assert process.wait(30) == 128 + number
-    assert not cluster.leftovers("worker-0")
     process.communicate()
+    until(lambda: not cluster.leftovers("worker-0"), "what asked and what told of the end is gone as well")
 
 
 def test_other_signals_are_passed_on(cluster: Cluster, agent: Agent) -> None:
@@ -172,14 +171,13 @@ def test_other_signals_are_passed_on(cluster: Cluster, agent: Agent) -> None:
 
 
 def test_a_killed_client_is_a_dead_command(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
-    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
-    process = start(agent, "-n", "worker-0", "setsid sleep 1000 & sleep 1001")
-    until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
-    process.kill()
-    until(lambda: not cluster.leftovers("worker-0"), "its daemons are gone too")
-    process.communicate()
-    until(lambda: "result=client_died" in agent.log(), "the hub tells of it")
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
+        process = start(agent, "-n", "worker-0", "setsid sleep 1000 & sleep 1001")
+        until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
+        process.kill()
+        until(lambda: not cluster.leftovers("worker-0"), "its daemons are gone too")
+        process.communicate()
+        until(lambda: "result=client_died" in agent.log(), "the hub tells of it")
 
 
 @pytest.mark.parametrize(
@@ -192,30 +190,29 @@ def test_a_killed_client_is_a_dead_command(cluster: Cluster, workers: list[str],
 def test_a_hub_that_dies_is_followed_by_one_that_settles(
     cluster: Cluster, workers: list[str], client: str, tmp_path: Path, then: str, code: int, said: bytes
 ) -> None:
-    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
-    process = start(agent, "-n", "worker-0", f"echo up; while [ ! -e go ]; do sleep 0.1; done; {then}")
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
-    agent.kill()
-    agent.start()
-    open(cluster.pod_folder("worker-0") + "/home/go", "w").close()
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (code, b"")
-    assert said in err
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
+        process = start(agent, "-n", "worker-0", f"echo up; while [ ! -e go ]; do sleep 0.1; done; {then}")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        agent.kill()
+        agent.start()
+        open(cluster.pod_folder("worker-0") + "/home/go", "w").close()
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out) == (code, b"")
+        assert said in err
 
 
 def test_a_hub_that_is_told_to_end_ends_what_it_started(
     cluster: Cluster, workers: list[str], client: str, tmp_path: Path
 ) -> None:
-    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
-    processes = [start(agent, "-n", worker, "sleep 1000") for worker in workers for _ in range(3)]
-    cluster.until(lambda stats: stats["running"] >= 6)
-    agent.close()
-    assert [process.wait(30) for process in processes] == [143] * 6
-    until(lambda: not any(cluster.leftovers(worker) for worker in workers), "nothing is left in the workers")
-    for process in processes:
-        process.communicate()
+    with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
+        processes = [start(agent, "-n", worker, "sleep 1000") for worker in workers for _ in range(3)]
+        cluster.until(lambda stats: stats["running"] >= 6)
+        agent.close()
+        assert [process.wait(30) for process in processes] == [143] * 6
+        until(lambda: not any(cluster.leftovers(worker) for worker in workers), "nothing is left in the workers")
+        for process in processes:
+            process.communicate()
 
 
 def _replace(cluster: Cluster) -> None:
@@ -234,44 +231,41 @@ GONE: dict[str, tuple[Callable[[Cluster], object], int, str]] = {
 def test_a_worker_that_goes_ends_its_sessions_with_the_reason(
     cluster: Cluster, workers: list[str], client: str, tmp_path: Path, how: str
 ) -> None:
-    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path)
-    process = start(agent, "-n", "worker-0", "echo up; sleep 1000")
-    other = start(agent, "worker-1", "read line; exit 6")
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
-    act, code, word = GONE[how]
-    act(cluster)
-    _, err = process.communicate(timeout=5)
-    assert process.returncode == code, (err, agent.log())
-    if code == 255:
-        assert word in err.decode() or "replaced" in err.decode()
-        assert err.count(b"\n") == 1
-    other.communicate(b"\n", 30)
-    assert other.returncode == 6
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
+        process = start(agent, "-n", "worker-0", "echo up; sleep 1000")
+        other = start(agent, "worker-1", "read line; exit 6")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        act, code, word = GONE[how]
+        act(cluster)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == code, (err, agent.log())
+        if code == 255:
+            assert word in err.decode() or "replaced" in err.decode()
+            assert err.count(b"\n") == 1
+        other.communicate(b"\n", 30)
+        assert other.returncode == 6
 
 
 def test_starts_wait_for_a_worker_that_is_not_ready(
     cluster: Cluster, workers: list[str], client: str, tmp_path: Path
 ) -> None:
-    agent = WithHub({**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": ""}, client, tmp_path)
-    cluster.delete_pod("worker-0")
-    process = start(agent, "-n", "worker-0", "exit 3")
-    cluster.create_pod("worker-0", ready_after_s=0.5)
-    assert process.wait(30) == 3
-    process.communicate()
-    agent.close()
+    with WithHub({**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": ""}, client, tmp_path) as agent:
+        cluster.delete_pod("worker-0")
+        process = start(agent, "-n", "worker-0", "exit 3")
+        cluster.create_pod("worker-0", ready_after_s=0.5)
+        assert process.wait(30) == 3
+        process.communicate()
 
 
 def test_at_most_n_starts_are_under_way(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
-    agent = WithHub(environment(cluster, tmp_path, workers), client, tmp_path, "--max-starts", "3")
-    cluster.reset_stats()
-    processes = [start(agent, "-n", workers[number % 2], "exit 2") for number in range(40)]
-    assert {process.wait(30) for process in processes} == {2}
-    assert cluster.stats()["peak_unacknowledged"] <= 3
-    for process in processes:
-        process.communicate()
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, workers), client, tmp_path, "--max-starts", "3") as agent:
+        cluster.reset_stats()
+        processes = [start(agent, "-n", workers[number % 2], "exit 2") for number in range(40)]
+        assert {process.wait(30) for process in processes} == {2}
+        assert cluster.stats()["peak_unacknowledged"] <= 3
+        for process in processes:
+            process.communicate()
 
 
 def test_a_new_instance_of_the_launcher_ends_what_the_old_one_left(cluster: Cluster, agent: Agent) -> None:
@@ -285,16 +279,15 @@ def test_a_new_instance_of_the_launcher_ends_what_the_old_one_left(cluster: Clus
 
 def test_the_command_is_in_no_log(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
     limits = LIMITS.replace("start=20", "start=1")
-    agent = WithHub({**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": limits}, client, tmp_path)
-    run(agent, "-n", "worker-0", ": s3cret; exit 1")
-    cluster.fault(
-        "status",
-        pod="worker-0",
-        data=b'{"status":"Failure","message":"error executing command [/bin/sh -c s3cret], x"}',
-    )
-    run(agent, "-n", "worker-0", ": s3cret; exit 1")
-    cluster.fault("http", pod="worker-0", status=500, times=None)
-    run(agent, "-n", "worker-0", ": s3cret")
-    agent.close()
+    with WithHub({**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": limits}, client, tmp_path) as agent:
+        run(agent, "-n", "worker-0", ": s3cret; exit 1")
+        cluster.fault(
+            "status",
+            pod="worker-0",
+            data=b'{"status":"Failure","message":"error executing command [/bin/sh -c s3cret], x"}',
+        )
+        run(agent, "-n", "worker-0", ": s3cret; exit 1")
+        cluster.fault("http", pod="worker-0", status=500, times=None)
+        run(agent, "-n", "worker-0", ": s3cret")
     assert "s3cret" not in agent.log()
     assert "worker-0" in agent.log()

@@ -7,7 +7,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from running import WORKERS, WithHub, environment, run
+from running import WORKERS, WithHub, environment, run, spawn
 
 from tests.ports import free_port
 from tests.waiting import until
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 def test_metrics_count_sessions_by_result(cluster: Cluster, client: str, tmp_path: Path) -> None:
     port = free_port()
-    agent = WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path, "--metrics", f"127.0.0.1:{port}")
-    run(agent, "-n", "worker-0", "echo hello")
-    run(agent, "-n", "worker-1", "exit 3")
-    run(agent, "worker-0", "cat", stdin=b"12345")
-    cluster.fault("http", pod="worker-0", status=400)
-    run(agent, "-n", "worker-0", "true")
-    _, text = get(f"http://127.0.0.1:{port}/metrics")
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path, "--metrics", f"127.0.0.1:{port}") as agent:
+        run(agent, "-n", "worker-0", "echo hello")
+        run(agent, "-n", "worker-1", "exit 3")
+        run(agent, "worker-0", "cat", stdin=b"12345")
+        cluster.fault("http", pod="worker-0", status=400)
+        run(agent, "-n", "worker-0", "true")
+        _, text = get(f"http://127.0.0.1:{port}/metrics")
     found = dict(re.findall(r"^mpi_agents_hub_(\S+) (\S+)$", text, re.MULTILINE))
     assert found['sessions_total{result="ok"}'] == "2"
     assert found['sessions_total{result="exit"}'] == "1"
@@ -40,9 +39,8 @@ def test_metrics_count_sessions_by_result(cluster: Cluster, client: str, tmp_pat
 
 
 def test_the_log_has_a_line_for_a_session(cluster: Cluster, client: str, tmp_path: Path) -> None:
-    agent = WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path)
-    run(agent, "-n", "worker-1", "exit 3")
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path) as agent:
+        run(agent, "-n", "worker-1", "exit 3")
     lines = [line for line in agent.log().splitlines() if "session=" in line]
     assert len(lines) == 1
     assert re.search(r"host=worker-1 seconds=\d+\.\d+ start=\d+\.\d+ exit=3 result=exit retries=0$", lines[0])
@@ -50,41 +48,35 @@ def test_the_log_has_a_line_for_a_session(cluster: Cluster, client: str, tmp_pat
 
 def test_hosts_that_are_added_to_the_hostfile_are_known_at_once(cluster: Cluster, client: str, tmp_path: Path) -> None:
     environ = environment(cluster, tmp_path, WORKERS[:1])
-    agent = WithHub(environ, client, tmp_path)
-    assert run(agent, "-n", "worker-1", "exit 3").returncode == 255
-    fresh = tmp_path / "fresh"
-    fresh.write_text("worker-0\nworker-1\n")
-    os.replace(fresh, environ["MPI_AGENT_HOSTFILE"])
-    assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
-    agent.close()
+    with WithHub(environ, client, tmp_path) as agent:
+        assert run(agent, "-n", "worker-1", "exit 3").returncode == 255
+        fresh = tmp_path / "fresh"
+        fresh.write_text("worker-0\nworker-1\n")
+        os.replace(fresh, environ["MPI_AGENT_HOSTFILE"])
+        assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
 
 
 def test_stdin_of_a_loop_is_left_to_the_loop(cluster: Cluster, client: str, tmp_path: Path) -> None:
-    agent = WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path)
-    script = tmp_path / "kubexec.sh"
-    script.write_text(f"#!{client}\n")
-    script.chmod(0o755)
-    loop = f"while read host; do {script} $host 'echo on $(uname -n); cat'; done"
-    done = subprocess.run(
-        ["/bin/sh", "-c", loop], env=agent.environ, input=b"worker-0\nworker-1\n", capture_output=True, check=True
-    )
-    agent.close()
+    with WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path) as agent:
+        script = tmp_path / "kubexec.sh"
+        script.write_text(f"#!{client}\n")
+        script.chmod(0o755)
+        loop = f"while read host; do {script} $host 'echo on $(uname -n); cat'; done"
+        done = subprocess.run(
+            ["/bin/sh", "-c", loop], env=agent.environ, input=b"worker-0\nworker-1\n", capture_output=True, check=True
+        )
     assert done.stdout.count(b"on ") == 2
     assert done.stderr == b""
 
 
 def test_it_holds_1024_sessions(cluster: Cluster, client: str, tmp_path: Path) -> None:
     count = 1024
-    agent = WithHub({**environment(cluster, tmp_path, WORKERS), "MPI_AGENT_LIMITS": ""}, client, tmp_path)
-    before = cluster.stats()["running"]
-    stdin, end = os.pipe()  # one for all: an ordinary user's descriptors are few
-    sessions = [
-        subprocess.Popen([client, WORKERS[number % 2], "read line; exit 3"], env=agent.environ, stdin=stdin)
-        for number in range(count)
-    ]
-    os.close(stdin)
-    cluster.until(lambda stats: stats["running"] >= before + count, timeout_s=60)
-    os.close(end)
-    assert {session.wait(60) for session in sessions} == {3}
-    until(lambda: not any(cluster.leftovers(worker) for worker in WORKERS), "nothing is left in the workers")
-    agent.close()
+    with WithHub({**environment(cluster, tmp_path, WORKERS), "MPI_AGENT_LIMITS": ""}, client, tmp_path) as agent:
+        cluster.until(lambda stats: not stats["running"])
+        stdin, end = os.pipe()  # one for all: an ordinary user's descriptors are few
+        sessions = [spawn(agent, [WORKERS[number % 2], "read line; exit 3"], stdin=stdin) for number in range(count)]
+        os.close(stdin)
+        cluster.until(lambda stats: stats["running"] >= count, timeout_s=60)
+        os.close(end)
+        assert {session.wait(60) for session in sessions} == {3}
+        until(lambda: not any(cluster.leftovers(worker) for worker in WORKERS), "nothing is left in the workers")
