@@ -148,10 +148,10 @@ class Client:
     def _discover(self) -> None:
         """Have the client print which hosts there are, as far as that was ever known."""
         found = self._hub.hosts_now()
-        if found is None:
-            self._fail(f"the workers are not known: {self._hub.why_unwatched}")
-        else:
+        if found is not None:
             self._run_there(discovery.answer(found), null_stdin=True)
+        elif not self._hub.once_told(lambda: self._discover() if self._is_open else None):
+            self._fail(f"the workers are not known: {self._hub.why_unwatched}")
 
     def _once_known(self, error: Exception, go: Callable[[], None]) -> bool:
         """Try an unknown host again once the hub, which has just started, has its list of workers; say whether."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _ACCEPT_AGAIN_S = 0.5
 _SIGTERM = 15
+_FIRST_WORD_S = 10.0  # for an API server that says nothing at all
 _LAST_WORDS_S = 2.5  # for streams to bring their status, and for a launch's second look at what was asked just before
 
 
@@ -59,6 +60,8 @@ class Hub:
         self._watch: PodWatch | None = None
         self._is_blind = False
         self._waiting: list[Callable[[], None]] = []  # for the first list of workers
+        self._asking: list[Callable[[], None]] = []  # for that, or for why there is none
+        self._is_told = not settings.watch
         self.why_unwatched = "no list of them has come yet" if settings.watch else "the hub does not watch them"
         self.refusal = ""  # why no command is started any more
         self._deadline = Deadline(loop, self.end)
@@ -148,6 +151,13 @@ class Hub:
         waits = self._settings.watch and self.engine.finds_workers and self.engine.pods is None and not self._is_blind
         if waits:
             self._waiting.append(go)
+        return waits
+
+    def once_told(self, go: Callable[[], None]) -> bool:
+        """Call `go()` at the first word of the workers: their list, or why there is none; False if there was one."""
+        waits = not self._is_told
+        if waits:
+            self._asking.append(go)
         return waits
 
     def no_hostfile(self) -> str:
@@ -260,25 +270,32 @@ class Hub:
             on_trouble=self._watch_trouble,
         )
         self._watch.start()
+        self.loop.call_later(_FIRST_WORD_S, self._told)
 
     def _pods_changed(self, name: str | None) -> None:
         assert self._watch is not None
         self.engine.pods = self._watch.pods
-        self._let_in()
+        self._told()
+        self._let_in(self._waiting)
         self.engine.pod_changed(name)
         if self._sweep is not None:
             self._sweep.look_again()
 
-    def _let_in(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _told(self) -> None:
+        self._is_told = True
+        self._let_in(self._asking)
+
+    def _let_in(self, waiting: list[Callable[[], None]]) -> None:
         for go in waiting:
             self.loop.call_later(0, go)
+        waiting.clear()
 
     def _watch_trouble(self, trouble: Trouble) -> None:
         self.why_unwatched = trouble.message
+        self._told()
         if trouble.is_final:
             self._is_blind = True
-            self._let_in()
+            self._let_in(self._waiting)
         self.log(f"the workers can't be watched: {trouble.message}; next try in {trouble.retry_in_s:.1f} s")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 from running import Agent, Direct, WithHub, environment, run, start
@@ -15,6 +15,8 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
+    from typing import Self
 
 LABELS = {"job": "pi", "role": "worker"}
 SELECTOR = "job=pi,role=worker"
@@ -39,6 +41,16 @@ class Job:
         self.environ = {**environ, "POD_NAME": "pi-launcher", "MPI_AGENT_SELECTOR": SELECTOR, "MPI_AGENT_SLOTS": "4"}
         self.agent: Agent = Direct(self.environ) if agent == "direct" else WithHub(self.environ, client, folder)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.agent.__exit__(kind, error, trace)
+        self.scale(0)
+        assert "internal error" not in self.agent.log()
+
     def scale(self, replicas: int) -> None:
         """Let there be so many workers."""
         for number in range(12):
@@ -61,26 +73,18 @@ class Job:
         expected = [f"pi-worker-{number}.{DOMAIN}:4" for number in numbers]
         until(lambda: self.discovered() == expected, f"{expected} is discovered")
 
-    def close(self) -> None:
-        """End all."""
-        self.agent.close()
-        self.scale(0)
-        assert "internal error" not in self.agent.log()
-
 
 @pytest.fixture(params=["hub", "direct"])
 def any_job(request: pytest.FixtureRequest, cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Job]:
-    job = Job(cluster, client, tmp_path, request.param)
-    yield job
-    job.close()
+    with Job(cluster, client, tmp_path, request.param) as job:
+        yield job
 
 
 @pytest.fixture
 def job(cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Job]:
-    job = Job(cluster, client, tmp_path, "hub")
-    job.until_discovered(0, 1)
-    yield job
-    job.close()
+    with Job(cluster, client, tmp_path, "hub") as job:
+        job.until_discovered(0, 1)
+        yield job
 
 
 def test_hosts_come_and_go(any_job: Job) -> None:
@@ -103,24 +107,47 @@ def test_while_the_api_server_is_away_the_last_answer_holds(job: Job) -> None:
     job.until_discovered(0, 1, 2)
 
 
+def holds(pid: int, file: IO[bytes]) -> bool:
+    """Say whether a process has our pipe's other end."""
+    ours, folder = os.fstat(file.fileno()), f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(f"{folder}/{name}"), ours):
+                return True
+    return False
+
+
+def test_who_asks_before_a_hub_has_its_first_list_is_told_that(job: Job) -> None:
+    assert isinstance(job.agent, WithHub)
+    job.agent.kill()
+    job.cluster.suspend()
+    try:
+        job.agent.start()
+        assert job.agent.process is not None
+        hub, asked = job.agent.process.pid, start(job.agent, "--discover-hosts")
+        out = asked.stdout
+        assert out is not None
+        until(lambda: holds(hub, out) or asked.poll() is not None, "the hub is asked")
+    finally:
+        job.cluster.resume()
+    told, said = asked.communicate(timeout=30)
+    expected = "".join(f"pi-worker-{number}.{DOMAIN}:4\n" for number in range(2))
+    assert (asked.returncode, told.decode(), said) == (0, expected, b"")
+
+
 def test_where_nothing_was_ever_known_the_script_has_its_own_lines(
     any_job: Job, cluster: Cluster, client: str, tmp_path: Path
 ) -> None:
     blind = {**any_job.environ, **cluster.environ(cluster.token("get pods/exec")), "MPI_AGENT_SOCKET": f"{tmp_path}/b"}
-    agent = Direct(blind) if any_job.agent.name == "direct" else WithHub(blind, client, tmp_path)
-    script = tmp_path / "discover_hosts.sh"
-    call = " ".join(agent.argv)
-    script.write_text(f"#!/bin/sh\n{call} --discover-hosts || {{\necho pi-worker-0:4\n}}\n")
-    agent.argv = ["/bin/sh", str(script)]
-
-    def refused() -> bytes:
-        done = run(agent)
-        assert (done.returncode, done.stdout) == (0, b"pi-worker-0:4\n")
-        assert done.stderr.count(b"\n") == 1
-        return done.stderr
-
-    until(lambda: b"listing the pods is forbidden" in refused(), "the reason is told")
-    agent.close()
+    with Direct(blind) if any_job.agent.name == "direct" else WithHub(blind, client, tmp_path) as agent:
+        script = tmp_path / "discover_hosts.sh"
+        call = " ".join(agent.argv)
+        script.write_text(f"#!/bin/sh\n{call} --discover-hosts || {{\necho pi-worker-0:4\n}}\n")
+        agent.argv = ["/bin/sh", str(script)]
+        refused = run(agent)
+    assert (refused.returncode, refused.stdout) == (0, b"pi-worker-0:4\n")
+    assert refused.stderr.count(b"\n") == 1
+    assert b"listing the pods is forbidden" in refused.stderr
 
 
 def test_a_worker_that_the_hostfile_does_not_have_yet_is_launched_into(job: Job) -> None:
@@ -136,6 +163,7 @@ def test_a_worker_that_was_taken_away_ends_its_sessions_and_is_none_any_more(job
     job.scale(1)
     assert session.wait(30) in {137, 255}  # killed with its pod, or told that it is gone
     session.communicate()
+    job.until_discovered(0)
     refused = run(job.agent, "-n", "pi-worker-1", "exit 7")
     assert refused.returncode == 255
     assert b"'pi-worker-1' is not a worker of this job; its workers are pi-worker-0" in refused.stderr
@@ -181,15 +209,14 @@ def test_a_worker_that_is_gone_is_waited_for_a_while_and_one_that_starts_for_lon
 ) -> None:
     environ = environment(cluster, tmp_path, ["pi-worker-0", "pi-worker-1"])
     limits = environ["MPI_AGENT_LIMITS"].replace("worker=3,absent=3", "worker=20,absent=1")
-    agent = WithHub({**environ, "MPI_AGENT_SELECTOR": SELECTOR, "MPI_AGENT_LIMITS": limits}, client, tmp_path)
-    starting = start(agent, "-n", "pi-worker-0", "exit 7")
-    cluster.create_pod("pi-worker-0", labels=LABELS, steps=((0.0, "pulling"), (2.5, "ready")))
-    refused = run(agent, "-n", "pi-worker-1", "exit 7")
-    assert refused.returncode == 255
-    assert b"did not become ready within 1 s: there is no such pod" in refused.stderr
-    assert starting.wait(30) == 7
-    starting.communicate()
-    agent.close()
+    with WithHub({**environ, "MPI_AGENT_SELECTOR": SELECTOR, "MPI_AGENT_LIMITS": limits}, client, tmp_path) as agent:
+        cluster.create_pod("pi-worker-0", labels=LABELS, steps=((0.0, "pulling"), (2.5, "ready")))
+        starting = start(agent, "-n", "pi-worker-0", "exit 7")
+        refused = run(agent, "-n", "pi-worker-1", "exit 7")
+        assert refused.returncode == 255
+        assert b"did not become ready within 1 s: there is no such pod" in refused.stderr
+        assert starting.wait(30) == 7
+        starting.communicate()
     cluster.delete_pod("pi-worker-0")
 
 
