@@ -74,9 +74,19 @@ class Api:
         return found
 
     def is_defined(self, path: str) -> bool:
-        """Whether a CustomResourceDefinition is there and its kind can be used."""
-        conditions = (self.find(path) or {}).get("status", {}).get("conditions") or ()
-        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+        """Whether a CustomResourceDefinition is there and its kind is served, a moment after it says so."""
+        found = self.find(path) or {}
+        conditions = found.get("status", {}).get("conditions") or ()
+        if not any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+            return False
+        spec = found["spec"]
+        served = [one["name"] for one in spec["versions"] if one["served"]]
+        try:
+            for version in served:
+                self.call("get", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}", query={"limit": 1})
+        except ApiException:
+            return False
+        return True
 
     def lines(self, path: str, query: Mapping[str, Any], timeout_s: float) -> Iterator[str]:
         """An answer line by line, as it comes, with a limit for the time between two lines. Raises HTTPError."""

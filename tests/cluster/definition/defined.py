@@ -69,9 +69,8 @@ class Definition:
         else:
             body["metadata"] = body["metadata"] | {"resourceVersion": found["metadata"]["resourceVersion"]}
             self._api.call("put", _PATH, body)
-        versions = {one["name"] for one in definition["spec"]["versions"]}
         self._now = definition
-        until("the definition is served", lambda: all(self._is_served(one) for one in versions), _DEADLINE_S)
+        until("the definition is served", lambda: self._api.is_defined(_PATH), _DEADLINE_S)
 
     def remove(self) -> None:
         """Remove it with all jobs, if there is one, and wait."""
@@ -79,13 +78,6 @@ class Definition:
         with contextlib.suppress(NotFoundError):
             self._api.call("delete", _PATH)
         until("the definition is gone", lambda: not self._api.find(_PATH), _DEADLINE_S)
-
-    def _is_served(self, version: str) -> bool:
-        try:
-            self._api.call("get", f"/apis/kubeflow.org/{version}/mpijobs")
-        except ApiException:
-            return False
-        return True
 
 
 class Jobs:
