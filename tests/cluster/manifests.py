@@ -94,6 +94,11 @@ class KubeflowJob(WrittenJob):
         self.main.pop("args", None)
         return self
 
+    def gated(self) -> Self:
+        """Have the launcher wait for the file /tmp/go before it does what it was to do."""
+        wait = 'until [ -e /tmp/go ]; do sleep 0.1; done; exec "$@"'
+        return self.command("/bin/sh", "-c", wait, "sh", *self.main["command"])
+
     def environ(self, values: Mapping[str, str]) -> Self:
         """Set variables of the launcher's container."""
         set_environ(self.main, values)

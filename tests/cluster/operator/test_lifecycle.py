@@ -30,7 +30,9 @@ def workers(running: Submitted) -> dict[str, of.Pod]:
 
 @BOTH
 def test_a_job_tells_its_story(submit: Submit, version: str) -> None:
-    running = submit(MpiJob(version).run("pi", "3"))
+    running = submit(MpiJob(version).run("pi", "3").gated())
+    running.until_condition("Running")
+    running.go_on()
     assert running.verdict() == "Succeeded", running.output
     running.until_event("MPIJobSucceeded")
     status = running.status()

@@ -111,7 +111,7 @@ class TestCoscheduling:
 
     @BOTH
     def test_a_gang_waits_until_there_is_room_for_all(self, submit: Submit, version: str) -> None:
-        job = MpiJob(version).run("pi", "3")  # long enough to be seen Running
+        job = MpiJob(version).gated()
         job.policy["cleanPodPolicy"] = "All"
         job.policy["schedulingPolicy"] = {"minResources": _MORE_THAN_THERE_IS}
         running = submit(job)
@@ -129,6 +129,7 @@ class TestCoscheduling:
 
         running.change({"spec": {"runPolicy": {"schedulingPolicy": {"minResources": None}}}})
         running.until_condition("Running")
+        running.go_on()
         assert running.verdict() == "Succeeded", running.output
         running.namespace.wait_deleted("PodGroup", job.name, api_version=gang.GROUP)
 
