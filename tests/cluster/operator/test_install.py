@@ -41,6 +41,7 @@ def test_its_pod_keeps_to_restricted(release: Release) -> None:
     assert violations(pod, "operator") == []
 
 
+@pytest.mark.usefixtures("no_namespace_ends")
 def test_it_asks_for_nothing_that_it_has_no_right_to(release: Release, submit: Submit) -> None:
     """The rights of the chart are tested by all tests here, which run under them; this one names what is missing."""
     before = release.refusals()  # in namespaces that were being deleted, with their jobs

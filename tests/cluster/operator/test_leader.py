@@ -52,4 +52,5 @@ def test_the_other_takes_over(pair: Release, submit: Submit, grace_s: int | None
     late = submit(MpiJob("v1", name="late"))
     assert running.verdict() == "Succeeded", running.output
     assert late.verdict() == "Succeeded", late.output
+    pair.until_ready()
     assert [value for name, _, value in pair.metrics() if name == "mpi_operator_is_leader"].count(1.0) == 1

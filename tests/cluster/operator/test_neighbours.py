@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Submit = Callable[[MpiJob], Submitted]
 
 _LEASE = ("Lease", "mpi-operator", "coordination.k8s.io/v1")
-_LOOK_S = 90.0  # ours looks every minute
+_LOOK_S = 150.0  # ours looks every minute
 _START_S = 60.0
 
 
