@@ -52,7 +52,9 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
 def kill_sshd(one: Submitted) -> None:
     """Kill sshd in the worker, once the launcher's container runs."""
     one.until_condition("Running")
-    one.namespace.exec_in(one.job.workers[0], KILL_SSHD, "mpi")
+    one.namespace.wait_ready(one.job.workers)  # before its sshd answers there is nothing to kill
+    killed = one.namespace.exec_in(one.job.workers[0], KILL_SSHD, "mpi")
+    assert not killed.errors, killed.errors
 
 
 def launch(one: Submitted) -> None:

@@ -40,7 +40,7 @@ def test_mpirun_is_started_by_hand_as_often_as_one_likes(run: Run) -> None:
     uid = running.namespace.get("Pod", lost)["metadata"]["uid"]
     running.namespace.delete("Pod", lost, grace_s=1)
     running.namespace.wait(lost, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
-    assert running.status()["phase"] == "Running"
+    running.until_phase("Running")
     assert by_hand(running) == everywhere
 
     running.change({"spec": {"runMode": {"debug": {"enabled": False}}}})
@@ -56,5 +56,6 @@ def test_workers_run_what_is_debugged_instead(run: Run) -> None:
     running = run(job)
     running.until_phase("Running")
     running.namespace.wait_ready([running.launcher])
+    running.namespace.wait(running.job.workers[0], lambda pod: of.is_running(pod, "mpi-worker"), "runs")
     done = running.namespace.exec_in(running.job.workers[0], ["cat", "/proc/1/cmdline"], "mpi-worker")
     assert done.output == "sleep\0inf\0"

@@ -32,6 +32,7 @@ def test_no_sshd_is_needed_by_exec(run: Run) -> None:
 def test_a_kubeflow_job_of_the_same_name_leaves_it_alone(run: Run, submit: Callable[[MpiJob], Submitted]) -> None:
     theirs = run(T9kJob("pi", "3600"))
     theirs.until_output("rank 1 of 2")
+    theirs.until_phase("Running")
     ours = submit(MpiJob("v2beta1"))
     assert "pi-" in ours.until_event("ErrResourceExists")
     assert theirs.status()["phase"] == "Running"
