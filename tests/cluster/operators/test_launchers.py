@@ -61,7 +61,7 @@ def test_mpich(operator: Operator, submit: Submit) -> None:
 @pytest.mark.slow
 def test_intel_mpi_on_more_workers_than_its_daemons_start_at_once(operator: Operator, submit: Submit) -> None:
     running = submit(with_hydra("intel", 17).environ(environment("Intel MPI")))
-    assert running.verdict() == "Succeeded", running.output
+    assert running.verdict(300) == "Succeeded", running.output
     assert running.ranks() == dict(enumerate(running.job.workers))
 
 

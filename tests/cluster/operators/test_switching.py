@@ -50,7 +50,8 @@ def test_the_launcher_waits_for_its_workers(operator: Operator, submit: Submit) 
     first, last = running.job.workers
     container = job.worker["containers"][0]["name"]
     running.namespace.wait_log(running.launcher, DELIVERY, "0/2 ready")
-    running.namespace.wait(first, lambda pod: of.is_running(pod, container), "runs")
+    for worker in (first, last):
+        running.namespace.wait(worker, lambda pod: of.is_running(pod, container), "runs")
     running.namespace.exec_in(first, ["touch", "/tmp/go"])
     running.namespace.wait_log(running.launcher, DELIVERY, f"1/2 ready · {last} ")
     assert of.is_running(running.namespace.get("Pod", running.launcher), DELIVERY)
