@@ -99,7 +99,7 @@ class Running:
         found = {worker: self.processes(worker) for worker in self.job.workers}
         return {worker: names for worker, names in found.items() if names}
 
-    def assert_nothing_left(self, deadline_s: float = 10.0) -> None:
+    def assert_nothing_left(self, deadline_s: float = 30.0) -> None:
         """No process of the job is left in any worker, or they go within the deadline."""
         end = time.monotonic() + deadline_s
         while left := self.leftovers():

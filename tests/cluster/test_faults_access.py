@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from tests.cluster import pods as of
-from tests.cluster.faults import Ranks, gated
+from tests.cluster.faults import Ranks, gated, until
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 RBAC = "rbac.authorization.k8s.io/v1"
 SETTLE_S = 60.0  # for so long a session whose stream was lost waits for an answer
 UNTIL = 'until "$@"; do echo "mpirun ended with $?"; sleep 1; done'
+
+
+def may_exec(namespace: Namespace) -> bool:
+    """Whether the launcher may exec into workers, as the API server itself knows it now."""
+    version, kind = "authorization.k8s.io/v1", "SubjectAccessReview"
+    place = {"namespace": namespace.name, "resource": "pods", "subresource": "exec", "name": "pi-worker-0"}
+    who = f"system:serviceaccount:{namespace.name}:pi-launcher"
+    spec = {"user": who, "resourceAttributes": {**place, "verb": "get"}}
+    review = {"apiVersion": version, "kind": kind, "spec": spec}
+    answer = namespace.api.call("post", namespace.api.path(kind, version), review)
+    return bool(answer["status"]["allowed"])
 
 
 def test_the_api_server_goes_and_comes_back_while_workers_are_waited_for(
@@ -50,7 +61,7 @@ def test_the_role_is_missing_when_workers_are_waited_for(start: Start, namespace
         running.launcher,
         lambda pod: any(one["name"] == "delivery" and one.get("restartCount") for one in of.statuses(pod)),
         "has had delivery end",
-        30,
+        60,
     )
     last = next(one for one in of.statuses(ended) if one["name"] == "delivery")["lastState"]["terminated"]
     assert last["exitCode"] == 12
@@ -67,8 +78,9 @@ def test_the_role_is_taken_away_before_the_launch_and_given_back(
     running = start(gated(job.command("/bin/sh", "-c", UNTIL, "sh", *job.main["command"])))
     running.until_started()
     namespace.delete("Role", "pi-launcher", api_version=RBAC)
+    until("the API server knows that the Role is gone", lambda: not may_exec(namespace))
     node.container(namespace, running.launcher).touch("/tmp/go")
-    output = running.until_output("mpirun ended with", deadline_s=30)
+    output = running.until_output("mpirun ended with", deadline_s=60)
     assert "mpirun ended with 0" not in output
     assert "rshagent: pi-worker-0: exec is forbidden" in output or "rshagent: pi-worker-1: exec is forbidden" in output
     namespace.apply([job.of("Role")])

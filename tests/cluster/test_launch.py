@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import restricted
+from tests.cluster.faults import until
 from tests.cluster.images import needs_horovod
 from tests.cluster.jobs import Job
 
@@ -132,7 +133,7 @@ def test_a_killed_launcher_leaves_nothing(start: Start, example: str) -> None:
     job = Job(example).run(*STAYING)
     running = start(job.command(*KILLABLE, *job.main["command"]))
     running.until_output("at ", 2)
-    assert all("sleep" in running.processes(worker) for worker in job.workers)
+    until("each rank stays", lambda: all("sleep" in running.processes(worker) for worker in job.workers))
     killed = running.namespace.exec_in(running.launcher, ["sh", "-c", "kill -KILL $(cat /tmp/pid)"], running.main)
     assert killed.code == 0, killed.errors
     assert running.end() == 137

@@ -59,10 +59,11 @@ def fleet(request: pytest.FixtureRequest, new_namespace: Callable[[str], Namespa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2 * START_S)
+@pytest.mark.timeout(4 * START_S)
 @pytest.mark.parametrize("workers", SIZES)
 def test_every_worker_gets_a_rank_from_the_launcher_itself(fleet: Fleet, workers: int) -> None:
     running = fleet.start(workers)
+    running.until_started(START_S)
     assert running.end(START_S) == 0, running.output
     assert running.ranks() == {rank: f"pi-worker-{rank}" for rank in range(workers)}
     # One call a worker, all from the launcher: no tree.
