@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .places import Places
 
 _CGROUPS = "/sys/fs/cgroup"
+_START_S = 180.0  # of a daemon whose program may have to be read from the disk first
 _PORTS = {2379: "etcd", 2380: "etcd", 6443: "the API server", 10250: "the kubelet"}
 
 
@@ -64,18 +65,18 @@ class Bed:
         pki.make(self.places)
         network.up(self.places.run)
         self.daemons["containerd"].start()
-        until("containerd's start", lambda: self._ctr("version") is not None, 30, self.daemons["containerd"])
+        until("containerd's start", lambda: self._ctr("version") is not None, _START_S, self.daemons["containerd"])
         self.load([self.places.images / "pause.tar"])
         self.daemons["etcd"].start()
-        until("etcd's start", _is_etcd_well, 30, self.daemons["etcd"])
+        until("etcd's start", _is_etcd_well, _START_S, self.daemons["etcd"])
         self.start_api_server()
         for name in ("kube-controller-manager", "kube-scheduler", "kubelet", "coredns"):
             self.daemons[name].start()
-        until("the node's becoming Ready", self._is_node_ready, 90, self.daemons["kubelet"])
+        until("the node's becoming Ready", self._is_node_ready, _START_S, self.daemons["kubelet"])
         account = ("get", "--namespace=default", "serviceaccount", "default")
-        until("the controllers' start", lambda: self.kubectl(*account) is not None, 30)
+        until("the controllers' start", lambda: self.kubectl(*account) is not None, _START_S)
 
-    def start_api_server(self, within_s: float = 90) -> None:
+    def start_api_server(self, within_s: float = _START_S) -> None:
         """Start the API server, unless it runs, and wait until it says it is ready. Raises BedError."""
         daemon = self.daemons["kube-apiserver"]
         daemon.start()

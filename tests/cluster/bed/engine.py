@@ -41,7 +41,7 @@ class Engine:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "daemon.json").write_text(json.dumps(self._configuration()))
         self._daemon.start()
-        until("the docker engine's start", lambda: self._succeeds("version"), 30, self._daemon)
+        until("the docker engine's start", lambda: self._succeeds("version"), 120, self._daemon)
         for image, release in BASES.items():
             if not self._succeeds("image", "inspect", image):
                 self._make_base(image, release)
