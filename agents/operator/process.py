@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _LEASE_REQUEST_S = 4.0
+_START_REQUEST_S = 8.0  # for one that the start waits for: whoever is told to end meanwhile has 30 s in all
 _CRD_WAIT_S = 2.0
 _T9K_WAIT_S = 15.0  # between two looks for T9k's MPIJobs
 _STEPS_END_S = 6.0  # for requests that have begun; then the lease is handed over all the same
@@ -71,6 +72,7 @@ class Process:
         self._waits_for = ""  # why it does not even ask for the lease
         self._metrics = Metrics()
         self._api = Api(access, self._metrics)
+        self._quick = Api(access, self._metrics, timeout_s=_START_REQUEST_S)
         self._leader = Leader(
             Api(access, self._metrics, timeout_s=_LEASE_REQUEST_S),
             options.lease_namespace,
@@ -124,8 +126,8 @@ class Process:
         self._metrics.queue_depth.read = lambda: {(): float(len(queue))}
         self._metrics.job_info.read = lambda: _job_info(caches)
         self._metrics.neighbours.read = lambda: {(name,): 1.0 for name in neighbours.seen()}
-        if adopt is Adopt.AUTO:
-            neighbours.start()
+        if adopt is Adopt.AUTO:  # beside us: its first look may take long, and no job is taken before
+            threading.Thread(target=neighbours.start, name="first-look", daemon=True).start()
         self._of_made = caches.informers_of_made(self._api, self._metrics, options.namespaces)
         for informer in self._of_made:
             informer.on_synced = lambda: _add_all(caches, queue)
@@ -172,7 +174,7 @@ class Process:
 
     def _has_t9k(self) -> bool:
         try:
-            return self._has(MPI_JOB_T9K)
+            return not self._stop.is_set() and self._has(MPI_JOB_T9K)
         except ApiError:
             return False
 
@@ -225,7 +227,7 @@ class Process:
         names its owner by a version that has no MPIJobs is never collected.
         """
         try:
-            group = self._api.get(f"/apis/{kind.group}")
+            group = self._quick.get(f"/apis/{kind.group}")
             preferred = str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
             return preferred if self._has(replace(kind, api_version=preferred)) else kind.api_version
         except ApiError:
@@ -233,7 +235,7 @@ class Process:
 
     def _has(self, kind: Kind) -> bool:
         try:
-            resources = self._api.get(f"/apis/{kind.api_version}").get("resources") or ()
+            resources = self._quick.get(f"/apis/{kind.api_version}").get("resources") or ()
         except NotFoundError:
             return False
         return any(each.get("name") == kind.plural for each in resources)
