@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Changes that come together are judged together; that all are Ready is seen at once.
 GATHER_S = 0.1
+HELD_S = 2.0  # where all are ready and it is not over for so long, that is told
 
 
 def count(workers: int) -> str:
@@ -29,6 +30,7 @@ class Judging:
         self._loop, self._wait, self._progress = loop, wait, progress
         self._timer: Timer | None = None
         self._at = float("inf")
+        self._held_since = float("inf")
         self.standing = "nothing is known of the workers yet"
         self.aside: Callable[[float], str] = _nothing
         self.holds: Callable[[], bool] = _never
@@ -50,14 +52,23 @@ class Judging:
         verdict, aside = self._wait.judge(now), self.aside(now)
         self.standing = verdict.text + aside
         if verdict.exit_code == READY:
-            if not self.holds():
+            if self.holds():
+                self._hold(now)
+            else:
                 self._loop.stop()
             return
+        self._held_since = float("inf")
         if verdict.exit_code is not None:
             raise DeliveryError(verdict.exit_code, self.standing)
         key = (*verdict.key, bool(aside))
         self._progress.show(key, self.standing, now)
         self.within(min(self._progress.next_s(key, now), verdict.check_in_s or float("inf")))
+
+    def _hold(self, now: float) -> None:
+        self._held_since = min(self._held_since, now)
+        if now - self._held_since >= HELD_S:
+            self._progress.show(("held",), f"{self.standing} · those that answered first are asked again", now)
+        self.within(HELD_S)
 
 
 def _never() -> bool:

@@ -65,6 +65,7 @@ class Waiting:
         self._wait = Wait((), limits, loop.now())
         self._judging = Judging(loop, self._wait, progress)
         self._judging.holds = self._check_again
+        self._answered_at: float | None = None  # all had, as far as is known
         self._lookups, self._presence = Lookups(loop), Presence(loop, dns.read(_text(_RESOLV_CONF)))
         self._busy = 0
         self._queue: deque[Worker] = deque()
@@ -100,6 +101,7 @@ class Waiting:
     def _follow(self, hosts: Sequence[str]) -> None:
         """Want these from now on."""
         before, now = self._workers, self._loop.now()
+        self._answered_at = None
         names = Roster(hosts).display_names()
         self._workers = {host: before.get(host) or Worker(host, now) for host in names}
         for host, worker in self._workers.items():
@@ -162,6 +164,7 @@ class Waiting:
         self._wait.take(worker.name, lack, now, mark=worker.mark)
         self._judging.within(0.0 if self._wait.ready else GATHER_S)
         if lack is not None:
+            self._answered_at = None
             pause_s = worker.pause_s(now, self._wait.lacking)
             self._loop.call_later(pause_s, lambda: self._look(worker) if worker.is_wanted else None)
 
@@ -170,10 +173,14 @@ class Waiting:
             self._look(self._queue.popleft())
 
     def _check_again(self) -> bool:
-        """Ask for answers that have become old again; return whether some are under way."""
-        now = self._loop.now()
+        """Ask for answers again that were old when the last came; return whether some are under way.
+
+        By then, and not by now: where DNS is slow the first would be old again before the last is back.
+        """
+        if self._answered_at is None:
+            self._answered_at = self._loop.now()
         for worker in self._workers.values():
-            if not worker.is_busy and worker.is_doubted(now, len(self._workers)):
+            if not worker.is_busy and worker.is_doubted(self._answered_at, len(self._workers)):
                 self._look(worker)
         return any(worker.is_busy for worker in self._workers.values())
 

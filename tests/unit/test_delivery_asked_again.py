@@ -1,0 +1,113 @@
+"""Who answered long before the last worker did is asked again: once, however long that takes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import socket
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agents.job.model import KeyType
+from agents.operator.keys import new_pair
+from delivery import judging
+from delivery.judging import Judging
+from delivery.progress import Progress
+from delivery.sshd import pace
+from delivery.sshd.files import Files
+from delivery.sshd.waiting import Waiting
+from delivery.wait import Limits, Wait
+from rshagent.loop import Loop
+from tests.ports import free_port
+from tests.waiting import DEADLINE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOSTS = ("127.0.0.2", "127.0.0.3")
+
+
+class Sshds:
+    """Something that says a version at all of the hosts, and counts who came."""
+
+    def __init__(self, port: int) -> None:
+        self.came = dict.fromkeys(HOSTS, 0)
+        self._ending = ExitStack()
+        for host in HOSTS:
+            listener = self._ending.enter_context(socket.create_server((host, port)))
+            threading.Thread(target=self._serve, args=(host, listener), daemon=True).start()
+
+    def _serve(self, host: str, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            self.came[host] += 1
+            with connection:
+                connection.sendall(b"SSH-2.0-test\r\n")
+
+    def close(self) -> None:
+        self._ending.close()
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def sshds(port: int) -> Iterator[Sshds]:
+    made = Sshds(port)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def files(tmp_path: Path, port: int) -> Files:
+    for name in ("keys", "volume"):
+        (tmp_path / name).mkdir()
+    for name, content in new_pair(KeyType.ED25519).items():
+        (tmp_path / "keys" / name).write_bytes(base64.b64decode(content))
+    environ = {"MPI_SSH_ROLE": "launcher", "MPI_SSH_PORTS": str(port)}
+    made = Files({**environ, "MPI_SSH_KEYS": str(tmp_path / "keys"), "MPI_SSH_VOLUME": str(tmp_path / "volume")})
+    made.prepare()
+    return made
+
+
+def test_the_wait_ends_where_asking_takes_longer_than_an_answer_is_believed(
+    sshds: Sshds, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "check_again_s", lambda workers: 0.0)
+    loop = Loop()
+    waiting = Waiting(
+        loop, files, hosts=HOSTS, changed=lambda: None, limits=Limits(), progress=Progress(io.StringIO(), live=False)
+    )
+    late: list[bool] = []
+
+    def end() -> None:
+        late.append(True)
+        loop.stop()
+
+    guard = loop.call_later(DEADLINE_S, end)
+    found = waiting.run()
+    guard.cancel()
+    assert not late, f"asked again and again: {sshds.came}"
+    assert [name for name, _ in found] == list(HOSTS)
+    assert all(count <= 2 for count in sshds.came.values())
+
+
+def test_who_is_asked_again_for_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "HELD_S", 0.0)
+    loop, stream = Loop(), io.StringIO()
+    judged = Judging(loop, Wait((), Limits(), loop.now()), Progress(stream, live=False))
+    looks = iter([True, True, False])
+    judged.holds = lambda: next(looks)
+    judged.within(0.0)
+    loop.run()
+    assert stream.getvalue() == "0/0 ready after 0 s · those that answered first are asked again\n"
+    assert not list(looks)
