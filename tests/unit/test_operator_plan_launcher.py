@@ -223,6 +223,18 @@ def test_between_two_tries_the_status_says_how_the_last_one_ended() -> None:
     assert stated(found)["LauncherWaiting"] == ("True", "LauncherFailed", words)
 
 
+def test_a_launcher_that_is_gone_before_its_job_has_failed_is_told_of_all_the_same() -> None:
+    """The Job's controller lets go of a pod that is being deleted a moment before it says that the Job has failed."""
+    body = resource("v2beta1", {POLICY: "Never"}, READY, CREATED, RUNNING)
+    between = planned(body, launcher(code=13), *workers(), launcher_job=batch_job(failed=1))
+    body["status"] = written(between)
+    waits = planned(body, *workers(), launcher_job=batch_job(failed=1), now=NOW + 99)
+    assert stated(waits)["LauncherWaiting"] == stated(between)["LauncherWaiting"]
+    found = planned(body, *workers(), launcher_job=batch_job(LIMIT, failed=2))
+    words = "Job has reached the specified backoff limit: pi-launcher: container mpi exited with 13"
+    assert stated(found)["Failed"] == ("True", "BackoffLimitExceeded", words)
+
+
 def test_a_launcher_that_does_not_start_says_why() -> None:
     waiting = {"name": "mpi", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
     pulls = launcher("Pending")
@@ -269,7 +281,9 @@ def test_a_job_that_ran_unseen_has_a_running_condition_too() -> None:
 def test_a_program_that_failed_beside_a_sidecar_is_made_to_count() -> None:
     body = resource("v2beta1", {POLICY: "Never"}, READY, CREATED, RUNNING)
     found = planned(body, launcher(code=1), *workers(), launcher_job=batch_job(), now=NOW - 99)
-    assert told(found) == [["delete Pod pi-launcher"]]
+    assert told(found) == [["write"], ["delete Pod pi-launcher"]]
+    words = "pi-launcher: container mpi exited with 1; its Job tries again"
+    assert stated(found)["LauncherWaiting"] == ("True", "LauncherFailed", words)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from agents.operator.planning.pods import End, PodView
     from agents.operator.planning.view import View
 
+TRIED = "LauncherFailed"
+"""The reason of the condition LauncherWaiting between two of a Job's tries; its message ends with `TRIED_AGAIN`."""
+TRIED_AGAIN = "; its Job tries again"
+
 _FIRST_DELAY_S = 10
 _LONGEST_DELAY_S = 360
 
@@ -209,10 +213,11 @@ def _judge_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
         return _failed_job(view, failure, last, Counts(failed=counts.failed))
     if is_going:
         return Launcher(Stage.GOING, counts, view.launchers[-1] if view.launchers else None)
-    alive = [pod for pod in view.launchers if not pod.is_over]
-    why = "" if alive or not ended else ended[-1][1].words
+    alive = [pod for pod in view.launchers if not pod.is_over and all(pod is not one for one, _ in ended)]
     stage = Stage.RUNNING if running else Stage.STARTING
-    return Launcher(stage, counts, alive[-1] if alive else None, why=why)
+    if alive:
+        return Launcher(stage, counts, alive[-1])
+    return Launcher(stage, counts, why=ended[-1][1].words if ended else _noted_failure(view))
 
 
 def _failed_job(view: View, failure: Mapping[str, Any], last: tuple[PodView, End] | None, counts: Counts) -> Launcher:
@@ -226,7 +231,7 @@ def _failed_job(view: View, failure: Mapping[str, Any], last: tuple[PodView, End
         if reason == BACKOFF_LIMIT_EXCEEDED:
             reason += f"/{pod.state.reason or _container_reason(pod)}"
         message = f"{message}: {why}"
-    elif why := _last_failure(view):  # in place: the Job's own reason is all there is for it
+    elif why := _last_failure(view) or _noted_failure(view):  # in place: the Job's own reason is all there is for it
         message = f"{message}: {why}"
     at = seconds(failure.get("lastTransitionTime"))
     return Launcher(Stage.FAILED, counts, None, reason, cut(message), why, at)
@@ -235,6 +240,14 @@ def _failed_job(view: View, failure: Mapping[str, Any], last: tuple[PodView, End
 def _last_failure(view: View) -> str:
     words = (pod.last_failure(view.launcher_containers) for pod in reversed(view.launchers))
     return next((one for one in words if one), "")
+
+
+def _noted_failure(view: View) -> str:
+    """Return what the status says of the last pod: it may be gone a moment before its Job has failed."""
+    noted = conditions.find(view.conditions, Type.LAUNCHER_WAITING)
+    if noted is None or noted.get("reason") != TRIED:
+        return ""
+    return str(noted.get("message")).removesuffix(TRIED_AGAIN)
 
 
 def _container_reason(pod: PodView) -> str:

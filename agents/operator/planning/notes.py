@@ -10,7 +10,7 @@ from agents.job.model import Rbac, Transport
 from agents.job.settings import annotation
 from agents.job.status import Event, Urgency
 from agents.operator import objects
-from agents.operator.planning.launcher import Stage
+from agents.operator.planning.launcher import TRIED, TRIED_AGAIN, Stage
 from delivery.lack import Lack, Patience, lack_of
 from delivery.sentence import sentence
 
@@ -56,8 +56,8 @@ def _tell_launcher(view: View, draft: Draft, launcher: Launcher) -> None:
     """Say why the launcher doesn't run; of one that does, only what may never heal, as a program that crashes."""
     pod = launcher.pod
     if pod is None and launcher.why:
-        words = f"{launcher.why}; its Job tries again"
-        draft.note(State(Type.LAUNCHER_WAITING, True, "LauncherFailed", words), urgency=Urgency.TROUBLE)
+        # At once: the pod, which alone tells why, may be gone before its Job says that it was the last try.
+        draft.note(State(Type.LAUNCHER_WAITING, True, TRIED, f"{launcher.why}{TRIED_AGAIN}"))
         return
     lack = lack_of(pod.state) if pod is not None and not pod.is_over else None
     is_trouble = lack is not None and lack.patience is not Patience.ENDLESS
