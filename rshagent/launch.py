@@ -199,7 +199,7 @@ class Launch(Listener):
         if isinstance(event, Output):
             if not self.has_output:
                 self.has_output = True
-                if self.state == "acknowledged":
+                if self.state in ("asked", "acknowledged"):  # stdout may be quicker than the acknowledgement, on stderr
                     self._on_asked(self)  # before any of it is seen: this hub may be gone right after
             self.stdio.write(event.channel, event.data)
             if self.stdio.is_behind and self._execution is not None:

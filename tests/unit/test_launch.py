@@ -214,8 +214,12 @@ def test_output_that_another_hub_passed_on_counts_too(bench: Bench, has_output: 
     assert bench.end[0] == code
 
 
-def test_its_first_output_is_told_of_before_it_is_passed_on(bench: Bench) -> None:
-    start = bench.run()
+@pytest.mark.parametrize("is_acknowledged", [True, False], ids=["acknowledged", "stdout is quicker than stderr"])
+def test_its_first_output_is_told_of_before_it_is_passed_on(bench: Bench, is_acknowledged: bool) -> None:
+    start = bench.start()
+    start.open()
+    if is_acknowledged:
+        start.acknowledge()
     before = len(bench.asked)
     assert bench.asked[-1] == (False, 0)
     start.write(b"a line")
