@@ -43,7 +43,7 @@ class Lookups:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._asked: SimpleQueue[tuple[str, Callable[[Found], None]]] = SimpleQueue()
+        self._asked: SimpleQueue[tuple[str, Callable[[Found], None]] | None] = SimpleQueue()
         self._answers: deque[tuple[Callable[[Found], None], Found]] = deque()
         self._under_way = 0
         self._threads = 0
@@ -59,8 +59,14 @@ class Lookups:
         self._asked.put((name, on_done))
 
     def close(self) -> None:
-        """Take no more answers."""
+        """Take no more answers, and let the threads end: who stays waits anew each time the launcher begins again."""
         self._loop.remove(self._bell)
+        for _ in range(self._threads):
+            self._asked.put(None)
+
+    def __del__(self) -> None:
+        """Close what no thread can write to any more."""
+        os.close(self._bell)
 
     def _take(self, _events: int) -> None:
         os.eventfd_read(self._bell)
@@ -70,8 +76,8 @@ class Lookups:
             on_done(found)
 
     def _work(self) -> None:
-        while True:
-            name, on_done = self._asked.get()
+        while asked := self._asked.get():
+            name, on_done = asked
             self._answers.append((on_done, look_up(name)))
             os.eventfd_write(self._bell, 1)
 

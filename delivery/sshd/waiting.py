@@ -82,9 +82,11 @@ class Waiting:
         self._follow(self._hosts)
         self._judging.within(GATHER_S)
         self._loop.call_later(_LOOK_S, self._look_at_hostfile)
-        self._loop.run()
-        self._lookups.close()
-        self._presence.close()
+        try:
+            self._loop.run()
+        finally:
+            self._lookups.close()
+            self._presence.close()
         self._progress.line(self.standing)
         workers = list(self._workers.values())
         self._files.tell_ports({worker.host: worker.port for worker in workers})

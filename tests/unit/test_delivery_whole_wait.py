@@ -1,9 +1,11 @@
-"""Who answered long before the last worker did is asked again: once, however long that takes."""
+"""The wait for sshds from its beginning to its end: who is asked again, and what is left of it."""
 
 from __future__ import annotations
 
 import base64
+import gc
 import io
+import os
 import socket
 import threading
 from contextlib import ExitStack
@@ -14,6 +16,7 @@ import pytest
 from agents.job.model import KeyType
 from agents.operator.keys import new_pair
 from delivery import judging
+from delivery.exits import DeliveryError
 from delivery.judging import Judging
 from delivery.progress import Progress
 from delivery.sshd import pace
@@ -22,7 +25,7 @@ from delivery.sshd.waiting import Waiting
 from delivery.wait import Limits, Wait
 from rshagent.loop import Loop
 from tests.ports import free_port
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,6 +102,24 @@ def test_the_wait_ends_where_asking_takes_longer_than_an_answer_is_believed(
     assert not late, f"asked again and again: {sshds.came}"
     assert [name for name, _ in found] == list(HOSTS)
     assert all(count <= 2 for count in sshds.came.values())
+
+
+def test_a_wait_that_has_failed_leaves_no_threads_and_no_descriptors(files: Files) -> None:
+    def fail() -> None:
+        limits, progress = Limits(timeout_s=0.0), Progress(io.StringIO(), live=False)
+        with pytest.raises(DeliveryError):
+            Waiting(Loop(), files, hosts=HOSTS, changed=lambda: None, limits=limits, progress=progress).run()
+
+    def left() -> tuple[int, int]:
+        gc.collect()
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    before = left()
+    fail()
+    until(
+        lambda: all(now <= then for now, then in zip(left(), before, strict=True)),
+        lambda: f"{before} were threads and descriptors, and are {left()}",
+    )
 
 
 def test_who_is_asked_again_for_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
