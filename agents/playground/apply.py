@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from .launchers import Launcher
 
+_NOT_STARTED = (126, 127, 128)  # a shell's for what it can't run or find, and the stand-in's StartError
+
 
 def tell(text: str) -> None:
     """Progress goes to stderr: stdout is the launcher's."""
@@ -66,7 +68,10 @@ def apply(launcher: Launcher | None, files: Sequence[str], *, folder: str | None
         if verbose:
             with open(operated.log, encoding="utf-8", errors="replace") as log:
                 sys.stderr.write(log.read())
-        return follower.exit_code()
+        code = follower.exit_code()
+        if code in _NOT_STARTED:
+            tell("pods have no images here: what they run has to be on this machine, by PATH or by its path")
+        return code
 
 
 def up(launcher: Launcher, folder: str | None = None) -> int:

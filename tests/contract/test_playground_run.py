@@ -123,6 +123,16 @@ def test_apply_gives_the_launchers_output_and_its_exit_code(playground: Playgrou
     assert not playground.processes()
 
 
+def test_apply_says_why_a_program_of_an_image_is_not_there(playground: Playground, tmp_path: Path) -> None:
+    failing = tmp_path / "fails.yaml"
+    with open(PI, encoding="utf-8") as file:
+        text = file.read()
+    command = next(line for line in text.splitlines() if "mpirun" in line)
+    failing.write_text(text.replace(command.strip(), "command: [/opt/of-an-image/mpirun]"))
+    assert playground.start("apply", str(failing)).wait(60) == 128, playground.errors
+    assert "pods have no images here: what they run has to be on this machine" in playground.errors
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
