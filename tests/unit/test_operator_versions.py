@@ -46,5 +46,5 @@ class Groups:
 def test_owners_are_named_by_a_version_that_has_them(groups: Groups, read_by: Kind, named_by: str) -> None:
     """The garbage collector never takes what names its owner by another one."""
     process = Process(None, plan, PodSettings("i"), Options())  # type: ignore[arg-type]
-    process._api = groups  # type: ignore[assignment]
+    process._quick = groups  # type: ignore[assignment]
     assert process._preferred(read_by) == named_by
