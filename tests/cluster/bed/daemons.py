@@ -55,14 +55,16 @@ class Daemon:
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal, if it lives."""
-        if self.pid is not None:
-            os.kill(self.pid, number)
+        pid = self.pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, within_s: float = 20.0) -> None:
         """End it, with KILL where it does not end within the time."""
         pid = self.pid
         if pid is not None:
-            with _pidfd(pid) as ended:
+            with contextlib.suppress(ProcessLookupError), _pidfd(pid) as ended:  # it may end by itself meanwhile
                 os.kill(pid, number)
                 if not ended(within_s):
                     os.kill(pid, signal.SIGKILL)

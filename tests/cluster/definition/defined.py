@@ -27,7 +27,7 @@ Object = dict[str, Any]
 FILE = Path(__file__).parents[3] / "charts" / "mpi-agents" / "definitions" / "kubeflow.org_mpijobs.yaml"
 _COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATH = f"{_COLLECTION}/mpijobs.kubeflow.org"
-_DEADLINE_S = 60.0
+_DEADLINE_S = 120.0
 
 
 def ours() -> Object:

@@ -24,7 +24,7 @@ NAME = "gang-scheduler"  # what pods have as schedulerName
 GROUP = "scheduling.x-k8s.io/v1alpha1"
 VOLCANO_GROUP = "scheduling.volcano.sh/v1beta1"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_WITHIN_S = 60.0
+_WITHIN_S = 120.0
 
 
 def definition() -> Object:

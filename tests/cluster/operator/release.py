@@ -24,8 +24,8 @@ LEASE = "mpi-agents-operator"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 DEFINITION = f"{_DEFINITIONS}mpijobs.kubeflow.org"
 T9K_DEFINITION = f"{_DEFINITIONS}mpijobs.batch.tensorstack.dev"
-_READY_S = 90.0
-_GONE_S = 90.0
+_READY_S = 180.0
+_GONE_S = 180.0
 _SAMPLE = re.compile(r"^([a-z_]+)(\{.*\})? (\S+)$", re.MULTILINE)
 
 

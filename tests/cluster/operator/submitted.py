@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.cluster.operator.mpijob import MpiJob
 
 _PAUSE_S = 0.2
-_END_S = 120.0  # for a whole job, its pods' start included
+_END_S = 240.0  # for a whole job, its pods' start included
 _KINDS = (
     ("Pod", "v1"),
     ("ConfigMap", "v1"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Submit = Callable[[MpiJob], Submitted]
 
 # Their users' containers say nothing of what restricted wants to hear.
-pytestmark = [pytest.mark.pod_security("baseline"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.pod_security("baseline")
 
 PI = {"pi.yaml": "openmpi4", "pi-intel.yaml": "intel", "pi-mpich.yaml": "mpich"}
 

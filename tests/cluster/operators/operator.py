@@ -25,7 +25,7 @@ Object = dict[str, Any]
 _DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.kubeflow.org")
 LABELS = {"mpi-agents/made-by": "tests"}
 NAMESPACE = "default"  # where it keeps what is its own
-_START_S = 60.0
+_START_S = 120.0
 
 
 class TakenError(Exception):

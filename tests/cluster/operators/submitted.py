@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.cluster.operators.mpijob import MpiJob
 
 _PAUSE_S = 0.2
-_END_S = 120.0  # for a whole job, its pods' start included
+_END_S = 240.0  # for a whole job, its pods' start included
 
 
 class Submitted(Running):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.pod_security("baseline"),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(600),
     pytest.mark.parametrize("installed", ["training-operator"], indirect=True),
 ]
 

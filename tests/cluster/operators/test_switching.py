@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Submit = Callable[[MpiJob], Submitted]
 
 # Their users' containers are root, and say nothing of it.
-pytestmark = [pytest.mark.pod_security("baseline"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.pod_security("baseline"), pytest.mark.timeout(600)]
 
 
 def test_an_example_of_theirs_runs(operator: Operator, submit: Submit) -> None:

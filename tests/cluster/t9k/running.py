@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.cluster.t9k.t9kjob import T9kJob
 
 ENDS = {"Succeeded", "Failed"}
-_END_S = 180.0
+_END_S = 360.0
 
 
 class Running(Submitted):
