@@ -68,9 +68,8 @@ def test_the_kubelet_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> N
 
 
 def test_the_hub_is_killed(node: Node, jobs: list[Ranks]) -> None:
-    for ranks in jobs:
+    for ranks in jobs:  # one after the other: agents wait 10 s for the next hub
         node.container(ranks.running.namespace, ranks.running.launcher, "hub").kill()
-    for ranks in jobs:
         ranks.running.namespace.wait(
             ranks.running.launcher,
             lambda pod: of.restarts(pod, "hub") and of.is_running(pod, "hub"),

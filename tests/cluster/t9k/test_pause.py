@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,7 +44,8 @@ def pausable(node: str, folder: str) -> T9kJob:
 @pytest.mark.pod_security("privileged")
 def test_ranks_save_when_paused_and_go_on_when_resumed(run: Run, release: Release) -> None:
     node = str(release.pods()[0]["spec"]["nodeName"])
-    running = run(pausable(node, f"/tmp/{release.namespace.name}-saved"))
+    folder = f"/tmp/{release.namespace.name}-saved"
+    running = run(pausable(node, folder))
     first, second = running.job.workers
     running.until_output("begun on", times=2)
 
@@ -59,6 +62,8 @@ def test_ranks_save_when_paused_and_go_on_when_resumed(run: Run, release: Releas
     assert f"step 7 of {first}" in running.output
     assert f"step 7 of {second}" in running.output
     assert "begun" not in running.output
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)  # where the node is this machine
 
 
 @pytest.mark.pod_security("baseline")
