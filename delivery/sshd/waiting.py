@@ -106,13 +106,14 @@ class Waiting:
         self._answered_at = None
         names = Roster(hosts).display_names()
         self._workers = {host: before.get(host) or Worker(host, now) for host in names}
+        unknown = [worker for host, worker in self._workers.items() if host not in before or worker.name != names[host]]
         for host, worker in self._workers.items():
             worker.name = names[host]
         self._wait.follow(names.values(), now)
         for host, worker in before.items():
             worker.is_wanted = host in names
-        for host, worker in self._workers.items():
-            if host not in before:
+        for worker in unknown:  # the wait knows them by their names: one that has another is looked at as a new one
+            if not worker.is_busy:
                 self._look(worker)
 
     def _look(self, worker: Worker) -> None:

@@ -19,8 +19,10 @@ from delivery import judging
 from delivery.exits import DeliveryError
 from delivery.judging import Judging
 from delivery.progress import Progress
-from delivery.sshd import pace
+from delivery.sshd import lookups, pace
+from delivery.sshd import waiting as waiting_module
 from delivery.sshd.files import Files
+from delivery.sshd.lookups import Address, Found
 from delivery.sshd.waiting import Waiting
 from delivery.wait import Limits, Wait
 from rshagent.loop import Loop
@@ -102,6 +104,27 @@ def test_the_wait_ends_where_asking_takes_longer_than_an_answer_is_believed(
     assert not late, f"asked again and again: {sshds.came}"
     assert [name for name, _ in found] == list(HOSTS)
     assert all(count <= 2 for count in sshds.came.values())
+
+
+def test_a_worker_that_is_called_otherwise_is_still_known(
+    sshds: Sshds, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hosts with the same first label are called by their whole names."""
+    addresses = {"pi.a": HOSTS[0], "pi.b": HOSTS[1]}
+
+    def look_up(name: str) -> Found:
+        return Found((Address(socket.AF_INET, addresses[name]),) if name in addresses else ())
+
+    monkeypatch.setattr(lookups, "look_up", look_up)
+    monkeypatch.setattr(waiting_module, "_LOOK_S", 0.01)
+    loop = Loop()
+
+    def changed() -> list[str] | None:
+        return ["pi.a", "pi.b"] if sshds.came[HOSTS[0]] else None
+
+    limits, progress = Limits(timeout_s=DEADLINE_S), Progress(io.StringIO(), live=False)
+    waiting = Waiting(loop, files, hosts=["pi.a", "none.a"], changed=changed, limits=limits, progress=progress)
+    assert [name for name, _ in waiting.run()] == ["pi.a", "pi.b"]
 
 
 def test_a_wait_that_has_failed_leaves_no_threads_and_no_descriptors(files: Files) -> None:
