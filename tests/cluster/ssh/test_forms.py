@@ -92,7 +92,7 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
 
 def test_a_malformed_command_fails_after_its_tries(running: dict[str, Submitted]) -> None:
     one = running["malformed"]
-    one.until_output("root")  # while there is a pod: its Job takes it away at the end of the tries
+    one.until_output("root", deadline_s=240)  # while there is a pod: its Job takes it away at the end of the tries
     assert one.verdict() == "Failed"
     assert "BackoffLimitExceeded" in one.condition("Failed")["reason"]
 
