@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
     from tests.cluster.running import Running
 
-_READY_S = 90.0
+_READY_S = 180.0
 _KUBELET = "http://127.0.0.1:10248/healthz"
+_KUBELET_PORT = 10250  # for logs and execs; it may come behind the other
 _LOOK_S = 0.02  # a launch's moments are short
 
 
@@ -136,7 +138,7 @@ class Node:
         """Kill the kubelet, start it again, and wait until it answers."""
         self.kubelet.stop(signal.SIGKILL)
         self.kubelet.start()
-        until("the kubelet answers", lambda: _is_healthy(_KUBELET), _READY_S)
+        until("the kubelet answers", lambda: _is_healthy(_KUBELET) and _listens(_KUBELET_PORT), _READY_S)
         self.wait_ready()
 
     @contextlib.contextmanager
@@ -189,6 +191,11 @@ def _is_healthy(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def until(what: str, check: Callable[[], object], within_s: float = DEADLINE_S) -> None:
