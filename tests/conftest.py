@@ -1,17 +1,18 @@
 """What every test relies on, whoever runs them.
 
-A loaded machine is no failure: hypothesis has no deadline for an example, and pytest-timeout ends what hangs. And the
-signals that a launcher's agent gets are what they are in a pod, also under nohup or a service that ignores some.
+A loaded machine is no failure: hypothesis has no deadline for an example, nor for making one up (HealthCheck.too_slow
+gives ten of them a second), and pytest-timeout ends what hangs. And the signals that a launcher's agent gets are what
+they are in a pod, also under nohup or a service that ignores some.
 """
 
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from rshagent import client_build
 
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -53,11 +54,20 @@ def test_the_launcher_is_told_that_all_answer(launcher: Launcher) -> None:
     assert launcher.end() == 0
     assert launcher.last_line.startswith("1/1 ready")
     assert launcher.log.read_text() == ""
-    assert (run / paths.READY).stat().st_mode & 0o777 == 0o644
+    assert (run / paths.READY).read_text() == "go"
+    assert (run / paths.READY).stat().st_mode & 0o777 == 0o666, "the launcher's own user has to take it"
+
+
+def catches(pid: int, number: int) -> bool:
+    """Say whether a process has a handler for a signal."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        caught = next(line for line in file if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def test_nothing_is_written_before_ssh_is_prepared(launcher: Launcher) -> None:
     launcher.start(ports="2222")
+    until(lambda: catches(launcher.process.pid, signal.SIGTERM), "it has begun")
     with pytest.raises(subprocess.TimeoutExpired):
         launcher.process.wait(0.5)
     assert list(launcher.volume.iterdir()) == []
@@ -79,5 +89,37 @@ def test_a_wait_that_failed_is_told_and_begins_again_when_it_was_taken(launcher:
     with listening(WORKER, port):
         os.truncate(run / paths.FAILED, 0)
         until((run / paths.READY).exists, "it is told that all answer")
+    launcher.process.terminate()
+    assert launcher.end() == 0
+
+
+def test_a_launcher_that_is_started_again_waits_for_its_workers_again(launcher: Launcher) -> None:
+    port = free_port()
+    hook(launcher)
+    ready = launcher.volume / "run" / paths.READY
+    with listening(WORKER, port):
+        launcher.start("--timeout", "1s", ports=str(port))
+        until(ready.exists, "it is told that all answer")
+    ready.write_text("again")
+    until((launcher.volume / "run" / paths.FAILED).exists, "it is told that the worker has gone")
+    assert not ready.exists()
+    assert "started again" in launcher.log.read_text()
+    launcher.process.terminate()
+    assert launcher.end() == 0
+
+
+def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_again(launcher: Launcher) -> None:
+    port = free_port()
+    hook(launcher)
+    run = launcher.volume / "run"
+    (run / paths.READY).write_text("taken")
+    launcher.start("--timeout", "1s", ports=str(port))
+    until(lambda: catches(launcher.process.pid, signal.SIGTERM), "it has begun")
+    with pytest.raises(subprocess.TimeoutExpired):
+        launcher.process.wait(2)
+    assert not (run / paths.FAILED).exists()
+    with listening(WORKER, port):
+        (run / paths.READY).write_text("again")
+        until(lambda: (run / paths.READY).read_text() == "go", "it is told that all answer")
     launcher.process.terminate()
     assert launcher.end() == 0

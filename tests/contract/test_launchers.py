@@ -183,7 +183,7 @@ def test_stdin_reaches_the_first_rank(start: Start, name: str, lines: int, tmp_p
     program = f'[ "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" != 0 ] || {{ head -n {lines}; echo "read"; }}; {WAIT}'
     with open(tmp_path / "stdin", "rb") as stdin:
         running = start(name, "sh", "-c", program, "sh", str(end), stdin=stdin)
-        running.until_output("read")
+        running.until_output("read\n")
         assert running.output == f"{text}read\n"
         end.touch()
         assert running.end() == 0, running.errors

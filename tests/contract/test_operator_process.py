@@ -23,6 +23,7 @@ from operating import (
 from stored_objects import Failure, conditions
 
 from tests.ports import free_port
+from tests.waiting import until
 from tests.web import get
 
 if TYPE_CHECKING:
@@ -175,6 +176,8 @@ def test_answers_that_are_lost_after_the_deed_make_nothing_twice(tmp_path: Path,
 
 
 def test_the_second_replica_takes_over(tmp_path: Path, api: ObjectsApi) -> None:
+    ended = threading.Event()
+    api.may_end = lambda _launcher: ended.is_set()
     with (
         Operator(tmp_path, api.port, "--lease-namespace", "ours", name="first") as first,
         Operator(tmp_path, api.port, "--lease-namespace", "ours", name="second") as second,
@@ -184,6 +187,7 @@ def test_the_second_replica_takes_over(tmp_path: Path, api: ObjectsApi) -> None:
         holder = api.objects.get(("leases", "ours", "mpi-agents-operator"))["spec"]["holderIdentity"]
         leads = first if "leading" in first.said() else second
         assert leads.terminate() == 0
+        ended.set()
         api.wait(all_succeeded(JOBS))
         lease = api.objects.get(("leases", "ours", "mpi-agents-operator"))
         assert lease["spec"]["holderIdentity"] not in {"", holder}
@@ -218,7 +222,7 @@ def test_it_waits_for_an_api_server_and_ends_meanwhile_at_once(tmp_path: Path, a
 
 
 def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path, api: ObjectsApi) -> None:
-    port = free_port()
+    port, successful = free_port(), f"mpi_operator_jobs_successful_total {len(JOBS)}"
 
     def fault(request: Request) -> bool:
         if request.plural == "rolebindings":
@@ -236,10 +240,12 @@ def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path,
         submit(api, *JOBS)
         api.wait(all_succeeded(JOBS))
         assert get(f"http://127.0.0.1:{port}/readyz") == (200, "leading\n")
+        # A success is counted when the API server has answered, so a moment after it is seen here.
+        until(lambda: successful in get(f"http://127.0.0.1:{port}/metrics")[1], successful)
         metrics = get(f"http://127.0.0.1:{port}/metrics")[1]
     for line in (
         f"mpi_operator_jobs_created_total {len(JOBS)}",
-        f"mpi_operator_jobs_successful_total {len(JOBS)}",
+        successful,
         "mpi_operator_jobs_failed_total 0",
         "mpi_operator_is_leader 1",
         'mpi_operator_job_info{launcher="job-3-launcher",namespace="team"} 1',

@@ -9,6 +9,8 @@ import pytest
 from ssh_pods import RUN, SSHD, Pods, Spec, helpers, needs_pods, pods
 from test_sshd_sessions import HERE, MPIUSER, PASSWD
 
+from tests.waiting import until
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -204,9 +206,10 @@ def test_the_wrong_call(pods: Pods) -> None:
 def test_sshd_gets_the_signals_and_leaves_nothing(pods: Pods) -> None:
     pod = pods.new()
     process = pod.serve()
-    pid = pod.run("cat", f"{RUN}/sshd.pid").stdout.decode().strip()
+    # It listens before it takes the signal, and is written down behind that.
+    pid = until(lambda: pod.run("cat", f"{RUN}/sshd.pid").stdout.decode().strip(), "sshd is written down")
     pod.run("kill", "-TERM", pid)
     assert process.wait(30) == 0, "plan takes this for a loss"
     assert "Received signal 15; terminating." in pod.said()
-    left = pod.run("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout  # of a zombie it is empty
-    assert b"sshd-start" not in left
+    # Of a zombie it is empty.
+    until(lambda: b"sshd-start" not in pod.run("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout, "its child has ended")

@@ -136,12 +136,14 @@ def test_a_client_that_says_nothing_does_not_hold_up_the_end(worker: Worker) -> 
 def test_its_socket_is_served_as_soon_as_there_is_a_folder_for_it(tmp_path: Path) -> None:
     path = tmp_path / "run" / "worker.sock"
     first = Worker(tmp_path, MPI_WORKER_SOCKET=str(path))
-    first.until("/healthz", 200)
-    path.parent.mkdir()
-    first.socket = str(path)
-    assert first.processes()["ready"] is True
-    first.process.kill()  # its socket stays behind
-    first.process.wait()
+    with first.process:
+        try:
+            first.until("/healthz", 200)
+            path.parent.mkdir()
+            first.socket = str(path)
+            assert first.processes()["ready"] is True
+        finally:
+            first.process.kill()  # its socket stays behind
     with running(tmp_path, MPI_WORKER_SOCKET=str(path)) as again:
         again.socket = str(path)
         assert again.processes()["ready"] is True

@@ -13,6 +13,7 @@ from ssh_server import SshServer, needs_sshd
 from worker_running import running
 
 from tests.ports import free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,7 @@ def test_sshd_is_asked_once_as_long_as_its_socket_is_the_same(tmp_path: Path) ->
         worker.until("/readyz", 200)
         for _ in range(50):
             worker.until("/readyz", 200)
+        until(lambda: "Connection closed by" in sshd.log(), "sshd, which ends with this, has told of the connection")
     assert sshd.log().count("Connection closed by") == 1, "each connection costs it a line"
 
 

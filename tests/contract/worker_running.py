@@ -56,7 +56,7 @@ class Worker:
         """Return the code and the text of an answer; 0 where nobody answers."""
         try:
             return get(f"http://127.0.0.1:{self.port}{path}")
-        except URLError:
+        except (URLError, ConnectionError):  # nobody listens, or has ceased to in the meantime
             return 0, ""
 
     def ask_socket(self, path: str) -> tuple[int, str]:

@@ -137,7 +137,7 @@ TROUBLESOME = st.lists(st.sampled_from(b"\x01\x7f\x81\x82\x88\xc2\xe2\xff\\ \t\n
 
 
 @pytest.mark.parametrize("name", SHELLS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     content=st.one_of(st.binary(max_size=200), st.text(max_size=100).map(lambda text: text.encode()), TROUBLESOME).map(
         lambda each: each.replace(b"\0", b"")

@@ -211,7 +211,7 @@ JSON = st.recursive(
 PARTS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(user=PARTS, cluster=PARTS, context=PARTS, whole=st.none() | JSON)
 def test_any_document_is_a_cluster_or_a_config_error(
     tmp_path: Path,

@@ -32,6 +32,7 @@ class Leases:
         self.fails: ApiError | None = None
         self.asked: list[str] = []
         self.version = 1
+        self.asking = threading.Lock()  # as the API server: nothing comes between a request's look and its deed
 
     def get(self, path: str) -> Body:
         self._meet("get", path)
@@ -41,17 +42,19 @@ class Leases:
 
     def create(self, kind: Any, namespace: str, body: Body) -> Body:
         self._meet("create", kind.path(namespace))
-        if self.lease is not None:
-            raise AlreadyExistsError("it is there", 409, "AlreadyExists")
-        return self._keep(body)
+        with self.asking:
+            if self.lease is not None:
+                raise AlreadyExistsError("it is there", 409, "AlreadyExists")
+            return self._keep(body)
 
     def replace(self, path: str, body: Body) -> Body:
         self._meet("update", path)
-        if self.lease is None:
-            raise NotFoundError("no such lease", 404)
-        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-            raise ConflictError("it has changed", 409)
-        return self._keep(body)
+        with self.asking:
+            if self.lease is None:
+                raise NotFoundError("no such lease", 404)
+            if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+                raise ConflictError("it has changed", 409)
+            return self._keep(body)
 
     def _keep(self, body: Body) -> Body:
         self.version += 1
@@ -176,7 +179,8 @@ def test_a_lease_that_another_took_is_lost_at_once_and_told() -> None:
     one = leader(api, times=QUICK)
     one.on_lost = lost.set
     assert one.acquire(threading.Event())
-    api.lease = lease("other")
+    with api.asking:
+        api.lease = lease("other")
     assert lost.wait(PATIENCE_S)
     assert not one.leads()
     one.release()

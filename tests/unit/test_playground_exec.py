@@ -10,6 +10,7 @@ import pytest
 from raw_api import ERROR, STDERR, STDIN, STDOUT, RawExec
 
 from agents.playground import Cluster, Container
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,11 +193,17 @@ def test_the_stream_waits_for_output_that_is_held_open(cluster: Cluster, token: 
         assert status["details"]["causes"][0]["message"] == "4"
 
 
+def shell_of_cat(cluster: Cluster, pod: str) -> int | None:
+    """Return the shell's process id once its child, which looks like it at first, and then like nothing, is a cat."""
+    found = {"".join(one.argv[:1]): one.pid for one in cluster.leftovers(pod)}
+    return found["sh"] if found.keys() == {"sh", "cat"} else None
+
+
 def test_a_closed_stream_leaves_the_command(cluster: Cluster, token: str) -> None:
     cluster.create_pod("orphans")
     with RawExec(cluster, "orphans", ["sh", "-c", "echo; cat; sleep 1000"], token=token, stdin=True) as stream:
         stream.until(STDOUT, b"\n")
-        pid = next(one.pid for one in cluster.leftovers("orphans") if one.argv[0] == "sh")
+        pid = until(lambda: shell_of_cat(cluster, "orphans"), "the shell waits for cat")
     cluster.until(lambda stats: stats["sessions"] == 0 and stats["running"] == 1)
     left = cluster.leftovers("orphans")
     assert pid in [one.pid for one in left]

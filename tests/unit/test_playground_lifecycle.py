@@ -102,8 +102,11 @@ def test_a_failing_init_container_fails_the_pod(cluster: Cluster) -> None:
 def test_restart_policies(cluster: Cluster, policy: str, restarts: int) -> None:
     name = f"restarts-{policy.lower()}"
     create(cluster, name, container("exit 3"), restartPolicy=policy)
-    done = ended if policy == "Never" else lambda pod: first(pod)["restartCount"] > restarts
-    pod = when(cluster, name, done)
+
+    def waits(pod: Pod) -> bool:
+        return first(pod)["restartCount"] > restarts and "waiting" in first(pod)["state"]
+
+    pod = when(cluster, name, ended if policy == "Never" else waits)
     if restarts:
         assert first(pod)["lastState"]["terminated"]["exitCode"] == 3
         assert first(pod)["state"]["waiting"]["reason"] == "CrashLoopBackOff"
