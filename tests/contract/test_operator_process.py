@@ -233,8 +233,8 @@ def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path,
     words = "lacks list and watch of rolebindings.rbac.authorization.k8s.io in namespace team"
     with Operator(tmp_path, api.port, "--namespace", "team", "--port", str(port)) as operator:
         operator.wait_until_said(words)
-        code, text = get(f"http://127.0.0.1:{port}/readyz")
-        assert (code, words in text) == (503, True)
+        until(lambda: words in get(f"http://127.0.0.1:{port}/readyz")[1], "it is said there, too")
+        assert get(f"http://127.0.0.1:{port}/readyz")[0] == 503
         assert get(f"http://127.0.0.1:{port}/healthz")[0] == 200
         api.fault = lambda _request: True
         submit(api, *JOBS)
