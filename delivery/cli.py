@@ -87,7 +87,7 @@ class _Delivery:
     def _stay(self, asked: Settings) -> NoReturn:
         """Tell the launcher's container how the wait ended, and stay until the pod's end: that is no failure of ours.
 
-        Where it ended badly, wait again for the container that is started again. Keys that change meanwhile are taken.
+        Wait again for a container that is started again. Keys that change meanwhile are taken.
         """
         from delivery.sshd.files import Files  # noqa: PLC0415
         from delivery.sshd.staying import Keys, Word  # noqa: PLC0415
@@ -98,10 +98,14 @@ class _Delivery:
             word.until_prepared(self._progress.line)
             while True:
                 try:
-                    self._deliver(asked, files)
-                    keys.look()  # the workers have taken what came meanwhile
-                    word.ready()
-                    keys.follow()
+                    if word.is_taken:
+                        self._progress.line("the launcher's command has begun already: nobody is waited for")
+                    else:
+                        self._deliver(asked, files)
+                        keys.look()  # the workers have taken what came meanwhile
+                        word.ready()
+                    keys.follow(word.is_asked_for)
+                    self._progress.line("the launcher's container was started again: its workers are waited for again")
                 except DeliveryError as error:
                     self._progress.line(f"mpi-delivery: {error}")
                     word.failed(error.exit_code, str(error))

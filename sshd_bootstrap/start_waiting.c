@@ -1,8 +1,11 @@
 /* A launcher's command begins when the workers' sshds answer. delivery asks them, in a container beside this one, and
  * leaves `ready` in our folder, or `failed` with an exit code and why. Waiting in here, and not before this container,
- * saves one of the looks at a pod that the kubelet takes each second. */
+ * saves one of the looks at a pod that the kubelet takes each second.
+ * Each is for one start: what it says is taken out of it, for to take it away is for its owner alone, and where the uid
+ * was not known that is another. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +18,25 @@ enum { SOON_MS = 20, LATER_MS = 200, SOON = 10000 / SOON_MS };
 
 static void stop(int number) { _exit(128 + number); }
 
-/* Ends as delivery did. The file is emptied: then delivery looks again, for a container that is started again. To take
- * it away is for its owner alone, and where the uid was not known that is another. */
+/* Whether the file could be made to say this. */
+static bool say(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    bool is_said = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0) close(fd);
+    return is_said;
+}
+
+/* Whether the command may begin. What an earlier start of this container was told is no word for this one, as workers
+ * may have gone since: delivery is asked to look again. */
+static bool may_begin(const char *path) {
+    char text[LINE_SIZE];
+    if (!*read_text(path, text, sizeof text) || strcmp(text, "again") == 0) return false;
+    if (strcmp(text, "taken") == 0) return !say(path, "again");
+    (void)say(path, "taken");
+    return true;
+}
+
+/* Ends as delivery did, which looks again once the file is empty, for a container that is started again. */
 static void give_up(const char *path) {
     char text[LINE_SIZE], *line;
     if (!*read_text(path, text, sizeof text)) return;
@@ -31,7 +51,7 @@ void run_when_ready(char **words) {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) signal(numbers[i], stop);
     const char *ready = beside("ready"), *failed = beside("failed");
-    for (int looks = 0; access(ready, F_OK) < 0; looks += looks < SOON) {
+    for (int looks = 0; !may_begin(ready); looks += looks < SOON) {
         give_up(failed);
         nanosleep(&(struct timespec){.tv_nsec = (looks < SOON ? SOON_MS : LATER_MS) * 1000000L}, NULL);
     }

@@ -15,7 +15,6 @@ from sshd_bootstrap import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import NoReturn
 
     from delivery.sshd.files import Files
 
@@ -47,9 +46,9 @@ class Keys:
             self._say("the keys in the Secret are the former ones again")
         self._told = ""
 
-    def follow(self) -> NoReturn:
-        """Look again and again, for the ssh of a launcher that runs, until a signal comes."""
-        while True:
+    def follow(self, is_over: Callable[[], bool]) -> None:
+        """Look again and again, for the ssh of a launcher that runs."""
+        while not is_over():
             time.sleep(_LOOK_S)
             self.look()
 
@@ -71,12 +70,20 @@ class Word:
 
     def ready(self) -> None:
         """Let the launcher's command begin. Raises DeliveryError."""
-        self._give(paths.READY, "", 0o644, instead_of=paths.FAILED)
+        self._give(paths.READY, "go", instead_of=paths.FAILED)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the launcher's command has begun by an earlier delivery's word."""
+        return self._read(paths.READY) == "taken"
+
+    def is_asked_for(self) -> bool:
+        """Whether the container was started again, and waits for a word of its own."""
+        return self._read(paths.READY) == "again"
 
     def failed(self, exit_code: int, line: str) -> None:
         """Have the launcher's container end so. Raises DeliveryError."""
-        # Whoever runs there has to empty it.
-        self._give(paths.FAILED, f"{exit_code}\n{line}", 0o666, instead_of=paths.READY)
+        self._give(paths.FAILED, f"{exit_code}\n{line}", instead_of=paths.READY)
 
     def until_taken(self) -> None:
         """Wait until a failure has been taken: the container has ended, and may be started again."""
@@ -84,13 +91,20 @@ class Word:
             while os.stat(self._path(paths.FAILED)).st_size:
                 time.sleep(_LOOK_S)
 
-    def _give(self, name: str, text: str, mode: int, *, instead_of: str) -> None:
+    def _read(self, name: str) -> str:
+        try:
+            with open(self._path(name), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def _give(self, name: str, text: str, *, instead_of: str) -> None:
         part = self._path(f".{name}.part")
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(instead_of))
             with open(part, "w", encoding="utf-8", errors="replace") as file:
-                os.fchmod(file.fileno(), mode)
+                os.fchmod(file.fileno(), 0o666)  # whoever runs there has to take it
                 file.write(text)
             os.rename(part, self._path(name))
         except OSError as error:

@@ -103,9 +103,9 @@ def test_a_launcher_that_is_started_again_waits_for_its_workers_again(launcher: 
     ready.write_text("again")
     until((launcher.volume / "run" / paths.FAILED).exists, "it is told that the worker has gone")
     assert not ready.exists()
-    assert "started again" in launcher.log.read_text()
     launcher.process.terminate()
     assert launcher.end() == 0
+    assert "started again" in launcher.told
 
 
 def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_again(launcher: Launcher) -> None:
@@ -114,10 +114,8 @@ def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_agai
     run = launcher.volume / "run"
     (run / paths.READY).write_text("taken")
     launcher.start("--timeout", "1s", ports=str(port))
-    until(lambda: catches(launcher.process.pid, signal.SIGTERM), "it has begun")
-    with pytest.raises(subprocess.TimeoutExpired):
-        launcher.process.wait(2)
-    assert not (run / paths.FAILED).exists()
+    launcher.until_told("has begun already")
+    assert "waiting for" not in launcher.told
     with listening(WORKER, port):
         (run / paths.READY).write_text("again")
         until(lambda: (run / paths.READY).read_text() == "go", "it is told that all answer")

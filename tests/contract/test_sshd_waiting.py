@@ -12,6 +12,7 @@ import pytest
 from ssh_pods import PATH, PATIENCE_S, Pods, helpers, needs_pods, pods
 
 from delivery.sshd.staying import Word
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,11 @@ class Waiting:
             errors="replace",
         )
 
-    def give(self, name: str, text: str = "") -> None:
+    def go(self) -> None:
+        """What delivery writes when all answer."""
+        self.give("ready", "go")
+
+    def give(self, name: str, text: str) -> None:
         part = self.folder / "part"
         part.write_text(text)
         part.rename(self.folder / name)
@@ -59,14 +64,32 @@ def test_the_command_begins_when_the_sshds_answer(waiting: Waiting) -> None:
     process = waiting.start("sh", "-c", 'echo "$$ $0 ($1)"', "a b", "")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.1)
-    waiting.give("ready")
+    waiting.go()
     out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (0, f"{process.pid} a b ()\n", "")  # the same process, each word as it was
 
 
-def test_a_command_that_is_started_again_begins_at_once(waiting: Waiting) -> None:
-    waiting.give("ready")
+def test_a_command_that_is_started_again_waits_for_a_word_of_its_own(waiting: Waiting) -> None:
+    ready = waiting.folder / "ready"
+    waiting.go()
     assert waiting.run("sh", "-c", "exit 7") == (7, "", "")
+    assert ready.read_text() == "taken"
+    process = waiting.start("sh", "-c", "exit 8")
+    until(lambda: ready.read_text() == "again", "it asks for another")
+    assert process.poll() is None
+    waiting.go()
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 8
+
+
+def test_one_that_is_started_again_while_it_asks_goes_on_waiting(waiting: Waiting) -> None:
+    waiting.give("ready", "again")
+    process = waiting.start("true")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.1)
+    waiting.go()
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("line", ["pi-worker-0 not in DNS yet 30 s", "", "…" * 2000])
@@ -96,7 +119,7 @@ def _until_it_waits(process: subprocess.Popen[str]) -> None:
 
 
 def test_the_command_has_the_signals_as_they_were(waiting: Waiting) -> None:
-    waiting.give("ready")
+    waiting.go()
     process = waiting.start("sh", "-c", "echo there; exec sleep 60")
     assert process.stdout is not None
     assert process.stdout.readline() == "there\n"
@@ -114,7 +137,7 @@ def test_the_command_has_the_signals_as_they_were(waiting: Waiting) -> None:
     ],
 )
 def test_a_command_that_is_not_there(command: str, code: int, why: str, waiting: Waiting) -> None:
-    waiting.give("ready")
+    waiting.go()
     assert waiting.run(command, "its-argument") == (code, "", f"sshd-start: {command} can't be run: {why}\n")
 
 

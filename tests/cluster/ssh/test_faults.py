@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 RENEWED_S = 200.0  # a kubelet may mount a Secret as it was, and look again after a minute and a half
 WAITS = ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
+# Waits at its first try to be told to fail, which the container's restart remembers by a volume.
+FAILS_ONCE = (
+    "if mkdir /tries/first 2>/dev/null;then echo first try;while [ ! -e /tries/go ];do sleep 0.1;done;exit 5;fi;"
+    "exec mpirun -n 1 pi"
+)
 BROKEN = "ssh-privatekey in the job's ssh Secret is broken"
 KILL_SSHD = ("/bin/sh", "-c", "kill -KILL $(cat /run/mpi-agents/ssh/sshd.pid)")
 
@@ -45,8 +50,13 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     ended.command("sleep", "inf")  # as a first process it does not hear of its deletion, and is no success
     ended.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "Never"
     ended.spec["runPolicy"] = {"backoffLimit": 1}
+    again = SshJob(workers=1)
+    again.command("/bin/sh", "-c", FAILS_ONCE)
+    again.launcher["volumes"] = [{"name": "tries", "emptyDir": {}}]
+    again.launcher["containers"][0]["volumeMounts"] = [{"name": "tries", "mountPath": "/tries"}]
+    again.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
     jobs = {"computing": computing, "restarted": restarted, "replaced": replaced, "broken": waiting(), "ended": ended}
-    return submit_all(jobs, "baseline")
+    return submit_all({**jobs, "again": again}, "baseline")
 
 
 def kill_sshd(one: Submitted) -> None:
@@ -150,3 +160,17 @@ def test_a_launcher_with_a_broken_key_fails_as_its_policies_say(running: dict[st
     message = one.condition("Failed")["message"]
     assert "exited with 13: " in message
     assert BROKEN in message
+
+
+def test_a_launcher_that_is_started_again_waits_for_a_worker_that_comes_back(running: dict[str, Submitted]) -> None:
+    one = running["again"]
+    worker = one.job.workers[0]
+    one.until_output("first try")
+    one.namespace.delete("Pod", worker, grace_s=1)
+    one.namespace.exec_in(one.launcher, ["touch", "/tries/go"], "mpi")
+    assert one.verdict() == "Succeeded", one.output
+    assert f"rank 0 of 1 on {worker}" in one.output
+    pod = one.launcher_pod()
+    assert pod is not None
+    assert of.restarts(pod, "mpi") == 1, "no try met a worker that was away"
+    assert "was started again" in one.namespace.logs(one.launcher, "kubectl-delivery")
