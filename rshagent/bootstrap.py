@@ -132,7 +132,7 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
 
     - `ask`: `alive`, or `exit N` with the kept status, or `gone`. pid is the acknowledged one; without it the session
       lives as long as anything carries its mark.
-    - `signal NAME`: signals every process with the mark, `left N` tells how many that were.
+    - `signal NAME`: signals every process with the mark, bootstraps by KILL alone; `left N` tells how many there were.
     - `count`: `left N`.
     """
     alive = (
@@ -145,8 +145,10 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
         # containerd ends a command's stdin when its stdout or stderr ends: the one that leads nowhere is kept open.
         "exec 9>&2 2>/dev/null;"
         + _marked(f"{_pattern(str(mark))})return 0")
-        # The bootstrap has no mark in its environment, so it is not signalled and can tell the tree's status.
-        + "t(){ n=0;for p in /proc/[0-9]*;do m $p environ&&kill -$1 ${p#/proc/}&&n=$((n+1));done;echo left $n;};"
+        # The bootstrap has no mark in its environment, so it is not signalled and can tell the tree's end. It counts,
+        # as it may be about to start the tree, of which nothing is there yet.
+        + "t(){ n=0;for p in /proc/[0-9]*;do if m $p environ;then kill -$1 ${p#/proc/}&&n=$((n+1));"
+        + "elif m $p cmdline;then n=$((n+1));[ $1 = KILL ]&&kill -9 ${p#/proc/};fi;done;echo left $n;};"
         # Alive first, kept status after: between the two it may end, but not before the first and unseen.
         + "a(){ "
         + alive
