@@ -119,7 +119,6 @@ class PodWatch:
             self._list(token)
             return
         self.pods, self._listed, self.is_synced = self._listed, {}, True
-        self._backoff = Backoff()
         self._watch()
         self._on_change(None)
 
@@ -205,12 +204,15 @@ class PodWatch:
     def _end_watch(self, lost: Lost | None) -> None:
         if self._watchdog is not None:
             self._watchdog.cancel()
+        is_short = self._loop.now() - self._began_at < _SHORT_S
+        if self._refusal is None and not is_short:
+            self._backoff = Backoff()
         if self._refusal is not None:
             head, body = self._refusal
             self._refused(head, bytes(body), relist=head.status == 410)
         elif lost is not None:
             self._lost(lost, relist=False)
-        elif self._loop.now() - self._began_at < _SHORT_S:
+        elif is_short:
             self._wait("the watch ended as soon as it had begun", 0, relist=False)
         else:  # the server's own time limit
             self._watch()

@@ -77,6 +77,17 @@ def test_a_watch_that_is_too_old_or_makes_no_sense_begins_with_a_new_list(api: A
     assert len(api.troubles) == 1
 
 
+@pytest.mark.parametrize("answer", [watching(line("ERROR", GONE)) + END, plain(GONE, 410)])
+def test_lists_whose_watch_is_refused_each_time_come_later_each_time(api: Api, answer: bytes) -> None:
+    api.start(*[page(), answer] * 8)
+    waits: list[float] = []
+    while len(waits) < 8:
+        api.until(lambda: len(api.troubles) > len(waits))
+        waits.append(api.troubles[-1].retry_in_s)
+        api.clock.now += 60
+    assert waits[-1] > 8 * waits[0]
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"null", b"[]", b'{"items": []}', b'{"items": {}, "metadata": {}}', b'{"items": [5], "metadata": {}}', b"["],
