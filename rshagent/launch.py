@@ -202,6 +202,8 @@ class Launch(Listener):
                 if self.state in ("asked", "acknowledged"):  # stdout may be quicker than the acknowledgement, on stderr
                     self._on_asked(self)  # before any of it is seen: this hub may be gone right after
             self.stdio.write(event.channel, event.data)
+            if self._kept_code is not None and self.state == "acknowledged":
+                self._after(_GRACE_S, self._finish_as_kept)  # there may be more
             if self.stdio.is_behind and self._execution is not None:
                 self._execution.pause()
         elif isinstance(event, Opened):
@@ -442,6 +444,9 @@ class Launch(Listener):
 
     def _finish_as_kept(self) -> None:
         assert self._kept_code is not None
+        if self.stdio.is_behind:  # its reader is slow, and the stream waits for it
+            self._after(_GRACE_S, self._finish_as_kept)
+            return
         self._finish(Finish(self._kept_code))
 
     def _check_worker(self) -> None:

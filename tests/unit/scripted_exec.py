@@ -65,8 +65,11 @@ class Exec:
     def stall(self) -> None:
         self._listener.exec_stalled()
 
-    def write(self, data: bytes) -> None:
-        self._listener.exec_event(Output(STDOUT, memoryview(data)))
+    def write(self, data: bytes, channel: int = STDOUT) -> None:
+        self._listener.exec_event(Output(channel, memoryview(data)))
+
+    def pause(self) -> None:
+        pass
 
     def answer(self, line: str) -> None:
         self.write(f"{line}\n".encode())

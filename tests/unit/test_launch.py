@@ -10,6 +10,7 @@ from scripted_exec import Bench, benches, pod
 
 from rshagent import bootstrap
 from rshagent.status import Exited
+from rshagent.streams import STDERR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,6 +174,32 @@ def test_one_whose_worker_knows_its_end_is_given_time_for_its_last_output(bench:
     bench.wait(0.2)
     assert bench.end == (0, ""), "its output came by the stream that hung"
     assert start.is_closed
+
+
+def test_one_whose_output_goes_on_is_not_cut_off(bench: Bench) -> None:
+    start = bench.run()
+    start.stall()
+    bench.ask().answer("exit 0")
+    for _ in range(5):
+        bench.wait(0.8)
+        start.write(b"a line")
+    assert bench.ends == []
+    bench.wait(1)
+    assert bench.end == (0, "")
+
+
+def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
+    start = bench.run()
+    start.stall()
+    start.write(b"x" * 300_000, STDERR)  # more than a pipe takes
+    bench.ask().answer("exit 0")
+    bench.wait(5)
+    assert bench.ends == []
+    read = 0
+    while not bench.ends:
+        read += len(os.read(bench._ours.fileno(), 300_000)) if read < 300_000 else 0
+        bench.wait(0.2)
+    assert (read, bench.end) == (300_000, (0, ""))
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
