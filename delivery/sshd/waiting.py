@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from delivery.sshd.lookups import Found
     from delivery.wait import Limits
     from rshagent.hosts import Entry
+    from rshagent.loop import Timer
 
 _RESOLV_CONF = "/etc/resolv.conf"
 _LOOK_S = 1.0  # a look at the hostfile is one stat(2)
@@ -68,6 +69,7 @@ class Waiting:
         self._answered_at: float | None = None  # all had, as far as is known
         self._lookups, self._presence = Lookups(loop), Presence(loop, dns.read(_text(_RESOLV_CONF)))
         self._busy = 0
+        self._next_looks: dict[Worker, Timer] = {}
         self._queue: deque[Worker] = deque()
         self._hosts = hosts
 
@@ -118,6 +120,8 @@ class Waiting:
 
     def _look(self, worker: Worker) -> None:
         """Look a worker's name up where that is due, and knock."""
+        if worker in self._next_looks:  # this one comes before
+            self._next_looks.pop(worker).cancel()
         worker.is_busy = True
         if self._busy >= _AT_ONCE:
             self._queue.append(worker)
@@ -169,7 +173,12 @@ class Waiting:
         if lack is not None:
             self._answered_at = None
             pause_s = worker.pause_s(now, self._wait.lacking)
-            self._loop.call_later(pause_s, lambda: self._look(worker) if worker.is_wanted else None)
+            self._next_looks[worker] = self._loop.call_later(pause_s, partial(self._look_if_wanted, worker))
+
+    def _look_if_wanted(self, worker: Worker) -> None:
+        del self._next_looks[worker]
+        if worker.is_wanted:
+            self._look(worker)
 
     def _next(self) -> None:
         if self._queue and self._busy < _AT_ONCE:

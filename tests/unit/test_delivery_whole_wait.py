@@ -12,17 +12,20 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from scripted_api import settle
 
 from agents.job.model import KeyType
 from agents.operator.keys import new_pair
 from delivery import judging
 from delivery.exits import DeliveryError
 from delivery.judging import Judging
+from delivery.lack import Lack
 from delivery.progress import Progress
 from delivery.sshd import lookups, pace
 from delivery.sshd import waiting as waiting_module
 from delivery.sshd.files import Files
 from delivery.sshd.lookups import Address, Found
+from delivery.sshd.presence import Presence
 from delivery.sshd.waiting import Waiting
 from delivery.wait import Limits, Wait
 from rshagent.loop import Loop
@@ -32,6 +35,8 @@ from tests.waiting import DEADLINE_S, until
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from delivery.sshd.worker import Worker
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
@@ -125,6 +130,38 @@ def test_a_worker_that_is_called_otherwise_is_still_known(
     limits, progress = Limits(timeout_s=DEADLINE_S), Progress(io.StringIO(), live=False)
     waiting = Waiting(loop, files, hosts=["pi.a", "none.a"], changed=changed, limits=limits, progress=progress)
     assert [name for name, _ in waiting.run()] == ["pi.a", "pi.b"]
+
+
+def test_one_that_is_renamed_again_and_again_is_looked_at_no_oftener(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    def look_up(self: Waiting, worker: Worker) -> None:
+        looks.append(worker.host)
+        self._settle(worker, Lack("dns", "not in DNS yet"))
+
+    monkeypatch.setattr(Waiting, "_look_up", look_up)
+    monkeypatch.setattr(Presence, "ask", lambda *_: False)
+    progress = Progress(io.StringIO(), live=False)
+
+    def count(renamings: int) -> int:
+        now = 0.0
+        loop = Loop(lambda: now)
+        waiting = Waiting(loop, files, hosts=[], changed=lambda: None, limits=Limits(), progress=progress)
+        waiting._follow(["pi.a"])
+        for _ in range(renamings):
+            waiting._follow(["pi.a", "pi.b"])
+            waiting._follow(["pi.a"])
+        looks.clear()
+        for _ in range(100):
+            now += 0.1
+            settle(loop)
+        waiting._lookups.close()
+        waiting._presence.close()
+        return len(looks)
+
+    assert count(8) == count(0) > 10
 
 
 def test_a_wait_that_has_failed_leaves_no_threads_and_no_descriptors(files: Files) -> None:
