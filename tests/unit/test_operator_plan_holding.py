@@ -172,7 +172,19 @@ def test_what_a_launcher_need_not_know_changes_with_the_next_pod(wish: dict[str,
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "{", "[]", "7", '{"sshPort": 1}', '{"sshPort": "x"}', '{"sshPasswd": "no"}', '{"other": "x"}']
+    "text",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        pytest.param("[" * 100_000, id="deep"),
+        "7",
+        '{"sshPort": 1}',
+        '{"sshPort": "x"}',
+        '{"sshPasswd": "no"}',
+        '{"other": "x"}',
+    ],
 )
 def test_what_is_written_on_a_pod_by_someone_else_holds_nothing(text: str | None) -> None:
     """Nor does a pod of an operator that wrote nothing."""
