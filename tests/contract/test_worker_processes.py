@@ -78,6 +78,7 @@ def leftovers(worker: Worker) -> list[Any]:
 
 def test_processes_are_shown_with_their_ranks(tmp_path: Path, namespace: Namespace) -> None:
     launch(namespace, f"(PMIX_RANK=no {RANK}1) & echo started; wait")
+    find("10001")
     with running(tmp_path, inside=namespace.inside()) as worker:
         seen = worker.processes()
         (rank,) = [process for process in seen["processes"] if process["rank"] is not None]
