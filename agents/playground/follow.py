@@ -36,6 +36,7 @@ class Follower:
         self._logs: dict[str, bool] = {}  # launcher pods' uids → all of their output is here
         self._pods: dict[str, Object] = {}  # those there are, by namespace/name
         self._launchers: dict[str, Object] = {}  # by job's uid, as they were last seen
+        self._has_listed = False
         self.began = time.monotonic()
         self.marks: dict[str, float] = {}  # when a condition was first seen
         for kind in _WATCHED:
@@ -66,8 +67,13 @@ class Follower:
 
     def ended(self) -> bool:
         """Whether all jobs have ended, and their launchers' output is here."""
-        verdicts = all(job["metadata"]["name"] in self._story.verdicts for job in self._jobs)
-        return verdicts and all(self._logs.values())
+        if not all(job["metadata"]["name"] in self._story.verdicts for job in self._jobs):
+            return False
+        if not self._has_listed:  # each kind is watched by itself: what a job's pods did may come behind its end
+            self._has_listed = True
+            for pod in self._client.list(resources.PODS.path(resources.PODS.versions[0]))["items"]:
+                self._take_pod("MODIFIED", pod)
+        return all(self._logs.values())
 
     def workers_left(self) -> list[str]:
         """Pods of the jobs that still run."""
@@ -103,6 +109,8 @@ class Follower:
 
     def _take_pod(self, what: str, pod: Object) -> None:
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        if _version(pod) < _version(self._pods.get(name)):
+            return
         if what == "DELETED":
             self._pods.pop(name, None)
         else:
@@ -134,6 +142,11 @@ class Follower:
 
     def _say(self, line: str) -> None:
         self._tell(f"{time.monotonic() - self.began:6.2f} s  {line}")
+
+
+def _version(thing: Object | None) -> int:
+    """The stand-in counts its versions, as etcd does."""
+    return int(thing["metadata"]["resourceVersion"]) if thing else 0
 
 
 def container_of(pod: Object) -> str:

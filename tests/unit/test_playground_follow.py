@@ -1,0 +1,64 @@
+"""The playground's follower: when a job has come to its end with all that its launcher wrote."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from agents.playground.follow import Follower
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agents.playground.client import Client
+
+Object = dict[str, Any]
+
+JOB = {"kind": "MPIJob", "metadata": {"name": "pi", "namespace": "team", "uid": "job"}}
+ENDED = {**JOB, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+
+
+def launcher(version: int, state: Object) -> Object:
+    labels = {"mpi-agents/role": "launcher", "mpi-agents/job-uid": "job"}
+    about = {
+        "name": "pi-launcher",
+        "namespace": "team",
+        "uid": "pod",
+        "labels": labels,
+        "resourceVersion": str(version),
+    }
+    status = {"phase": "Running", "containerStatuses": [{"name": "mpi", "state": state}]}
+    return {"metadata": about, "spec": {"containers": [{"name": "mpi"}]}, "status": status}
+
+
+class Scripted:
+    """A client whose watch tells of the job's end first, and of its launcher's beginning when that is all read."""
+
+    def __init__(self) -> None:
+        self.is_read = threading.Event()
+
+    def create(self, body: Object) -> Object:
+        return body
+
+    def list(self, path: str) -> Object:
+        items = [launcher(9, {"terminated": {"exitCode": 5}})] if path.endswith("/pods") else []
+        return {"metadata": {"resourceVersion": "10"}, "items": items}
+
+    def watch(self, path: str, _version: str) -> Iterator[Object]:
+        if "kubeflow.org" in path:
+            yield {"type": "MODIFIED", "object": ENDED}
+        if path.endswith("/pods"):
+            self.is_read.wait()
+            yield {"type": "ADDED", "object": launcher(3, {"running": {}})}
+
+    def follow(self, *_: str) -> Iterator[str]:
+        self.is_read.set()
+        yield "a rank's line\n"
+
+
+def test_a_job_whose_end_is_told_before_its_pods_keeps_its_output_and_exit_code() -> None:
+    told: list[str] = []
+    follower = Follower(cast("Client", Scripted()), lambda _line: None, told.append)
+    follower.apply(JOB)
+    follower.until(follower.ended, lambda: None)
+    assert (told, follower.exit_code()) == (["a rank's line\n"], 5)
