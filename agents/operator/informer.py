@@ -152,8 +152,8 @@ class Informer:
         """Say once why the store is not kept true, and wait a little longer each time."""
         said, self.is_missing = self._words(error), isinstance(error, NotFoundError)
         if said != self._complaint:
-            _LOG.warning("%s can't be watched: %s", self._store.kind.resource, said)
             self._complaint = said
+            _LOG.warning("%s can't be watched: %s", self._store.kind.resource, said)
         wait_s = min(_FIRST_WAIT_S * 2.0 ** min(self._failures, 16), _LAST_WAIT_S) * (0.5 + random.random() / 2)  # noqa: S311
         self._failures += 1
         self._stop.wait(max(wait_s, error.retry_after_s or 0.0))
