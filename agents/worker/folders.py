@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from rshagent.loop import Loop
 
 _STEP_MS = 250
-_ANYWAY_MS = 60_000  # what came before the watch, or could not be carried out when it came, is seen by then
+_ANYWAY_MS = 10_000  # what came before the watch, or could not be carried out when it came, is seen by then
 _POLL_S = 5.0
 
 
 class Folders:
-    """Calls `changed()` from the loop after something in one of the folders has changed, and once a minute."""
+    """Calls `changed()` from the loop after something in one of the folders has changed, and every 10 s."""
 
     def __init__(
         self, loop: Loop, paths: Sequence[str], changed: Callable[[], None], log: Callable[[str], None]
