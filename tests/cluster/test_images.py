@@ -106,7 +106,7 @@ def test_our_image_is_delivery_if_nothing_else_is_said(namespace: Namespace) -> 
         (["mpi-delivery", "--version"], 0, "mpi-delivery, version"),
         (["mpi-operator", "--version"], 0, "mpi-operator, version"),
         (["mpi-worker", "--help"], 0, "usage: mpi-worker"),
-        (["sshd-bootstrap"], 20, "sshd-bootstrap: /mpi-ssh in the volume of the ssh keys can't be written: it is not there"),
+        (["sshd-bootstrap"], 20, "sshd-bootstrap: /mpi-ssh in the volume of the ssh keys can't be written: it is"),
     ],
 )
 def test_our_image_has_each_role_on_its_path(namespace: Namespace, command: list[str], code: int, says: str) -> None:
