@@ -89,6 +89,15 @@ def test_rights_that_someone_takes_from_a_running_launcher_come_back(version: st
 
 
 @DIALECTS
+def test_a_launcher_that_was_made_before_its_account_was_written_on_it_keeps_its_rights(version: str) -> None:
+    one, job = with_launcher(version)
+    seen = observed(running(version))
+    edited = running(version, {ACCOUNT: "mine"})
+    found = planned(edited, one, *workers(), role_binding=seen.role_binding, **job)
+    assert told(found) == []
+
+
+@DIALECTS
 @pytest.mark.parametrize("left", [[], None])
 def test_so_does_what_they_are(version: str, left: Any) -> None:
     before = observed(running(version)).role

@@ -18,7 +18,7 @@ from agents.operator.kinds import (
     pod_group_kind,
 )
 from agents.operator.objects import names
-from agents.operator.planning.values import mapping
+from agents.operator.planning.values import mapping, mappings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,10 +105,17 @@ def _keys(view: View) -> CreateKeys | None:
 
 
 def _account(view: View) -> str:
-    """Return the ServiceAccount of the launcher that is there, "" if there is none."""
+    """Return the ServiceAccount of the launcher that is there, "" if there is none.
+
+    One that was made before launchers had it written on them has the one that is bound.
+    """
     job = mapping(mapping(view.observed.launcher_job).get("metadata"))
     annotations = [mapping(job.get("annotations")), *(pod.annotations for pod in view.launchers)]
-    return next((str(one[names.ACCOUNT]) for one in reversed(annotations) if names.ACCOUNT in one), "")
+    written = next((str(one[names.ACCOUNT]) for one in reversed(annotations) if names.ACCOUNT in one), "")
+    if written or not (job or view.launchers):
+        return written
+    bound = mappings(mapping(view.observed.role_binding).get("subjects"))
+    return str(bound[0].get("name", "")) if bound else ""
 
 
 def _made(kind: Kind, body: dict[str, Any] | None, seen: Object | None) -> Create | None:
