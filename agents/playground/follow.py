@@ -67,7 +67,7 @@ class Follower:
 
     def ended(self) -> bool:
         """Whether all jobs have ended, and their launchers' output is here."""
-        if not all(job["metadata"]["name"] in self._story.verdicts for job in self._jobs):
+        if not all(job["metadata"]["uid"] in self._story.verdicts for job in self._jobs):
             return False
         if not self._has_listed:  # each kind is watched by itself: what a job's pods did may come behind its end
             self._has_listed = True
@@ -82,7 +82,7 @@ class Follower:
     def exit_code(self) -> int:
         """0 if all jobs succeeded, else a launcher's exit code."""
         for job in self._jobs:
-            if self._story.verdicts.get(job["metadata"]["name"]) not in SUCCESSES:
+            if self._story.verdicts.get(job["metadata"]["uid"]) not in SUCCESSES:
                 pod = self._launchers.get(job["metadata"]["uid"])
                 return exit_code(pod, container_of(pod)) or 1 if pod is not None else 1
         return 0

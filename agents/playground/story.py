@@ -17,7 +17,7 @@ class Story:
     def __init__(self) -> None:
         self._pods: dict[str, str] = {}
         self._conditions: set[tuple[str, str, str]] = set()
-        self.verdicts: dict[str, str] = {}  # by which condition a job came to its end
+        self.verdicts: dict[str, str] = {}  # by which condition a job came to its end, by uid
 
     def line(self, kind: str, event: Object) -> str:
         """A line for an event of a watch on mpijobs, pods or events; "" if there is nothing to say."""
@@ -38,16 +38,16 @@ class Story:
         return f"pod       {name}: {state}"
 
     def _job(self, job: Object) -> str:
-        name = job["metadata"]["name"]
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         lines = []
         for one in (job.get("status") or {}).get("conditions") or ():
-            key = (name, one["type"], one["status"])
+            key = (uid, one["type"], one["status"])
             if one["status"] != "True" or key in self._conditions:
                 continue
             self._conditions.add(key)
             lines.append(f"condition {name}: {one['type']}: {one.get('message', '')}")
             if one["type"] in _VERDICTS:
-                self.verdicts[name] = one["type"]
+                self.verdicts[uid] = one["type"]
         return "\n".join(lines)
 
 

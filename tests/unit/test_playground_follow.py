@@ -62,3 +62,37 @@ def test_a_job_whose_end_is_told_before_its_pods_keeps_its_output_and_exit_code(
     follower.apply(JOB)
     follower.until(follower.ended, lambda: None)
     assert (told, follower.exit_code()) == (["a rank's line\n"], 5)
+
+
+class Namesakes(Scripted):
+    """Two jobs of one name in two namespaces; the second ends when the first one's end has been taken in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_taken = threading.Event()
+
+    def list(self, _path: str) -> Object:
+        return {"metadata": {"resourceVersion": "10"}, "items": []}
+
+    def watch(self, path: str, _version: str) -> Iterator[Object]:
+        if "/apis/kubeflow.org" in path:
+            yield {"type": "MODIFIED", "object": job_of("one", "Succeeded")}
+            self.is_taken.wait()
+            yield {"type": "MODIFIED", "object": job_of("two", "Failed")}
+
+
+def job_of(team: str, *types: str) -> Object:
+    conditions = [{"type": one, "status": "True"} for one in types]
+    metadata = {"name": "pi", "namespace": team, "uid": f"job of {team}"}
+    return {"kind": "MPIJob", "metadata": metadata, "status": {"conditions": conditions}}
+
+
+def test_jobs_of_one_name_in_two_namespaces_end_each_by_itself() -> None:
+    client, told = Namesakes(), list[str]()
+    follower = Follower(cast("Client", client), told.append, lambda _line: None)
+    follower.apply(job_of("one"), job_of("two"))
+    follower.until(lambda: bool(told), lambda: None)
+    assert not follower.ended()
+    client.is_taken.set()
+    follower.until(follower.ended, lambda: None)
+    assert follower.exit_code() == 1
