@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from agents.job.model import PREFIX, Job, Transport
+from agents.job.model import PREFIX, Dialect, Job, Transport
 from agents.job.read import read
 
 Object = dict[str, Any]
@@ -39,7 +39,7 @@ def adapted(body: Object) -> Adapted:
         annotations = {**(body["metadata"].get("annotations") or {}), f"{PREFIX}transport": str(Transport.EXEC)}
         body = {**body, "metadata": {**body["metadata"], "annotations": annotations}}
         lines.append(f"job {job.name} runs by exec here: one machine, without an sshd in each pod (transport: ssh)")
-    home = _home(body["spec"])
+    home = _home(body["spec"]) if job.dialect is Dialect.T9K else ""
     mpirun = f"{home.rstrip('/')}/bin/mpirun"
     if home and job.launch_command[:1] == (mpirun,):
         body = {**body, "spec": _without_home(body["spec"])}

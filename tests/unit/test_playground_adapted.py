@@ -42,6 +42,7 @@ def t9ks(spec: dict[str, Any]) -> dict[str, Any]:
         ("kubeflow.org/v1", {"transport": "ssh"}, True),
         ("kubeflow.org/v2beta1", {"transport": "exec"}, False),
         ("kubeflow.org/v1", {"mpiReplicaSpecs": 7}, False),  # the operator says what is wrong
+        ("kubeflow.org/v1", {"mpiConfig": "a field of T9k's, which kubeflow's jobs do not have"}, False),
     ],
 )
 def test_what_would_run_by_ssh_runs_by_exec(api_version: str, spec: dict[str, Any], changes: bool) -> None:
