@@ -18,9 +18,10 @@ enum { SOON_MS = 20, LATER_MS = 200, SOON = 10000 / SOON_MS };
 
 static void stop(int number) { _exit(128 + number); }
 
-/* Whether the file could be made to say this. */
+/* Whether the file could be made to say this, which is no shorter than what it says: it is never empty meanwhile, as
+ * nobody would give a word to who comes after one that ended there. */
 static bool say(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
     bool is_said = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
     if (fd >= 0) close(fd);
     return is_said;

@@ -30,9 +30,10 @@ class Waiting:
         self._program = str(folder / "sshd-start")
         shutil.copy(helper, self._program)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, file_size: int | None = None) -> subprocess.Popen[str]:
+        limited = [] if file_size is None else ["prlimit", f"--fsize={file_size}"]
         return subprocess.Popen(
-            [self._program, "--when-ready", *words],
+            [*limited, self._program, "--when-ready", *words],
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -90,6 +91,15 @@ def test_one_that_is_started_again_while_it_asks_goes_on_waiting(waiting: Waitin
     waiting.go()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("word", ["go", "taken"])
+def test_one_that_is_ended_as_it_writes_leaves_a_word_for_the_next(word: str, waiting: Waiting) -> None:
+    waiting.give("ready", word)
+    process = waiting.start("true", file_size=0)
+    assert process.wait(PATIENCE_S) == -signal.SIGXFSZ
+    process.communicate()
+    assert (waiting.folder / "ready").read_text() == word
 
 
 @pytest.mark.parametrize("line", ["pi-worker-0 not in DNS yet 30 s", "", "…" * 2000])
