@@ -114,6 +114,7 @@ class _Delivery:
             sys.exit(READY)
 
     def _deliver(self, asked: Settings, files: Files | None = None) -> None:
+        self._waiting = None  # each has one use
         # What the other transport needs is not imported: it may cost more than the wait.
         if asked.is_ssh:
             from delivery.sshd.files import Files  # noqa: PLC0415

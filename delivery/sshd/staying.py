@@ -100,6 +100,8 @@ class Word:
 
     def _give(self, name: str, text: str, *, instead_of: str) -> None:
         part = self._path(f".{name}.part")
+        if self.is_taken:  # meanwhile, by an earlier delivery's word: the next start is to ask for one of its own
+            return
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(instead_of))

@@ -121,3 +121,34 @@ def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_agai
         until(lambda: (run / paths.READY).read_text() == "go", "it is told that all answer")
     launcher.process.terminate()
     assert launcher.end() == 0
+
+
+def test_a_launcher_that_is_started_again_without_workers_waits_for_nobody(launcher: Launcher) -> None:
+    port = free_port()
+    hook(launcher)
+    ready = launcher.volume / "run" / paths.READY
+    with listening(WORKER, port):
+        launcher.start(ports=str(port))
+        until(ready.exists, "it is told that all answer")
+    launcher.hosts_are()
+    ready.write_text("again")
+    launcher.until_told("names no worker: nothing to wait for")
+    until(lambda: ready.read_text() == "go", "it is told that nobody is waited for")
+    launcher.process.terminate()
+    assert launcher.end() == 0
+    assert launcher.told.count("waiting for the sshds") == 1
+
+
+def test_a_launcher_that_begins_by_an_earlier_delivery_s_word_is_told_nothing_more(launcher: Launcher) -> None:
+    port = free_port()
+    hook(launcher)
+    run = launcher.volume / "run"
+    (run / paths.READY).write_text("go")
+    launcher.start("--timeout", "1s", ports=str(port))
+    launcher.until_told("waiting for the sshds")
+    (run / paths.READY).write_text("taken")
+    launcher.until_told("has begun already")
+    launcher.process.terminate()
+    assert launcher.end() == 0
+    assert (run / paths.READY).read_text() == "taken"
+    assert not (run / paths.FAILED).exists()
