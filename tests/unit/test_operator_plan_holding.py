@@ -154,6 +154,21 @@ def test_a_worker_that_is_lost_comes_back_as_the_running_launcher_knows_it(
         assert any(one != created(planned(before)).get(key) for key, one in created(without).items())  # it does matter
 
 
+@KUBEFLOWS
+def test_a_main_container_that_the_template_has_no_longer_is_not_kept(version: str, transport: str | None) -> None:
+    """A worker of the new template would run its ranks, or its sshd, in the first container."""
+
+    def named(main: str) -> Object:
+        containers = [{"name": "log", "image": "two"}, {"name": main, "image": "one"}]
+        changes = {"spec/mpiReplicaSpecs/Worker/template/spec/containers": containers, "spec/transport": transport}
+        return resource(version, {**changes, **annotated(main_container=main)}, READY, CREATED)
+
+    _, *others = pods(named("mpi"))[0]
+    found = created(planned(named("program"), *others[:-1]))
+    annotations = found[f"Pod {others[-1]['metadata']['name']}"]["metadata"]["annotations"]
+    assert annotations["kubectl.kubernetes.io/default-container"] == "program"
+
+
 def test_a_field_of_the_spec_is_kept_as_its_annotation_is() -> None:
     (launcher, *others), batch = pods(going("v2beta1", "ssh"))
     edited = resource("v2beta1", {"spec/transport": "ssh", "spec/ssh": {"port": 2300}}, READY, CREATED, RUNNING)

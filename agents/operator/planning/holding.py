@@ -13,6 +13,7 @@ from agents.job.dialects import is_t9k
 from agents.job.model import KUBEFLOW, LAUNCHER, Dialect, Job, Transport
 from agents.job.read import read
 from agents.job.settings import annotation, shared, with_shared
+from agents.job.template import container_names
 from agents.operator.objects import names
 from agents.operator.planning.values import mapping, mappings
 
@@ -34,6 +35,9 @@ def hold(job: Job | tuple[Problem, ...], observed: Observed) -> tuple[Job | tupl
         return job, kept
     wanted = shared(job)
     differ = {key: value for key, value in _written(observed).items() if wanted.get(key, value) != value}
+    known = container_names(job.worker.template)
+    if known and differ.get("mainContainer", "") not in {"", *known}:
+        del differ["mainContainer"]  # gone from the template: kept, it would have ranks run in the first of the others
     try:
         return with_shared(job, differ), {**kept, **differ}
     except ValueError:  # someone else has written it
