@@ -69,6 +69,7 @@ class PodWatch:
         self._timer: Timer | None = None
         self._watchdog: Timer | None = None
         self._began_at = 0.0
+        self._is_answered = False
         self._version = ""
         self._listed: dict[str, Pod] = {}
         self._lines = bytearray()
@@ -136,7 +137,7 @@ class PodWatch:
 
     def _watch(self) -> None:
         self._lines.clear()
-        self._refusal = None
+        self._refusal, self._is_answered = None, False
         self._began_at = self._loop.now()
         query = (
             f"watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_S}"
@@ -153,7 +154,8 @@ class PodWatch:
         self._watchdog = self._loop.call_later(_WATCH_S + _GRACE_S, self._give_up)
 
     def _take_head(self, head: Head) -> None:
-        if head.status != 200:
+        self._is_answered = head.status == 200
+        if not self._is_answered:
             self._refusal = (head, bytearray())
 
     def _take_body(self, data: bytes) -> None:
@@ -205,7 +207,7 @@ class PodWatch:
         if self._watchdog is not None:
             self._watchdog.cancel()
         is_short = self._loop.now() - self._began_at < _SHORT_S
-        if self._refusal is None and not is_short:
+        if self._is_answered and not is_short:  # not where it only took long to fail
             self._backoff = Backoff()
         if self._refusal is not None:
             head, body = self._refusal

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pod_api import END, Api, api, idle, line, page, plain, pod, watching
 from scripted_api import Authority, authority, settle
 
+from rshagent.connection import Lost
 from rshagent.loop import Loop
 from rshagent.podwatch import PodWatch, Trouble
 
@@ -83,6 +84,19 @@ def test_lists_whose_watch_is_refused_each_time_come_later_each_time(api: Api, a
     waits: list[float] = []
     while len(waits) < 8:
         api.until(lambda: len(api.troubles) > len(waits))
+        waits.append(api.troubles[-1].retry_in_s)
+        api.clock.now += 60
+    assert waits[-1] > 8 * waits[0]
+
+
+def test_watches_that_never_begin_come_later_each_time_however_long_they_take_to_fail(api: Api) -> None:
+    watch = api.start(page(), *[b""] * 8)
+    waits: list[float] = []
+    while len(waits) < 8:
+        api.until_asked(2 + len(waits))
+        api.clock.now += 2
+        assert watch._request is not None
+        watch._request._end(Lost("no answer"))
         waits.append(api.troubles[-1].retry_in_s)
         api.clock.now += 60
     assert waits[-1] > 8 * waits[0]
