@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agents.job.model import PREFIX, Dialect, Implementation, Passwd, Transport
+from agents.job.template import container_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,12 +97,12 @@ def shared(job: Job) -> dict[str, str]:
 
     A worker that was made by another one is no host for the launcher that runs: its sshd listens at another port, or
     knows another user, or ranks run in another container. By name, as their annotations would have them; "" for what is
-    not given.
+    not given. The main container is named in any case: which is the first, another template says otherwise.
     """
     found: dict[str, str] = {}
     if job.dialect is not Dialect.T9K:  # which has none of these: the container's name is its template's
         found |= {
-            "mainContainer": job.main_container,
+            "mainContainer": job.main_container or next(iter(container_names(job.worker.template)), ""),
             "mpiImplementation": str(job.implementation),
             "runLauncherAsWorker": str(job.launcher_is_worker).lower(),
         }
@@ -120,7 +121,7 @@ def with_shared(job: Job, given: Mapping[str, str]) -> Job:
     if job.dialect is not Dialect.T9K:
         job = replace(
             job,
-            main_container=found["mainContainer"],
+            main_container=given.get("mainContainer", job.main_container),
             implementation=Implementation(found["mpiImplementation"]),
             launcher_is_worker=found["runLauncherAsWorker"] == "true",
         )

@@ -110,7 +110,7 @@ def test_a_job_keeps_its_dialect_too(version: str, transport: str | None) -> Non
 
 TWO = [{"name": "mpi", "image": "one"}, {"name": "log", "image": "two"}]
 SHARED = {  # annotation → what it says, and what is kept where nothing was said before
-    "main_container": ("log", "goes on without"),
+    "main_container": ("log", "keeps mpi"),
     "mpi_implementation": ("MPICH", "keeps OpenMPI"),
     "run_launcher_as_worker": ("true", "keeps false"),
     "ssh_auth_mount_path": ("/keys", "keeps /root/.ssh"),
@@ -167,6 +167,23 @@ def test_a_main_container_that_the_template_has_no_longer_is_not_kept(version: s
     found = created(planned(named("program"), *others[:-1]))
     annotations = found[f"Pod {others[-1]['metadata']['name']}"]["metadata"]["annotations"]
     assert annotations["kubectl.kubernetes.io/default-container"] == "program"
+
+
+@KUBEFLOWS
+@pytest.mark.parametrize("names", [["log", "mpi"], ["mpi", "log"], ["mpi"]])
+def test_the_first_container_stays_the_main_one_when_it_is_named(
+    version: str, transport: str | None, names: list[str]
+) -> None:
+    """As by who puts another one before it."""
+    plain = {"spec/transport": transport}
+    containers = [{"name": name, "image": "any"} for name in names]
+    named = {"spec/mpiReplicaSpecs/Worker/template/spec/containers": containers, **annotated(main_container="mpi")}
+    (launcher, *others), batch = pods(resource(version, plain, READY, CREATED))
+    edited = resource(version, {**plain, **named}, READY, CREATED)
+    now = observed(edited, launcher, *others[:-1], launcher_job=batch)
+    assert holding.hold(read(edited), now) == (read(edited), {})
+    made = created(plan(read(edited), now, SETTINGS, NOW))[f"Pod {others[-1]['metadata']['name']}"]
+    assert made["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "mpi"
 
 
 def test_a_field_of_the_spec_is_kept_as_its_annotation_is() -> None:

@@ -36,7 +36,7 @@ def hold(job: Job | tuple[Problem, ...], observed: Observed) -> tuple[Job | tupl
     wanted = shared(job)
     differ = {key: value for key, value in _written(observed).items() if wanted.get(key, value) != value}
     known = container_names(job.worker.template)
-    if known and differ.get("mainContainer", "") not in {"", *known}:
+    if known and differ.get("mainContainer", known[0]) not in known:
         del differ["mainContainer"]  # gone from the template: kept, it would have ranks run in the first of the others
     try:
         return with_shared(job, differ), {**kept, **differ}
