@@ -332,5 +332,17 @@ def test_where_pods_differ_the_launcher_says() -> None:
     assert holding.made_with(observed(going("v1", "exec"), *others, launcher_job=batch_job()))["dialect"] == "v2beta1"
 
 
+def test_no_worker_speaks_against_a_launcher_that_was_made_before_settings_were_written() -> None:
+    """A worker that came by an edit's wish would keep the job from being set back."""
+    before = going("v2beta1", "ssh")
+    (launcher, *others), batch = pods(before)
+    for one in (launcher, batch):
+        assert one is not None
+        del one["metadata"]["annotations"]["mpi-agents/settings"]
+    late = pods(going("v2beta1", "ssh", ssh_port="2300"))[0][1]
+    now = observed(before, launcher, late, *others[1:], launcher_job=batch)
+    assert holding.hold(read(before), now) == (read(before), {})
+
+
 def _but_for_words(found: Plan) -> list[Action]:
     return [one for step in found.steps for one in step if not isinstance(one, WriteStatus | Emit)]

@@ -101,9 +101,12 @@ def _transport(spec: Object, secret: str) -> Transport | None:
 
 
 def _written(observed: Observed) -> dict[str, str]:
-    """Return the shared settings as the pods have them written on them."""
+    """Return the shared settings as they are written on the launcher, or without one on the first worker.
+
+    None are held if they are not written there: by a worker that came since, they would be held against the launcher.
+    """
     texts = (mapping(mapping(one.get("metadata")).get("annotations")).get(names.SETTINGS) for one in _made(observed))
-    text = next((one for one in texts if one), "{}")
+    text = next(texts, None) or "{}"
     try:
         found = json.loads(str(text))
     except (ValueError, RecursionError):  # anyone who may edit pods may write it
