@@ -539,6 +539,8 @@ class Launch(Listener):
             self._end_now()
         elif self._execution is not None:
             self._execution.resume()
+            if self._kept_code is not None and self.state == "acknowledged":
+                self._after(_GRACE_S, self._finish_as_kept)  # the stream may have held back more
 
     def _broken(self) -> None:
         """Treat a stdout that nobody reads any more as ssh does: as the end of the client."""

@@ -202,6 +202,22 @@ def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
     assert (read, bench.end) == (300_000, (0, ""))
 
 
+def test_one_whose_reader_has_just_caught_up_is_given_time_for_what_the_stream_held_back(bench: Bench) -> None:
+    start = bench.run()
+    start.stall()
+    start.write(b"x" * 300_000, STDERR)
+    bench.ask().answer("exit 0")
+    bench.wait(0.5)
+    read = 0
+    while read < 300_000:
+        read += len(os.read(bench._ours.fileno(), 300_000))
+        bench.wait(0.01)
+    bench.wait(0.6)
+    assert bench.ends == []
+    bench.wait(1)
+    assert bench.end == (0, "")
+
+
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_one_that_the_worker_does_not_know_ends_if_its_stream_still_hangs(bench: Bench, is_silent: bool) -> None:
     start = bench.run()
