@@ -66,9 +66,12 @@ class SimulatedRun:
     def end_launchers(self, code: int, *, lingers: bool) -> None:
         """The launcher's program ends; a container that is not the user's may keep its pod Running."""
         job = self.job()
+        uid = job["metadata"]["uid"] if job is not None else ""
         for pod in self.cluster.pods("launcher", "Running"):
-            if code == 0 and job is not None and not is_being_stopped(job, pod):
-                self.won.add(job["metadata"]["uid"])
+            # On a dead node, a former job's may still be there.
+            is_its_own = pod["metadata"]["labels"]["mpi-agents/job-uid"] == uid
+            if code == 0 and job is not None and is_its_own and not is_being_stopped(job, pod):
+                self.won.add(uid)
             (self.cluster.sidecar_lingers if lingers else self.cluster.end)(pod, code)
 
     def go_on(self, rounds: int) -> None:
