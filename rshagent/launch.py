@@ -202,8 +202,7 @@ class Launch(Listener):
                 if self.state in ("asked", "acknowledged"):  # stdout may be quicker than the acknowledgement, on stderr
                     self._on_asked(self)  # before any of it is seen: this hub may be gone right after
             self.stdio.write(event.channel, event.data)
-            if self._kept_code is not None and self.state == "acknowledged":
-                self._after(_GRACE_S, self._finish_as_kept)  # there may be more
+            self._expect_more()
             if self.stdio.is_behind and self._execution is not None:
                 self._execution.pause()
         elif isinstance(event, Opened):
@@ -438,14 +437,19 @@ class Launch(Listener):
             self._finish(decisions.settled(code, reason, has_output=self.has_output))
         elif code is not None:  # the stream hangs, or hung; the last of the output is on its way
             self._kept_code = code
-            self._after(_GRACE_S, self._finish_as_kept)
+            self._expect_more()
         elif self._execution is not None and self._execution.is_silent:
             self._finish(decisions.settled(None, reason, has_output=self.has_output))
+
+    def _expect_more(self) -> None:
+        """Give a stream that hung, of a command whose end is known, time for more of its output."""
+        if self._kept_code is not None and self.state == "acknowledged":
+            self._after(_GRACE_S, self._finish_as_kept)
 
     def _finish_as_kept(self) -> None:
         assert self._kept_code is not None
         if self.stdio.is_behind:  # its reader is slow, and the stream waits for it
-            self._after(_GRACE_S, self._finish_as_kept)
+            self._expect_more()
             return
         self._finish(Finish(self._kept_code))
 
@@ -539,8 +543,7 @@ class Launch(Listener):
             self._end_now()
         elif self._execution is not None:
             self._execution.resume()
-            if self._kept_code is not None and self.state == "acknowledged":
-                self._after(_GRACE_S, self._finish_as_kept)  # the stream may have held back more
+            self._expect_more()  # which the stream may have held back
 
     def _broken(self) -> None:
         """Treat a stdout that nobody reads any more as ssh does: as the end of the client."""
