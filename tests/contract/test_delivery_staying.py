@@ -14,6 +14,7 @@ from sshd_bootstrap import paths
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
 from tests.ports import free_port
+from tests.processes import catches
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -42,6 +43,17 @@ def hook(launcher: Launcher) -> None:
     prepare(Settings.load(launcher.environ))
 
 
+def begun(launcher: Launcher, *options: str) -> Path:
+    """Have the launcher told that its worker answers, which then goes; return the file that told it."""
+    port = free_port()
+    hook(launcher)
+    ready = launcher.volume / "run" / paths.READY
+    with listening(WORKER, port):
+        launcher.start(*options, ports=str(port))
+        until(ready.exists, "it is told that all answer")
+    return ready
+
+
 def test_the_launcher_is_told_that_all_answer(launcher: Launcher) -> None:
     port = free_port()
     run = launcher.volume / "run"
@@ -56,13 +68,6 @@ def test_the_launcher_is_told_that_all_answer(launcher: Launcher) -> None:
     assert launcher.log.read_text() == ""
     assert (run / paths.READY).read_text() == "go"
     assert (run / paths.READY).stat().st_mode & 0o777 == 0o666, "the launcher's own user has to take it"
-
-
-def catches(pid: int, number: int) -> bool:
-    """Say whether a process has a handler for a signal."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        caught = next(line for line in file if line.startswith("SigCgt"))
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def test_nothing_is_written_before_ssh_is_prepared(launcher: Launcher) -> None:
@@ -94,12 +99,7 @@ def test_a_wait_that_failed_is_told_and_begins_again_when_it_was_taken(launcher:
 
 
 def test_a_launcher_that_is_started_again_waits_for_its_workers_again(launcher: Launcher) -> None:
-    port = free_port()
-    hook(launcher)
-    ready = launcher.volume / "run" / paths.READY
-    with listening(WORKER, port):
-        launcher.start("--timeout", "1s", ports=str(port))
-        until(ready.exists, "it is told that all answer")
+    ready = begun(launcher, "--timeout", "1s")
     ready.write_text("again")
     until((launcher.volume / "run" / paths.FAILED).exists, "it is told that the worker has gone")
     assert not ready.exists()
@@ -124,12 +124,7 @@ def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_agai
 
 
 def test_a_launcher_that_is_started_again_without_workers_waits_for_nobody(launcher: Launcher) -> None:
-    port = free_port()
-    hook(launcher)
-    ready = launcher.volume / "run" / paths.READY
-    with listening(WORKER, port):
-        launcher.start(ports=str(port))
-        until(ready.exists, "it is told that all answer")
+    ready = begun(launcher)
     launcher.hosts_are()
     ready.write_text("again")
     launcher.until_told("names no worker: nothing to wait for")

@@ -110,13 +110,19 @@ def test_the_demo_shows_a_job_of_kubeflow_s_to_its_end(playground: Playground) -
     assert not os.listdir(playground.temporary)
 
 
-def test_apply_gives_the_launchers_output_and_its_exit_code(playground: Playground, tmp_path: Path) -> None:
-    failing = tmp_path / "fails.yaml"
+def running(folder: Path, command: str) -> str:
+    """Write the example with another command of its launcher; return the file."""
     with open(PI, encoding="utf-8") as file:
         text = file.read()
-    command = next(line for line in text.splitlines() if "mpirun" in line)
-    failing.write_text(text.replace(command.strip(), 'command: [sh, -c, "echo $MPI_AGENT_SERVICE_ACCOUNT.; exit 5"]'))
-    process = playground.start("apply", str(failing))
+    given = next(line for line in text.splitlines() if "mpirun" in line)
+    written = folder / "fails.yaml"
+    written.write_text(text.replace(given.strip(), f"command: {command}"))
+    return str(written)
+
+
+def test_apply_gives_the_launchers_output_and_its_exit_code(playground: Playground, tmp_path: Path) -> None:
+    failing = running(tmp_path, '[sh, -c, "echo $MPI_AGENT_SERVICE_ACCOUNT.; exit 5"]')
+    process = playground.start("apply", failing)
     assert process.wait(60) == 5, playground.errors
     assert playground.output == ".\n"  # no token for the user's container
     assert "condition pi: Failed: " in playground.errors
@@ -124,12 +130,8 @@ def test_apply_gives_the_launchers_output_and_its_exit_code(playground: Playgrou
 
 
 def test_apply_says_why_a_program_of_an_image_is_not_there(playground: Playground, tmp_path: Path) -> None:
-    failing = tmp_path / "fails.yaml"
-    with open(PI, encoding="utf-8") as file:
-        text = file.read()
-    command = next(line for line in text.splitlines() if "mpirun" in line)
-    failing.write_text(text.replace(command.strip(), "command: [/opt/of-an-image/mpirun]"))
-    assert playground.start("apply", str(failing)).wait(60) == 128, playground.errors
+    failing = running(tmp_path, "[/opt/of-an-image/mpirun]")
+    assert playground.start("apply", failing).wait(60) == 128, playground.errors
     assert "pods have no images here: what they run has to be on this machine" in playground.errors
 
 

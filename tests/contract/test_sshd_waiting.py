@@ -12,6 +12,7 @@ import pytest
 from ssh_pods import PATH, PATIENCE_S, Pods, helpers, needs_pods, pods
 
 from delivery.sshd.staying import Word
+from tests.processes import catches
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -115,17 +116,10 @@ def test_a_wait_that_failed_ends_the_container_so(line: str, waiting: Waiting) -
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_wait(number: int, code: int, waiting: Waiting) -> None:
     process = waiting.start("true")
-    _until_it_waits(process)
+    until(lambda: catches(process.pid, signal.SIGTERM), "it waits")
     process.send_signal(number)
     assert process.wait(PATIENCE_S) == code
     process.communicate()
-
-
-def _until_it_waits(process: subprocess.Popen[str]) -> None:
-    caught = 0
-    while not caught & 1 << (signal.SIGTERM - 1):
-        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
-            caught = int(next(line for line in file if line.startswith("SigCgt")).split()[1], 16)
 
 
 def test_the_command_has_the_signals_as_they_were(waiting: Waiting) -> None:
