@@ -2,8 +2,8 @@
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster cluster-up cluster-down lint format bench bench-cluster bench-operator bench-start \
-	install-yaml venv clean
+.PHONY: help demo test test-cluster test-horovod cluster-up cluster-down lint format bench bench-cluster bench-operator \
+	bench-start install-yaml lock base-digests venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,10 +16,13 @@ demo: $(VENV)/.playground compiler  ## watch a kubeflow MPIJob run to Succeeded,
 	@$(BIN)/python -m agents.playground demo $(ARGS)
 
 test: $(VENV)/.dev compiler  ## all tests that need no cluster
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile $(ARGS)
 
 test-cluster: $(VENV)/.cluster compiler  ## tests on a real Kubernetes: KUBECONFIG's, or one of our own (root, Debian)
 	@$(BIN)/python -m tests.cluster test $(ARGS)
+
+test-horovod: $(VENV)/.cluster compiler  ## of them those of Horovod's training, before a release (builds its image once)
+	@CLUSTER_IMAGES=all $(BIN)/python -m tests.cluster test -m needs_image $(ARGS)
 
 cluster-up: $(VENV)/.cluster compiler  ## that cluster, to work with by hand
 	@$(BIN)/python -m tests.cluster up
@@ -51,6 +54,12 @@ bench-start: $(VENV)/.cluster compiler  ## how long a job takes to start, beside
 
 install-yaml: $(VENV)/.cluster  ## render install.yaml from the chart (Go, for Helm)
 	@$(BIN)/python -m tests.cluster.operator.helm
+
+lock: $(VENV)/.lock  ## lock the images' Python packages by version and hash (uv)
+	@$(BIN)/python -m images.lock
+
+base-digests: $(VENV)/.images  ## pin the base images to what their tags are today (a Docker engine that reaches the registry)
+	@$(BIN)/python -m images.bases
 
 venv: $(VENV)/.dev  ## the virtual environment with all tools, in .venv
 

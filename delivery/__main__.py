@@ -1,5 +1,11 @@
-"""`python -m delivery`."""
+"""`python -m delivery`, and `mpi-delivery`."""
 
-from delivery.cli import main
+import sys
 
-main()
+try:
+    from delivery.cli import main
+except ModuleNotFoundError as error:
+    sys.exit(f"mpi-delivery: {error}: install mpi-agents[delivery]")
+
+if __name__ == "__main__":
+    main()

@@ -12,39 +12,46 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from delivery import hostfile, hostsfile, klog, target, tools
+from agents.common.text import printable
+from delivery import hostfile, target, tools
 from delivery.exits import READY, USAGE, DeliveryError, StoppedBySignal
-from delivery.progress import Progress
-from delivery.settings import Options, settings, termination_log
-from sshd_bootstrap import lastwords
+from delivery.settings import Options, settings, termination_log, translate_go_flags
+from delivery.wait_loop import Progress
+from rshagent.call import surroundings
+from sshd_bootstrap.exits import write_termination_message
 
 if TYPE_CHECKING:
+    from delivery.pod_wait import PodWait
     from delivery.settings import Settings
-    from delivery.sshd.files import Files
-    from delivery.sshd.waiting import Waiting
-    from delivery.watching import Watching
+    from delivery.sshd.launcher import Files
+    from delivery.sshd.wait import SshdWait
 
 _EPILOG = "All settings, what is waited for and every exit code: docs/delivery.md."
 
 
 def main() -> None:
     """Run as a command, and end the process."""
+    surroundings.hide()
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        sys.exit(command.main(args=klog.translate(sys.argv[1:]), prog_name="mpi-delivery", standalone_mode=False))
+        sys.exit(command.main(args=translate_go_flags(sys.argv[1:]), prog_name="mpi-delivery", standalone_mode=False))
     except click.ClickException as error:
-        sys.stderr.write(f"mpi-delivery: {error.format_message()} (mpi-delivery --help lists the options)\n")
+        sys.stderr.write(f"mpi-delivery: {printable(error.format_message())} (mpi-delivery --help lists the options)\n")
         sys.exit(USAGE)
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("tool", nargs=-1)
-@click.option("--target", metavar="FOLDER", help="Where tools and hosts go (TARGET_DIR, else /opt/kube).")
+@click.option(
+    "--target", metavar="FOLDER", help="Folder for the tools and the hosts file (TARGET_DIR, else /opt/kube)."
+)
 @click.option("--namespace", metavar="NS", help="The workers' namespace (NAMESPACE, else this pod's own).")
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, e.g. 30m. Default: never.")
-@click.option("--grace", metavar="DURATION", help="How long trouble that may heal may last. Default: 10m.")
-@click.option("--replacement", metavar="DURATION", help="How long a lost worker may be missing. Default: 60s.")
+@click.option("--grace", metavar="DURATION", help="How long to tolerate recoverable worker failures. Default: 10m.")
+@click.option(
+    "--replacement", metavar="DURATION", help="How long to wait for the replacement of a lost worker. Default: 60s."
+)
 @click.option("--kubeconfig", metavar="FILE", help="A kubeconfig in JSON form; KUBECONFIG wins.")
 @click.option("--master", hidden=True)
 @click.version_option(package_name="mpi-agents", prog_name="mpi-delivery")
@@ -62,11 +69,11 @@ def command(tool: tuple[str, ...], master: str | None, **given: str | None) -> i
 
 
 class _Delivery:
-    """One delivery, and what is told of its end."""
+    """One delivery, and the message of its end."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._waiting: Watching | Waiting | None = None
+        self._waiting: PodWait | SshdWait | None = None
 
     def run(self, options: Options) -> int:
         """Return the exit code."""
@@ -85,31 +92,30 @@ class _Delivery:
         return READY
 
     def _stay(self, asked: Settings) -> NoReturn:
-        """Tell the launcher's container how the wait ended, and stay until the pod's end: that is no failure of ours.
+        """Let the launcher's container start or fail, and stay until the pod's end, which is no failure of ours.
 
-        Wait again for a container that is started again. Keys that change meanwhile are taken.
+        Wait again for a container that is restarted. Take new keys meanwhile.
         """
-        from delivery.sshd.files import Files  # noqa: PLC0415
-        from delivery.sshd.staying import Keys, Word  # noqa: PLC0415
+        from delivery.sshd.launcher import Files, KeyUpdates, StartGate  # noqa: PLC0415
 
         files = Files(asked.environ)
-        word, keys = Word(files.run_folder), Keys(files, self._progress.line)
+        gate, keys = StartGate(files.run_folder), KeyUpdates(files, self._progress.line)
         try:
-            word.until_prepared(self._progress.line)
+            gate.until_prepared(self._progress.line)
             while True:
                 try:
-                    if word.is_taken:
-                        self._progress.line("the launcher's command has begun already: nobody is waited for")
+                    if gate.is_taken:
+                        self._progress.line("the launcher's command has already started: nothing to wait for")
                     else:
                         self._deliver(asked, files)
                         keys.look()  # the workers have taken what came meanwhile
-                        word.ready()
-                    keys.follow(word.is_asked_for)
-                    self._progress.line("the launcher's container was started again: its workers are waited for again")
+                        gate.ready()
+                    keys.follow(gate.is_asked_for)
+                    self._progress.line("the launcher's container was restarted: waiting for its workers again")
                 except DeliveryError as error:
                     self._progress.line(f"mpi-delivery: {error}")
-                    word.failed(error.exit_code, str(error))
-                    word.until_taken()
+                    gate.failed(error.exit_code, str(error))
+                    gate.until_taken()
         except StoppedBySignal:
             sys.exit(READY)
 
@@ -117,7 +123,7 @@ class _Delivery:
         self._waiting = None  # each has one use
         # What the other transport needs is not imported: it may cost more than the wait.
         if asked.is_ssh:
-            from delivery.sshd.files import Files  # noqa: PLC0415
+            from delivery.sshd.launcher import Files  # noqa: PLC0415
 
             files = files or Files(asked.environ)
             if not asked.stays or files.are_missing or files.have_new_keys:
@@ -128,25 +134,26 @@ class _Delivery:
             if line:
                 self._progress.line(line)
         if not asked.waits:
-            self._progress.line("MPI_AGENT_WAIT is false: nobody is waited for")
+            self._progress.line("MPI_AGENT_WAIT is false: not waiting for workers")
         elif not workers:
             self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
         elif files is not None:
-            from delivery.sshd.waiting import waiting  # noqa: PLC0415
+            from delivery.sshd.wait import sshd_wait  # noqa: PLC0415
 
-            self._waiting = waiting(workers, files, asked, self._progress)
+            self._waiting = sshd_wait(workers, files, asked, self._progress)
         else:
-            from delivery.watching import watching  # noqa: PLC0415
+            from delivery.pod_wait import pod_wait  # noqa: PLC0415
 
-            self._waiting = watching(workers, asked, self._progress)
+            self._waiting = pod_wait(workers, asked, self._progress)
         addresses = self._waiting.run() if self._waiting else []
         if asked.target:
-            target.write_file(os.path.join(asked.target, "hosts"), hostsfile.content(asked.own_line, addresses))
+            target.write_file(os.path.join(asked.target, "hosts"), hostfile.hosts_content(asked.own_line, addresses))
 
     def _end(self, text: str) -> None:
-        """Say why, on stderr and where Kubernetes looks."""
+        """Write why, on stderr and as the termination message."""
+        text = printable(text)
         self._progress.line(f"mpi-delivery: {text}")
-        lastwords.leave(text, termination_log(os.environ))
+        write_termination_message(text, termination_log(os.environ))
 
 
 def _stop(number: int, _frame: object) -> None:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from agents.common.not_ready import Tolerance
+
+if TYPE_CHECKING:
+    from agents.common.not_ready import NotReady
+
 READY = 0
 USAGE = 2
 HOSTFILE = 10
@@ -15,6 +22,15 @@ GRACE_OVER = 23
 TIMED_OUT = 24
 TARGET = 30
 TOOL_MISSING = 31
+
+
+def of_reason(reason: NotReady) -> int:
+    """Return the exit code where a worker was not ready for too long."""
+    if reason.tolerance is Tolerance.NONE:
+        return CANNOT_START
+    if reason.tolerance is Tolerance.REPLACEMENT:
+        return GONE if reason.is_gone else ENDED
+    return GRACE_OVER
 
 
 class DeliveryError(Exception):

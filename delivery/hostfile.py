@@ -1,7 +1,11 @@
-"""Which pods are waited for: the hostfile's hosts without the launcher itself, and the pod that each one means.
+"""The hostfile, which says who the workers are, and the `hosts` file, which says where they are.
 
-A host is a pod's name, a DNS name that begins with one, or an address. Pod names may have dots (a job may be called
-`a.b`), so how much of a DNS name is the pod is known only once the pods are: the longest part that exists.
+A host of the hostfile is a pod's name, a DNS name that begins with one, or an address. Pod names may have dots (a job
+may be called `a.b`), so how much of a DNS name is the pod's is known only from the pods: the longest part that exists.
+
+The `hosts` file has this pod's own line of /etc/hosts, then `address<TAB>pod` for each worker. Its form is
+kubectl-delivery's: users append it to /etc/hosts, and the agent reads it to turn addresses into pods. It is in ordinal
+order, always complete, and ends with a newline.
 """
 
 from __future__ import annotations
@@ -10,14 +14,14 @@ import re
 from typing import TYPE_CHECKING
 
 from delivery.exits import HOSTFILE, DeliveryError
-from rshagent.hosts import LOCAL, Resolver, UnknownHost, canonical_address, parse_hostfile
-from rshagent.watchedfile import WatchedFile
+from rshagent.call.hosts import LOCAL, Resolver, UnknownHost, canonical_address, parse_hostfile
+from rshagent.net.watchedfile import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rshagent.hosts import Entry
-    from rshagent.pods import Pod
+    from agents.common.pods import Pod
+    from rshagent.call.hosts import Entry
 
 # What a Job adds to its pods' names (k8s.io/apimachinery/pkg/util/rand: five characters).
 _JOB_SUFFIX = re.compile(r"-[a-z0-9]{5}")
@@ -29,7 +33,7 @@ def read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        hint = "set MPI_AGENT_HOSTFILE if it lies elsewhere"
+        hint = "set MPI_AGENT_HOSTFILE if it is elsewhere"
         raise DeliveryError(HOSTFILE, f"the hostfile {path} can't be read: {error.strerror}; {hint}") from None
 
 
@@ -53,7 +57,7 @@ def hosts_in(namespace: str | None, entries: Iterable[Entry]) -> list[str]:
     """Return the entries' hosts. Raises DeliveryError for one of another namespace; None: ssh knows no namespaces."""
     for entry in entries:
         if namespace is None and entry.namespace is not None:
-            text = f"the hostfile names {entry.namespace}/{entry.host}, which ssh takes for no host"
+            text = f"the hostfile names {entry.namespace}/{entry.host}, which is not a host name for ssh"
             raise DeliveryError(HOSTFILE, text)
         if entry.namespace not in (None, namespace):
             text = (
@@ -155,3 +159,43 @@ def _leading_parts(host: str) -> tuple[str, ...]:
     """Return `a.b.c`, `a.b`, `a`: the names that the pod of a DNS name may have, longest first."""
     labels = host.rstrip(".").split(".")
     return tuple(".".join(labels[:count]) for count in range(len(labels), 0, -1))
+
+
+_ORDINAL = re.compile(r"(.*?)(\d*)")
+
+
+def own_line(etc_hosts: str, hostname: str) -> str:
+    """Return the last line that names `hostname`, else the last one (as upstream); without comments; "" if none.
+
+    The kubelet writes a pod's own line last, unless its spec has hostAliases.
+    """
+    lines = [" ".join(bare.split()) for line in etc_hosts.splitlines() if (bare := line.partition("#")[0]).strip()]
+    named = [line for line in lines if hostname and hostname in line.split(" ")[1:]]
+    if not lines:
+        return ""
+    at, _, names = (named or lines)[-1].partition(" ")
+    return f"{at}\t{names}"
+
+
+def own_names(etc_hosts: str, hostname: str) -> set[str]:
+    """Return this pod's names and addresses, as its hostname and its line of /etc/hosts tell them."""
+    names = {hostname, hostname.partition(".")[0]} - {""}
+    line = own_line(etc_hosts, hostname)
+    if hostname in line.split():
+        names.update(line.split())
+    return names
+
+
+def hosts_content(own: str, workers: Iterable[tuple[str, Sequence[str]]]) -> bytes:
+    """Return the file's bytes for `(pod, addresses)`, in ordinal order: a line for each address of a pod."""
+    lines = [own] if own else []
+    for name, addresses in sorted(workers, key=lambda worker: _ordinal(worker[0])):
+        lines += [f"{at}\t{name}" for at in addresses]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _ordinal(name: str) -> tuple[str, int, str]:
+    """Order worker-9 before worker-10."""
+    match = _ORDINAL.fullmatch(name)
+    stem, digits = match.groups() if match else (name, "")
+    return stem, int(digits or -1), name

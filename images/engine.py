@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
-from contextlib import nullcontext
+import tarfile
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,13 +15,14 @@ import docker.errors
 import requests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .progress import Progress
 
 _TIMEOUT_S = 3600  # without a byte from the engine: a step of a build may say nothing for long
 _MIB = 2**20
 _COMPRESSION = 6
+CONTENT = "mpi-agents.content"  # label of an image: what it was built from
 
 
 class EngineError(Exception):
@@ -28,6 +31,22 @@ class EngineError(Exception):
     def __init__(self, text: str, said: Sequence[str] = ()) -> None:
         super().__init__(text)
         self.said = said
+
+
+class _Stream(io.RawIOBase):
+    """Chunks of bytes as a file."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks, self._rest = iter(chunks), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or next(self._chunks, b"")
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
 
 class Engine:
@@ -58,8 +77,9 @@ class Engine:
         arguments: Mapping[str, str],
         network: str | None,
         platform: str | None,
+        content: str = "",
     ) -> None:
-        """Build an image. Raises EngineError."""
+        """Build an image, labelled with its `content`. Raises EngineError."""
         build = partial(
             self._api.build,
             path=context,
@@ -68,17 +88,51 @@ class Engine:
             buildargs=dict(arguments),
             network_mode=network,
             platform=platform,
+            labels={CONTENT: content} if content else None,
             rm=True,
             forcerm=True,
             decode=True,
         )
         self._follow(build, progress, f"{tag} can't be built")
 
+    def keep(self, tag: str, content: str) -> bool:
+        """Give the tag to an image of this content; return whether there is one."""
+        found = self._api.images(filters={"label": f"{CONTENT}={content}"})
+        if found:
+            repository, _, version = tag.rpartition(":")
+            self._api.tag(found[0]["Id"], repository, version, force=True)
+        return bool(found)
+
     def push(self, tag: str, progress: Progress) -> None:
         """Push an image with the credentials that `docker login` has left. Raises EngineError."""
         repository, _, version = tag.rpartition(":")
         push = partial(self._api.push, repository, version, stream=True, decode=True)
         self._follow(push, progress, f"{tag} can't be pushed")
+
+    def digest(self, image: str) -> str:
+        """The digest that an image's tag has in its registry now: of all architectures. Raises EngineError."""
+        try:
+            return str(self._api.inspect_distribution(image)["Descriptor"]["digest"])
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            raise EngineError(f"the registry's digest of {image} can't be had: {error}") from None
+
+    def inspect(self, tag: str) -> Mapping[str, Any]:
+        """What the engine knows of an image."""
+        return self._api.inspect_image(tag)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def files(self, tag: str) -> Iterator[tarfile.TarFile]:
+        """An image's file system, to be read once from its beginning. Raises EngineError."""
+        try:
+            container = self._api.create_container(tag, command=["none"], network_disabled=True)["Id"]
+            try:
+                whole = io.BufferedReader(_Stream(self._api.export(container, chunk_size=_MIB)), _MIB)
+                with tarfile.open(fileobj=whole, mode="r|") as archive:
+                    yield archive
+            finally:
+                self._api.remove_container(container)
+        except (docker.errors.DockerException, requests.RequestException, tarfile.TarError) as error:
+            raise EngineError(f"the files of {tag} can't be read: {error}") from None
 
     def size_mib(self, tag: str) -> float:
         """The image's size, uncompressed."""

@@ -1,5 +1,5 @@
 # One image for all roles. Its last stage begins with nothing: what runs in it is in it by name, and there is no shell.
-ARG BASE=debian:bookworm-slim
+ARG BASE=debian:bookworm-slim@sha256:abd67ffcfa541b485a3dff59865ab629aa048a6c613e639d36e7456b0b229241
 
 FROM ${BASE} AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends \
@@ -8,16 +8,15 @@ RUN apt-get update && apt-get install --yes --no-install-recommends \
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_INDEX_URL
 WORKDIR /src
-RUN python3 -m venv /tools && /tools/bin/pip install 'setuptools>=77'
-COPY pyproject.toml ./
-# All but ourselves: an extra names others of ours in brackets.
-RUN python3 -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; \
-        named = extras['delivery'] + extras['operator'] + extras['worker']; \
-        print(*(one for one in named if not one.startswith('mpi-agents')), sep='\n')" > requirements.txt \
-    && /tools/bin/pip install --no-compile --target /packages --requirement requirements.txt
-COPY README.md LICENSE ./
+COPY images/python.lock images/python-build.lock images/
+RUN python3 -m venv /tools \
+    && /tools/bin/pip install --require-hashes --only-binary :all: --requirement images/python-build.lock \
+    && /tools/bin/pip install --require-hashes --only-binary :all: --no-compile --target /packages \
+        --requirement images/python.lock
+COPY pyproject.toml README.md LICENSE ./
 COPY images/__init__.py images/relocatable.py images/
 COPY agents/__init__.py agents/
+COPY agents/common agents/common
 COPY agents/job agents/job
 COPY agents/operator agents/operator
 COPY agents/worker agents/worker
@@ -27,8 +26,8 @@ COPY sshd_bootstrap sshd_bootstrap
 ARG TOOLS=/image/usr/local/lib/mpi-agents
 RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolation --target /packages . \
     && mkdir -p ${TOOLS} \
-    && python3 -m rshagent.client_build ${TOOLS}/rshagent \
-    && python3 -m rshagent.client_build --direct-start ${TOOLS}/rshagent-direct \
+    && python3 -m rshagent.native.client_build ${TOOLS}/rshagent \
+    && python3 -m rshagent.native.client_build --direct-start ${TOOLS}/rshagent-direct \
     && python3 -m sshd_bootstrap.start_build ${TOOLS}/sshd-start \
     && python3 -m images.relocatable tree ${TOOLS}/python /packages \
     && python3 -m images.relocatable root /image /packages \

@@ -5,9 +5,9 @@
     python3 -m images.relocatable share FOLDER            have files of one content in it be one file
 
 PACKAGES is a folder of packages to take along, COMMANDs are entry points of theirs. A `tree` can be moved: it has its
-own loader and C library, which direct_start.c calls by their paths, and of the standard library no more than what
-`rshagent` imports, early or late. A `root` has library and packages but for what no service needs, and its files where
-the loader looks for them. The image holds both, and most of the one is in the other.
+own loader and C library, which direct_start.c calls by their paths, and of packages and the standard library no more
+than what `rshagent` imports, early or late. A `root` has library and packages but for what no service needs, and its
+files where the loader looks for them. The image holds both, and most of the one is in the other.
 
 Modules are compiled and go without their sources: nothing can be out of date, so nothing is looked up.
 """
@@ -45,10 +45,11 @@ _NOT_REACHED = (
     *("tempfile", "test", "tty", "unittest", "urllib", "webbrowser", "xml", "xmlrpc", "zipfile"),
 )
 _NOT_RUN = ("__init__.py", "client_build.py")  # a package goes by its own name; a compiler is not delivered
+_LINKED = ("musl-dev",)  # into our static programs
 # No service needs these: programs for people, tests, other systems.
 _NOT_SERVED = re.compile(
     r"(__phello__|_sysconfigdata\w*|config-.*|curses|ensurepip|idlelib|lib2to3|pydoc_data|site-packages|dist-packages|"
-    r"sqlite3|test|tests|tkinter|turtle\.py|turtledemo|unittest|venv|wsgiref|xmlrpc|__pycache__|"
+    r"sqlite3|test|tests|tkinter|turtle\.py|turtledemo|unittest|venv|xmlrpc|__pycache__|"
     r"(_bz2|_ctypes_test|_curses\w*|_dbm|_lsprof|_sqlite3|_test\w+|_tkinter|_xx\w+|audioop|nis|ossaudiodev|readline|"
     r"xxlimited\w*)\..*)"
 )
@@ -71,10 +72,11 @@ def closure(packages: str, root: str, excluded: tuple[str, ...] = _NOT_REACHED) 
         finder.import_hook(name)
         if parent:
             finder.import_hook(parent, None, [leaf])
+    ours = {name for name, module in finder.modules.items() if _is_below(packages, module.__file__)}  # type: ignore[attr-defined]
     # Of a submodule's import it knows the submodule's name.
-    missed = [name for name, users in finder.badmodules.items() if any(user.startswith(root) for user in users)]
+    missed = [name for name, users in finder.badmodules.items() if not ours.isdisjoint(users)]
     used = [name for name in excluded if any(f"{one}.".startswith(f"{name}.") for one in missed)]
-    if used:  # by the package itself
+    if used:  # by the package itself, or by another of the folder that it imports
         return closure(packages, root, tuple(name for name in excluded if name not in used))
     found: dict[str, str] = {}
     for name, module in finder.modules.items():
@@ -85,6 +87,10 @@ def closure(packages: str, root: str, excluded: tuple[str, ...] = _NOT_REACHED) 
         elif name not in sys.builtin_module_names:
             raise SystemExit(f"relocatable: module {name} has no file")
     return found
+
+
+def _is_below(folder: str, path: str | None) -> bool:
+    return path is not None and path.startswith(f"{folder}/")
 
 
 def _modules(packages: str, root: str) -> list[str]:
@@ -162,15 +168,32 @@ def make_root(folder: str, packages: str, *commands: str) -> None:
     """A Python for our own image, where the loader and its search path are the system's, and entry points on PATH."""
     prefix = os.path.join(folder, "usr/local")
     library = os.path.join(prefix, "lib", VERSION)
-    copy_library(everything(packages), library)
+    taken = everything(packages)
+    copy_library(taken, library)
     program = _copy(os.path.realpath(sys.executable), os.path.join(prefix, "bin", "python3"))
     # libgcc_s is loaded by name when a thread is ended.
     loader, objects = shared_objects([program, *_extensions(library), *_libgcc()])
     for path in (loader, *objects.values(), *_libgcc()):
         _copy(path, folder + path)
+    _write_packages(folder, [os.path.realpath(sys.executable), loader, *objects.values(), *_libgcc(), *taken.values()])
     for entry in (entry for found in metadata.distributions(path=[packages]) for entry in found.entry_points):
         if entry.group == "console_scripts" and entry.name in commands:
             _write_command(os.path.join(prefix, "bin", entry.name), entry.module, entry.attr)
+
+
+def _write_packages(folder: str, taken: list[str]) -> None:
+    """Tell from which of Debian's packages files were taken, where scanners look for it in images without dpkg."""
+    both = {path for one in taken for path in (one, one.removeprefix("/usr"), f"/usr{one}")}  # the same since usrmerge
+    asked = subprocess.run(["dpkg-query", "--search", *sorted(both)], capture_output=True, text=True, check=False)
+    owners = {one for names in re.findall(r"^([^ /][^/]*): /", asked.stdout, re.MULTILINE) for one in names.split(", ")}
+    owners = {one for one in owners if not one.startswith("diversion ")} | set(_LINKED)
+    status = os.path.join(folder, "var/lib/dpkg/status.d")
+    os.makedirs(status)
+    for name in sorted(owners):
+        told = subprocess.run(["dpkg-query", "--status", name], capture_output=True, text=True, check=False)
+        if told.returncode == 0:
+            with open(os.path.join(status, name.partition(":")[0]), "w", encoding="utf-8") as file:
+                file.write(told.stdout)
 
 
 def _write_command(path: str, module: str, function: str) -> None:

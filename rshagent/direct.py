@@ -5,6 +5,8 @@ It starts as lightly as it can, because mpirun starts up to 128 at once: see `lo
 
 from __future__ import annotations
 
+# The `signal` module imports enum: see `loop`.
+import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
@@ -12,9 +14,12 @@ TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
-    from rshagent.arguments import Call
-    from rshagent.hosts import Worker
-    from rshagent.podwatch import Trouble
+    from agents.common.pods import Pod
+    from rshagent.call.arguments import Call
+    from rshagent.call.hosts import Entry, Worker
+    from rshagent.call.kubectl_get import Query
+    from rshagent.net.cluster import Cluster
+    from rshagent.pods.podwatch import Trouble
 
 _AGENT_FAILED = 255
 _LIST_S = 10.0  # Horovod asks for hosts once a second: what takes longer is no answer
@@ -22,18 +27,22 @@ _LIST_S = 10.0  # Horovod asks for hosts once a second: what takes longer is no 
 
 def main() -> int:
     """Be the rsh agent: `AGENT [options] [user@]HOST [options] COMMAND…`; return the exit code."""
+    mask = _launchers_mask(os.environ)
     _give_back(os.environ)
     socket = os.environ.pop("MPI_AGENT_SERVE", "")
     if socket:  # a client wants a hub for all clients of its container
         from rshagent.hub import cli  # noqa: PLC0415
 
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
         os._exit(cli.serve_own(socket))
+    _take_signals(mask)
+    _open_closed()
     argv = [os.fsencode(word) for word in sys.argv]
     name = os.environ.pop("MPI_AGENT_ARGV0", "")  # the name by which the client was called: kubexec.sh reads no stdin
     if name:
         argv[0] = os.fsencode(name)
     try:
-        code = run(argv, os.environ)
+        code = run(argv, os.environ, mask)
     except Exception as error:  # noqa: BLE001 (the process's edge)
         code = _fail(f"internal error: {type(error).__name__}")
     # Leaving by the interpreter's own way would free what the kernel frees faster.
@@ -50,14 +59,57 @@ def _give_back(environ: MutableMapping[str, str]) -> None:
             environ.pop(name, None)
 
 
-def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
-    """Launch what `argv` says and return its exit code; our own failures are one line on stderr and 255."""
-    from rshagent import arguments, hosts, surroundings  # noqa: PLC0415
+def _launchers_mask(environ: MutableMapping[str, str]) -> set[int]:
+    """Return the signals that the launcher has blocked; direct_start.c says which, and has blocked all others, too."""
+    now: set[int] = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+    try:
+        bits = int(environ.pop("MPI_AGENT_SIGNAL_MASK", ""), 16)
+    except ValueError:
+        return now
+    return {number for number in _signal.valid_signals() if bits >> (number - 1) & 1}
+
+
+def _take_signals(mask: set[int]) -> None:
+    """Have signals end us by an exit code, those as well that came before: nothing was started then.
+
+    To Open MPI 5 an agent that dies of a signal is a success.
+    """
+    taken = _taken_signals()
+    for number in taken:
+        _signal.signal(number, lambda number, _: os._exit(128 + number))
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask.difference(taken))
+
+
+def _open_closed() -> None:
+    """Put /dev/null in the place of a closed stdin, stdout or stderr: else a file of ours takes it."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _taken_signals() -> list[int]:
+    """Return the signals that are for us: none that is about a fault, stops us or does nothing, or that is ignored."""
+    left = (4, 7, 8, 9, 11, 13, 17, 18, 19, 20, 21, 22, 23, 28)  # ILL, BUS, FPE, KILL, SEGV, PIPE, CHLD … WINCH
+    return [
+        number
+        for number in _signal.valid_signals()
+        if number not in left and _signal.getsignal(number) != _signal.SIG_IGN
+    ]
+
+
+def run(argv: list[bytes], environ: Mapping[str, str], mask: set[int]) -> int:
+    """Launch what `argv` says and return its exit code; our own failures are one line on stderr and 255.
+
+    `mask`: the signals that a command in this process's place is to have blocked.
+    """
+    from rshagent.call import arguments, hosts, surroundings  # noqa: PLC0415
 
     if arguments.asks_for_hosts(argv):
         return _discover(environ)
     if environ.get("MPI_AGENT_EXPLAIN"):
-        from rshagent import explain  # noqa: PLC0415
+        from rshagent.call import explain  # noqa: PLC0415
 
         code = explain.explain(argv, environ)
         sys.stdout.flush()
@@ -69,28 +121,45 @@ def run(argv: list[bytes], environ: Mapping[str, str]) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename} can't be read: {error.strerror}")
+    if call.query is not None:
+        _answer(call, call.query, argv, environ)
     if isinstance(found, str):
-        return _run_here(call)
+        return _run_here(call, mask)
     return _launch(call, found, environ)
 
 
-def _discover(environ: Mapping[str, str]) -> int:
-    """Print which hosts there are, by one list of the job's pods."""
-    from rshagent import discovery, surroundings  # noqa: PLC0415
-    from rshagent.cluster import Cluster, ConfigError  # noqa: PLC0415
-    from rshagent.hosts import Resolver, parse_hostfile  # noqa: PLC0415
-    from rshagent.loop import Loop  # noqa: PLC0415
-    from rshagent.podwatch import PodWatch  # noqa: PLC0415
+class _Seen:
+    """The job's hostfile and workers, by one list. Raises _Unseen."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        from rshagent.call import discovery, surroundings  # noqa: PLC0415
+        from rshagent.call.hosts import Resolver, parse_hostfile  # noqa: PLC0415
+        from rshagent.net.cluster import Cluster, ConfigError  # noqa: PLC0415
+
+        try:
+            cluster = Cluster.load(environ)
+            hostfile = surroundings.read(environ.get("MPI_AGENT_HOSTFILE") or surroundings.HOSTFILE)
+        except ConfigError as error:
+            raise _Unseen(str(error)) from None
+        except OSError as error:
+            raise _Unseen(f"{error.filename} can't be read: {error.strerror}") from None
+        self.namespace, self.entries = cluster.namespace, parse_hostfile(hostfile or b"")
+        self.own = Resolver(None, {}, cluster.namespace, surroundings.own_names(environ))
+        selector = environ.get("MPI_AGENT_SELECTOR") or None
+        found = _list(cluster, selector, self.entries)
+        self.pods = discovery.workers(self.entries, found, own=self.own, by_selector=selector is not None)
+
+
+class _Unseen(Exception):  # noqa: N818
+    """Why the pods are not known: one line."""
+
+
+def _list(cluster: Cluster, selector: str | None, entries: list[Entry]) -> dict[str, Pod]:
+    from agents.common.loop import Loop  # noqa: PLC0415
+    from rshagent.call import discovery  # noqa: PLC0415
+    from rshagent.pods.podwatch import PodWatch  # noqa: PLC0415
 
     loop, troubles = Loop(), []
-    try:
-        cluster = Cluster.load(environ)
-        entries = parse_hostfile(surroundings.read(environ.get("MPI_AGENT_HOSTFILE") or surroundings.HOSTFILE) or b"")
-    except ConfigError as error:
-        return _fail(str(error))
-    except OSError as error:
-        return _fail(f"{error.filename} can't be read: {error.strerror}")
-    selector = environ.get("MPI_AGENT_SELECTOR") or None
     wanted = None if selector else discovery.names(entries)
 
     def meet(trouble: Trouble) -> None:
@@ -110,24 +179,50 @@ def _discover(environ: Mapping[str, str]) -> int:
     loop.call_later(_LIST_S, loop.stop)
     loop.run()
     if not watch.is_synced:
-        return _fail(f"the workers are not known: {(troubles or ['the API server does not answer'])[0]}")
-    own = Resolver(None, {}, cluster.namespace, surroundings.own_names(environ))
+        raise _Unseen(f"the workers are not known: {(troubles or ['the API server does not answer'])[0]}")
+    return watch.pods
+
+
+def _answer(call: Call, query: Query, argv: list[bytes], environ: Mapping[str, str]) -> None:
+    """Have the call print the job's workers, unless the real kubectl is there to do that."""
+    from rshagent.call import kubectl, kubectl_get  # noqa: PLC0415
+
+    if os.access(kubectl.real(argv), os.X_OK):
+        return
+    import time  # noqa: PLC0415
+
+    try:
+        seen = _Seen(environ)
+        call.text += query.answer(seen.pods.values(), seen.namespace, time.time())
+    except _Unseen as error:
+        call.text += kubectl_get.failure(str(error))
+
+
+def _discover(environ: Mapping[str, str]) -> int:
+    """Print which hosts there are."""
+    from rshagent.call import discovery  # noqa: PLC0415
+
+    try:
+        seen = _Seen(environ)
+    except _Unseen as error:
+        return _fail(str(error))
     slots = discovery.slots_of(environ.get("MPI_AGENT_SLOTS") or "")
-    found = discovery.lines(entries, watch.pods, own=own, slots=slots)
+    found = discovery.lines(seen.entries, seen.pods, own=seen.own, slots=slots)
     sys.stdout.write("".join(f"{line}\n" for line in found))
     sys.stdout.flush()
     return 0
 
 
 def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
-    from rshagent import surroundings  # noqa: PLC0415
-    from rshagent.bootstrap import Mark  # noqa: PLC0415
-    from rshagent.cluster import Cluster, ConfigError  # noqa: PLC0415
-    from rshagent.engine import Engine  # noqa: PLC0415
-    from rshagent.execution import Where  # noqa: PLC0415
-    from rshagent.launch import ENDING, PASSED_ON, Launch  # noqa: PLC0415
-    from rshagent.loop import Loop  # noqa: PLC0415
-    from rshagent.stdio import Stdio  # noqa: PLC0415
+    from agents.common.loop import Loop  # noqa: PLC0415
+    from rshagent.call import surroundings  # noqa: PLC0415
+    from rshagent.call.bootstrap import Mark  # noqa: PLC0415
+    from rshagent.net.cluster import Cluster, ConfigError  # noqa: PLC0415
+    from rshagent.net.stdio import Stdio  # noqa: PLC0415
+    from rshagent.session import decisions  # noqa: PLC0415
+    from rshagent.session.engine import Engine  # noqa: PLC0415
+    from rshagent.session.execution import Where  # noqa: PLC0415
+    from rshagent.session.launch import Launch  # noqa: PLC0415
 
     loop = Loop()
     try:
@@ -138,9 +233,8 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
             protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
-        instance = surroundings.instance_of(
-            engine.launcher, surroundings.own_name(environ), surroundings.instance(environ)
-        )
+        pod, own = surroundings.own_name(environ), surroundings.instance(environ)
+        instance = surroundings.instance_of(engine.launcher, pod, own)
         mark = Mark(engine.launcher, worker.pod, instance, os.urandom(8).hex())
         where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
     except (ConfigError, ValueError) as error:
@@ -150,10 +244,14 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
         engine.swept(mark.pod, mark.instance)
     stdio = Stdio(loop, os.dup(0), os.dup(1), os.dup(2), reads_stdin=call.wants_stdin)
     launch = Launch(engine, where, mark, stdio, lambda _: loop.stop(), lambda _: None)
+    if engine.needs_sweep(mark.pod, mark.instance):
+        life = surroundings.life(environ, own, surroundings.shared_first_process())
+        launch.life = surroundings.instance_of(engine.launcher, pod, life) if life else ""
     launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
     launch.wants_terminal = call.wants_terminal
+    launch.has_output = decisions.has_output(call.text, environ.get("MPI_AGENT_LOST_OUTPUT", ""))
     launch.text_by_stdin = surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
-    loop.on_signals((*ENDING, *PASSED_ON), launch.signal)
+    loop.on_signals(_taken_signals(), launch.signal)
     launch.start(call.text)
     loop.run()
     if launch.times.acknowledged:
@@ -172,15 +270,14 @@ def _remember(path: str) -> None:
         return
 
 
-def _run_here(call: Call) -> int:
+def _run_here(call: Call, mask: set[int]) -> int:
     """Run a command for the launcher itself, in this process's place."""
     if not call.wants_stdin:
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-    import _signal  # type: ignore[import-not-found]  # noqa: PLC0415 (see `loop`)
-
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them, and what it runs would inherit that
         _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     try:
         os.execv("/bin/sh", [b"/bin/sh", b"-c", call.text])
     except OSError as error:
@@ -188,5 +285,7 @@ def _run_here(call: Call) -> int:
 
 
 def _fail(text: str) -> int:
-    sys.stderr.write(f"rshagent: {text}\n")
+    from agents.common.text import printable  # noqa: PLC0415
+
+    sys.stderr.write(f"rshagent: {printable(text)}\n")
     return _AGENT_FAILED

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
-from sshd_bootstrap import lastwords
-from sshd_bootstrap.exits import PREPARED, USAGE, BootstrapError
+from sshd_bootstrap.exits import PREPARED, TERMINATION_LOG, USAGE, BootstrapError, write_termination_message
 from sshd_bootstrap.prepare import let_start, prepare
 from sshd_bootstrap.settings import Settings
+
+_AGENT_S = 10.0
+_AGENT_STEP_S = 0.02
 
 
 def main() -> None:
@@ -19,12 +22,32 @@ def main() -> None:
 def run() -> int:
     """Prepare, and return the exit code."""
     try:
-        _prepare(Settings.load(os.environ))
+        settings = Settings.load(os.environ)
+        _prepare(settings)
     except BootstrapError as error:
         sys.stderr.write(f"sshd-bootstrap: {error.message}\n")
-        lastwords.leave(error.message, os.environ.get("MPI_AGENT_TERMINATION_LOG") or lastwords.DEFAULT)
+        write_termination_message(error.message, os.environ.get("MPI_AGENT_TERMINATION_LOG") or TERMINATION_LOG)
         return error.exit_code
+    if settings.agent_port is not None:
+        _wait_for_agent(settings.agent_port)
     return PREPARED
+
+
+def _wait_for_agent(port: int) -> None:
+    """Wait until the worker agent, whose hook this is, listens: the kubelet probes no container before its hook's end.
+
+    After 10 s the hook ends all the same: the agent's log tells what is wrong with it.
+    """
+    import socket  # noqa: PLC0415 (of no use to those who have no agent)
+
+    end = time.monotonic() + _AGENT_S
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), _AGENT_S).close()
+        except OSError:
+            time.sleep(_AGENT_STEP_S)
+        else:
+            return
 
 
 def _prepare(settings: Settings) -> None:
@@ -42,17 +65,20 @@ def _prepare(settings: Settings) -> None:
 
 
 def _with_arguments() -> int:
-    import click  # noqa: PLC0415 (a third of the start)
+    try:
+        import click  # noqa: PLC0415 (a third of the start)
+    except ModuleNotFoundError as error:
+        sys.exit(f"sshd-bootstrap: {error}: install mpi-agents[delivery]")
 
     @click.command(epilog="All variables and every exit code: docs/ssh.md.")
     @click.version_option(package_name="mpi-agents", prog_name="sshd-bootstrap")
     def command() -> int:
-        """Prepare ssh and sshd in a pod of an MPI job: the job's Secret, by the variables MPI_SSH_*, to its volume."""
+        """Set up ssh and sshd in a pod of an MPI job: write the job's keys to the volume (variables MPI_SSH_*)."""
         return run()
 
     try:
         code: int = command.main(prog_name="sshd-bootstrap", standalone_mode=False)
     except click.ClickException as error:
-        sys.stderr.write(f"sshd-bootstrap: {error.format_message()} (sshd-bootstrap --help tells more)\n")
+        sys.stderr.write(f"sshd-bootstrap: {error.format_message()} (see sshd-bootstrap --help)\n")
         return USAGE
     return code

@@ -17,7 +17,7 @@ from sshd_bootstrap.exits import KEY_BROKEN, KEYS_DIFFER, SECRET_INCOMPLETE, Boo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_REMEDY = "delete the Secret, and the operator makes a new pair, or give it a whole one"
+_REMEDY = "delete the Secret, and the operator creates a new pair, or put a complete pair into it"
 _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
 _CURRENT = "..data"  # the link by which the kubelet replaces all files of a Secret at once
 
@@ -53,7 +53,7 @@ def pair(private: bytes, public: bytes) -> Pair:
     if own is not None and own != fields[-len(own) :]:
         raise BootstrapError(
             KEYS_DIFFER,
-            f"{paths.PRIVATE_KEY} and {paths.PUBLIC_KEY} in the job's ssh Secret are not of one pair: {_REMEDY}",
+            f"{paths.PRIVATE_KEY} and {paths.PUBLIC_KEY} in the job's ssh Secret do not belong together: {_REMEDY}",
         )
     return Pair(text, " ".join(words[:2]))
 
@@ -89,7 +89,7 @@ def _public_fields(words: list[str]) -> list[bytes]:
             return fields
     except (IndexError, ValueError):
         pass
-    raise _broken(paths.PUBLIC_KEY, "it is no line `TYPE BASE64` as of an OpenSSH public key")
+    raise _broken(paths.PUBLIC_KEY, "it is not a line `TYPE BASE64` of an OpenSSH public key")
 
 
 def _own_public(private: bytes) -> list[bytes] | None:
@@ -104,7 +104,7 @@ def _own_public(private: bytes) -> list[bytes] | None:
     if lines[-1] != f"-----END {label}-----":
         raise _broken(paths.PRIVATE_KEY, "its end is missing")
     if label.startswith("ENCRYPTED") or any(line.startswith("Proc-Type:") for line in lines):
-        raise _broken(paths.PRIVATE_KEY, "it has a passphrase, which nobody could enter")
+        raise _broken(paths.PRIVATE_KEY, "it has a passphrase, which nobody can enter")
     try:
         data = binascii.a2b_base64("".join(lines[1:-1]), strict_mode=True)
         if label == "OPENSSH PRIVATE KEY":
@@ -130,7 +130,7 @@ def _openssh(data: bytes) -> list[bytes]:
     fields = _fields(rest)
     cipher, kdf, options = next(fields), next(fields), next(fields)
     if cipher != b"none":
-        raise _broken(paths.PRIVATE_KEY, "it has a passphrase, which nobody could enter")
+        raise _broken(paths.PRIVATE_KEY, "it has a passphrase, which nobody can enter")
     at = sum(len(field) + 4 for field in (cipher, kdf, options))
     if rest[at : at + 4] != b"\0\0\0\1":
         raise ValueError(at)

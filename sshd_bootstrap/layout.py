@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sshd_bootstrap import configs, passwd, paths
+from sshd_bootstrap import configs, paths
 from sshd_bootstrap.settings import Passwd, Role
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def without_keys(settings: Settings, helper: bytes) -> list[File]:
     found = []
     if settings.passwd is Passwd.GENERATED:
         found += [
-            File(paths.PASSWD, passwd.passwd(settings.uid, settings.gid, settings.mount_path).encode(), 0o644),
-            File(paths.GROUP, passwd.group(settings.gid).encode(), 0o644),
+            File(paths.PASSWD, configs.passwd(settings.uid, settings.gid, settings.mount_path).encode(), 0o644),
+            File(paths.GROUP, configs.group(settings.gid).encode(), 0o644),
         ]
     if settings.has_helper:  # in a launcher the last one, by which delivery beside it knows that all is there
         found.append(File(_run(paths.HELPER), helper, 0o755))

@@ -6,7 +6,6 @@ KEYS = "/etc/mpi-ssh"  # the job's Secret, in our containers alone
 VOLUME = "/mpi-ssh"  # the whole memory volume, in our containers alone
 RUN = "/run/mpi-agents/ssh"  # its folder RUN_FOLDER, in the user's container
 MOUNT = "/root/.ssh"  # its folder AUTH_FOLDER there, unless the job says otherwise
-PRIVILEGE_SEPARATION = "/run/sshd"  # its folder EMPTY_FOLDER there, where sshd runs as root
 
 AUTH_FOLDER = "auth"
 RUN_FOLDER = "run"

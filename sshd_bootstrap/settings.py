@@ -67,6 +67,7 @@ class Settings:
     tools: str = paths.TOOLS
     uid: int = field(default_factory=os.geteuid)
     gid: int = field(default_factory=os.getegid)
+    agent_port: int | None = None  # at which the worker agent answers, whose hook this is
     unprivileged_ports: int = 1024  # the first port that any uid may take (net.ipv4.ip_unprivileged_port_start)
 
     @classmethod
@@ -78,7 +79,7 @@ class Settings:
             volume=_folder(environ, "MPI_SSH_VOLUME", paths.VOLUME),
             mount_path=_folder(environ, "MPI_SSH_MOUNT_PATH", paths.MOUNT),
             run_path=_folder(environ, "MPI_SSH_RUN_PATH", paths.RUN),
-            ports=_ports(environ.get("MPI_SSH_PORTS") or "2222"),
+            ports=_ports(environ, "MPI_SSH_PORTS") or (2222,),
             user=_choice(environ, "MPI_SSH_USER", User, User.NAMED),
             passwd=_choice(environ, "MPI_SSH_PASSWD", Passwd, Passwd.IMAGE),
             host_keys=_choice(environ, "MPI_SSH_HOST_KEYS", HostKeys, HostKeys.JOB),
@@ -86,6 +87,7 @@ class Settings:
             waits_inside=_truth(environ, "MPI_AGENT_STAYS"),
             follows=_truth(environ, "MPI_SSH_FOLLOW"),
             tools=_folder(environ, "MPI_AGENT_TOOLS", paths.TOOLS),
+            agent_port=next(iter(_ports(environ, "MPI_WORKER_PORT")), None),
             unprivileged_ports=_unprivileged_ports(),
         )
 
@@ -115,13 +117,13 @@ def _choice(environ: Mapping[str, str], name: str, choices: type[_Choice], defau
     try:
         return choices(text)
     except ValueError:
-        raise BootstrapError(USAGE, f"{name} is {text!r}, and can be {' or '.join(choices)}") from None
+        raise BootstrapError(USAGE, f"{name} is {text!r}, and must be {' or '.join(choices)}") from None
 
 
 def _truth(environ: Mapping[str, str], name: str) -> bool:
     text = environ.get(name) or "false"
     if text not in ("true", "false"):
-        raise BootstrapError(USAGE, f"{name} is {text!r}, and can be true or false")
+        raise BootstrapError(USAGE, f"{name} is {text!r}, and must be true or false")
     return text == "true"
 
 
@@ -133,11 +135,12 @@ def _folder(environ: Mapping[str, str], name: str, default: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def _ports(text: str) -> tuple[int, ...]:
+def _ports(environ: Mapping[str, str], name: str) -> tuple[int, ...]:
+    text = environ.get(name) or ""
     words = text.split()
     ports = tuple(int(word) for word in words if word.isascii() and word.isdigit() and 0 < int(word) < 65536)
-    if not words or len(ports) != len(words):
-        raise BootstrapError(USAGE, f"MPI_SSH_PORTS is {text!r}: give ports, 1 to 65535, with spaces between")
+    if text and (not words or len(ports) != len(words)):
+        raise BootstrapError(USAGE, f"{name} is {text!r}: give ports, 1 to 65535, with spaces between")
     return ports
 
 

@@ -51,11 +51,20 @@ char *take(int fd, char *text, size_t size) {
     }
     if (fd >= 0) close(fd);
     text[length] = '\0';
+    for (char *nul = text; (nul = memchr(nul, '\0', (size_t)(text + length - nul))) != NULL;) *nul = '\n';
     return text;
 }
 
 char *read_text(const char *path, char *text, size_t size) {
-    return take(open(path, O_RDONLY | O_CLOEXEC), text, size);
+    return take(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), text, size);
+}
+
+static void stop(int number) { _exit(128 + number); }
+
+void end_by(const int *numbers, size_t count) {
+    struct sigaction now, ends = {.sa_handler = stop};
+    for (size_t i = 0; i < count; i++)
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) sigaction(numbers[i], &ends, NULL);
 }
 
 /* Runs sshd in one of its modes that only look; returns whether it was content, and in `text` what it said. */
@@ -134,6 +143,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--session") == 0) run_session();
     if (argc > 1 && strcmp(argv[1], "--when-ready") == 0) run_when_ready(argv + 2);
     if (argc < 2) end(USAGE, "usage: sshd-start SSHD ARGUMENT...");
+    end_by((int[]){SIGTERM, SIGINT, SIGQUIT}, 3); /* not HUP, which sshd gets of its key's watch */
 
     char *key = beside("ssh_host_key"), **words = calloc((size_t)argc + 6, sizeof *words);
     if (!words) end(VOLUME, "out of memory");

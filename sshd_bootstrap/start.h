@@ -18,9 +18,14 @@ _Noreturn __attribute__((format(printf, 2, 3))) void end(int code, const char *f
 /* The path of a file in our own folder, which is the one that sshd_bootstrap prepared. */
 char *beside(const char *name);
 
-/* The whole text of a descriptor, which is closed (-1: none), or of a file, cut to what there is room for. */
+/* The whole text of a descriptor, which is closed (-1: none), or of a file, cut to what there is room for. A NUL in it
+ * ends a line. */
 char *take(int fd, char *text, size_t size);
 char *read_text(const char *path, char *text, size_t size);
+
+/* Has these signals end us, also as a container's first process, which those without a handler don't end; but those that
+ * are ignored. What we execute has the default ones again. */
+void end_by(const int *numbers, size_t count);
 
 /* The absolute path of sshd, which it wants for itself: what was asked for, or where distributions have it. */
 char *find_sshd(const char *given);

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from rshagent.client_build import BuildError
-from rshagent.client_build import build as _build
+from rshagent.native.client_build import BuildError
+from rshagent.native.client_build import build as _build
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCES = [os.path.join(_HERE, name) for name in ("start.c", "start_checks.c", "start_session.c", "start_waiting.c")]

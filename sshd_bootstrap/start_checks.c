@@ -37,7 +37,7 @@ void check_key(const char *key) {
 /* Whether names of users come from elsewhere than /etc/passwd, too, where only sshd itself can look. */
 static bool has_other_names(void) {
     static const char *const others[] = {" sss", " ldap", " winbind", " extrausers"};
-    char text[LINE_SIZE], *line = strstr(read_text("/etc/nsswitch.conf", text, sizeof text), "passwd:");
+    char text[TEXT_SIZE], *line = strstr(read_text("/etc/nsswitch.conf", text, sizeof text), "passwd:");
     if (line) line[strcspn(line, "\n")] = '\0';
     for (size_t i = 0; line && i < COUNT(others); i++)
         if (strstr(line, others[i])) return true;
@@ -62,17 +62,17 @@ const char *check_account(void) {
 }
 
 bool is_locked(const char *name) {
-    char text[TEXT_SIZE];
-    size_t length = strlen(name);
-    read_text("/etc/shadow", text, sizeof text);
-    for (char *line = strtok(text, "\n"); line && length; line = strtok(NULL, "\n"))
+    char *line = NULL;
+    size_t room = 0, length = strlen(name);
+    FILE *file = length ? fopen("/etc/shadow", "re") : NULL;
+    while (file && getline(&line, &room, file) > 0)
         if (strncmp(line, name, length) == 0 && line[length] == ':') return line[length + 1] == '!';
     return false;
 }
 
 /* One of the process's sets of capabilities, a bit for each; all where it can't be told. */
 static unsigned long long capabilities(const char *field) {
-    char text[LINE_SIZE], *at = strstr(read_text("/proc/self/status", text, sizeof text), field);
+    char text[TEXT_SIZE], *at = strstr(read_text("/proc/self/status", text, sizeof text), field);
     return at ? strtoull(at + strlen(field), NULL, 16) : ~0ULL;
 }
 

@@ -33,21 +33,29 @@ static bool is_sessions(const char *variable) {
     return false;
 }
 
-/* The kept variables, one after another, each with its end; none for another user than the one who started sshd. */
+enum { KEPT_MAX = 16 << 20 }; /* execve takes far less */
+
+/* The kept variables, one after another, each with its end, but perhaps for the last, should someone else have written
+ * the file; none for another user than the one who started sshd. */
 static char *read_kept(size_t *size) {
     struct stat found;
-    int fd = open(beside(kept), O_RDONLY | O_CLOEXEC);
-    char *text = fd < 0 || fstat(fd, &found) < 0 ? NULL : malloc((size_t)found.st_size + 1);
-    ssize_t n = 0;
+    int fd = open(beside(kept), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    bool is_file = fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_size <= KEPT_MAX;
+    char *text = is_file ? malloc((size_t)found.st_size + 1) : NULL;
+    ssize_t n = 1;
     *size = 0;
-    while (text && (n = read(fd, text + *size, (size_t)found.st_size - *size)) > 0) *size += (size_t)n;
+    while (text && *size < (size_t)found.st_size && n != 0) { /* it may have become shorter since */
+        n = read(fd, text + *size, (size_t)found.st_size - *size);
+        if (n < 0 && errno != EINTR) break;
+        *size += n > 0 ? (size_t)n : 0;
+    }
     if (fd >= 0) close(fd);
     if (text) text[*size] = '\0';
     return text;
 }
 
 static void take_up(void) {
-    size_t size, count = 0;
+    size_t size, count = 1; /* a last one without its end */
     bool has_path = false;
     char *text = read_kept(&size);
     if (!text) return;
@@ -57,7 +65,7 @@ static void take_up(void) {
     if (!all) end(VOLUME, "out of memory");
     for (char *at = text; at < text + size; at += strlen(at) + 1) {
         has_path |= strncmp(at, "PATH=", 5) == 0;
-        if (!is_sessions(at)) *next++ = at;
+        if (strchr(at, '=') && !is_sessions(at)) *next++ = at;
     }
     for (char **variable = environ; *variable; variable++)
         if (is_sessions(*variable) || (!has_path && strncmp(*variable, "PATH=", 5) == 0)) *next++ = *variable;

@@ -16,8 +16,6 @@
 
 enum { SOON_MS = 20, LATER_MS = 200, SOON = 10000 / SOON_MS };
 
-static void stop(int number) { _exit(128 + number); }
-
 /* Whether the file could be made to say this, which is no shorter than what it says: it is never empty meanwhile, as
  * nobody would give a word to who comes after one that ended there. */
 static bool say(const char *path, const char *text) {
@@ -42,15 +40,13 @@ static void give_up(const char *path) {
     char text[LINE_SIZE], *line;
     if (!*read_text(path, text, sizeof text)) return;
     (void)!truncate(path, 0);
-    int code = (int)strtol(text, &line, 10);
-    end(code, "%s", *line ? line + 1 : line);
+    long code = strtol(text, &line, 10);
+    end(code > 0 && code < 256 ? (int)code : VOLUME, "%s", *line ? line + 1 : line); /* never a success */
 }
 
 void run_when_ready(char **words) {
     if (!*words) end(USAGE, "usage: sshd-start --when-ready COMMAND ARGUMENT...");
-    /* Signals without a handler don't end the first process of a container. The command has the default ones again. */
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) signal(numbers[i], stop);
+    end_by((int[]){SIGTERM, SIGINT, SIGHUP, SIGQUIT}, 4);
     const char *ready = beside("ready"), *failed = beside("failed");
     for (int looks = 0; !may_begin(ready); looks += looks < SOON) {
         give_up(failed);

@@ -1,9 +1,9 @@
 """What every test relies on, whoever runs them.
 
 A loaded machine is no failure: hypothesis has no deadline for an example, nor for making one up (HealthCheck.too_slow
-gives ten of them a second), and pytest-timeout ends what hangs. Continuous integration tries the same examples each
-time, so that a change is judged by what it does; those of a contributor's run are new ones. And the signals that a
-launcher's agent gets are what they are in a pod, also under nohup or a service that ignores some.
+gives ten of them a second), and pytest-timeout ends what hangs. Each run tries the same examples, so that a change is
+judged by what it does; NEW_EXAMPLES=1 asks for others. And the signals that a launcher's agent gets are what they are
+in a pod, also under nohup or a service that ignores some.
 """
 
 import os
@@ -12,10 +12,10 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rshagent import client_build
+from rshagent.native import client_build
 
 settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="NEW_EXAMPLES" not in os.environ
 )
 settings.load_profile("patient")
 
@@ -31,3 +31,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("client") / "rshagent")
     client_build.build(path)
     return path
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Twice as many as cores: most of a test's time is waiting for other processes."""
+    return 2 * len(os.sched_getaffinity(0))

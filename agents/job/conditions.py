@@ -1,19 +1,28 @@
-"""The list of conditions in an MPIJob's status: kubeflow's rules for changing it, and where our own ones stand. Pure.
+"""The conditions in an MPIJob's status: kubeflow's rules for changing them, and each dialect's messages. Pure.
 
-Of kubeflow's: Running and Restarting shut each other out, Succeeded and Failed make Running False, and what has become
-True stands last (mpi_job_controller_status.go of mpi-operator v0.3.0 and v0.8.2). `kubectl get` shows the type of the
-last one as the job's State, so what is False never stands there, nor does one of ours unless it holds up the job.
+Running and Restarting exclude each other, Succeeded and Failed make Running False, and the condition that became True
+last is last in the list (mpi_job_controller_status.go of mpi-operator v0.3.0 and v0.8.2). `kubectl get` shows the type
+of the last one as the job's State, so a condition that is False is never last, nor is one of ours unless it blocks the
+job.
+
+kubeflow's messages are those of mpi-operator v0.8.2 (v2beta1) and of mpi-operator v0.3.0, or else training-operator
+v1.9.3 (v1). T9k's are those of its MPIJob document, where it has any.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from agents.job.model import Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    Condition = Mapping[str, Any]
+    from agents.job.json_object import Object
+
+    Condition = Object
 
 
 class Type(StrEnum):
@@ -34,10 +43,11 @@ class Type(StrEnum):
     CREATION_REFUSED = "CreationRefused"  # the API server would not take an object; it is tried again
     RESOURCE_EXISTS = "ErrResourceExists"  # what we want to make is there, and someone else's
     VALIDATION_ERROR = "ValidationError"  # nothing but an edit of the job heals it
+    OTHER_OPERATOR = "OtherOperator"  # the job is left to the operator that its message names
 
 
 KUBEFLOW = (Type.CREATED, Type.RUNNING, Type.RESTARTING, Type.SUSPENDED, Type.SUCCEEDED, Type.FAILED)
-HOLDING_UP = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR)
+BLOCKING = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR, Type.OTHER_OPERATOR)
 
 _DROPS = {Type.RUNNING: Type.RESTARTING, Type.RESTARTING: Type.RUNNING}
 _ENDS = (Type.SUCCEEDED, Type.FAILED)
@@ -51,7 +61,7 @@ class Change(Enum):
     REASON = 2  # or its status
 
 
-class Stated(NamedTuple):
+class NewCondition(NamedTuple):
     """A condition without its times."""
 
     type: Type
@@ -71,9 +81,14 @@ def is_true(conditions: Iterable[Condition], wanted: Type) -> bool:
     return found is not None and found.get("status") == "True"
 
 
-def put(conditions: Sequence[Condition], new: Stated, now: str) -> tuple[list[Condition], Change]:
-    """State a condition: return all of them in their order, and how far it differs from what was said before."""
-    old = find(conditions, new.type)
+def one_line(message: str) -> str:
+    """Return a message without control characters: it may hold what a container, or a template, has said."""
+    return "".join([char if char.isprintable() else " " if char.isspace() else "?" for char in message])
+
+
+def set_condition(conditions: Sequence[Condition], new: NewCondition, now: str) -> tuple[list[Condition], Change]:
+    """Set a condition: return all conditions in order, and how much it differs from before."""
+    old, new = find(conditions, new.type), new._replace(message=one_line(new.message))
     status = str(new.status)
     change = _difference(old, new)
     if change is Change.NONE:
@@ -89,15 +104,15 @@ def put(conditions: Sequence[Condition], new: Stated, now: str) -> tuple[list[Co
     }
     if old is not None and is_same_status:
         return [entry if one is old else one for one in conditions], change
-    return arranged([*_beside(conditions, new.type), entry]), change
+    return ordered([*_beside(conditions, new.type), entry]), change
 
 
-def drop(conditions: Iterable[Condition], unwanted: Type) -> list[Condition]:
-    """Return them without the one of this type."""
-    return arranged([one for one in conditions if one.get("type") != unwanted])
+def remove_condition(conditions: Iterable[Condition], unwanted: Type) -> list[Condition]:
+    """Return the conditions without the one of this type."""
+    return ordered([one for one in conditions if one.get("type") != unwanted])
 
 
-def arranged(conditions: Sequence[Condition]) -> list[Condition]:
+def ordered(conditions: Sequence[Condition]) -> list[Condition]:
     """Return them in order: ours, kubeflow's as they were stated, what holds up the job; none that is False last."""
     ours = [one for one in conditions if _rank(one) == 0]
     theirs = [one for one in conditions if _rank(one) == 1]
@@ -107,7 +122,7 @@ def arranged(conditions: Sequence[Condition]) -> list[Condition]:
     return ours + theirs + [one for one in conditions if _rank(one) == 2]
 
 
-def _difference(old: Condition | None, new: Stated) -> Change:
+def _difference(old: Condition | None, new: NewCondition) -> Change:
     if old is None or (old.get("status"), old.get("reason")) != (str(new.status), new.reason):
         return Change.REASON
     return Change.NONE if old.get("message") == new.message else Change.MESSAGE
@@ -125,4 +140,69 @@ def _beside(conditions: Iterable[Condition], new: Type) -> list[Condition]:
 def _rank(condition: Condition) -> int:
     if condition.get("type") in KUBEFLOW:
         return 1
-    return 2 if condition.get("type") in HOLDING_UP and condition.get("status") == "True" else 0
+    return 2 if condition.get("type") in BLOCKING and condition.get("status") == "True" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """One condition's reason and message, with `{name}` for the job's name and `{full}` for namespace/name."""
+
+    reason: str
+    message: str
+    event: str = ""  # its reason, if it is not the condition's
+    event_message: str = ""  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """A dialect's messages."""
+
+    created: ConditionText
+    running: ConditionText
+    restarting: ConditionText  # its message has a third part, `why`
+    suspended: ConditionText
+    not_running: ConditionText  # Running, of a job that is suspended
+    resumed: ConditionText
+    succeeded: ConditionText
+    never_ran: ConditionText  # Running, of a job that has ended
+    failure: str  # of the launcher's pod: followed by why
+    initialized: ConditionText | None = None  # T9k: what it is created for is there
+    reasons: tuple[tuple[str, str], ...] = ()  # of a failure, where they are others than kubeflow's
+
+
+_V2BETA1 = Messages(
+    created=ConditionText("MPIJobCreated", "MPIJob {full} is created."),
+    running=ConditionText("MPIJobRunning", "MPIJob {full} is running.", event_message="MPIJob {full} is running"),
+    restarting=ConditionText(
+        "MPIJobRestarting", "MPIJob {name} is restarting because 1 Launcher replica(s) failed: {why}"
+    ),
+    suspended=ConditionText("MPIJobSuspended", "MPIJob suspended"),
+    not_running=ConditionText("MPIJobSuspended", "MPIJob {full} is suspended."),
+    resumed=ConditionText("MPIJobResumed", "MPIJob resumed"),
+    succeeded=ConditionText("MPIJobSucceeded", "MPIJob {full} successfully completed."),
+    never_ran=ConditionText("MPIJobRunning", "MPIJob {full} is finished but Running condition was never set."),
+    failure="MPIJob {full} has failed: ",
+)
+_V1 = replace(
+    _V2BETA1,
+    suspended=ConditionText("MPIJobSuspended", "MPIJob {name} is suspended."),
+    resumed=ConditionText("MPIJobResumed", "MPIJob {name} is resumed."),
+)
+_T9K = Messages(
+    created=ConditionText("-", "The job is being initialized.", "Created", "MPIJob {full} is created."),
+    initialized=ConditionText("-", "The job has been initialized successfully."),
+    running=ConditionText("-", "All pods are running normally.", "Running", "All pods of MPIJob {full} are running."),
+    restarting=ConditionText("Restarting", "The launcher is made anew because it failed: {why}"),
+    suspended=ConditionText("Paused", "The job is paused: its pods are deleted, or being deleted."),
+    not_running=ConditionText("Paused", "The job is paused."),
+    resumed=ConditionText("Resumed", "The job is resumed: its pods are made anew."),
+    succeeded=ConditionText("-", "The job has completed.", "Completed"),
+    never_ran=ConditionText("-", "The job ended without all of its pods having run at one time."),
+    failure="The job exited with an error code. ",
+    reasons=(("MPIJobFailed", "Failed"), ("MPIJobEvicted", "Evicted")),
+)
+
+
+def messages_of(dialect: Dialect) -> Messages:
+    """Return a dialect's messages."""
+    return {Dialect.V1: _V1, Dialect.V2BETA1: _V2BETA1, Dialect.T9K: _T9K}[dialect]

@@ -1,13 +1,16 @@
-"""Which kubeflow version's meaning a job has, and what differs between the two before anything is made of it."""
+"""A job's dialect, and the defaults and rules of kubeflow's two dialects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
+from agents.job.json_object import mapping
 from agents.job.model import GROUP, KUBEFLOW, PREFIX, T9K_GROUP, CleanPodPolicy, Dialect, RestartPolicy, Transport
 from agents.job.settings import annotation
+
+if TYPE_CHECKING:
+    from agents.job.json_object import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ _NAMES = {str(dialect): dialect for dialect in KUBEFLOW}
 _API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in KUBEFLOW}
 
 
-def dialect_of(resource: Mapping[str, Any], served: str) -> Dialect:
+def dialect_of(resource: Object, served: str) -> Dialect:
     """Return a job's dialect; a wrong value anywhere counts as absent.
 
     Of kubeflow's: the annotation, `spec.dialect` (our CRD's default is each version's own), the version by which the
@@ -65,17 +68,17 @@ def dialect_of(resource: Mapping[str, Any], served: str) -> Dialect:
     """
     if is_t9k(resource, served):
         return Dialect.T9K
-    metadata, spec = _object(resource.get("metadata")), _object(resource.get("spec"))
+    metadata, spec = mapping(resource.get("metadata")), mapping(resource.get("spec"))
     entries = metadata.get("managedFields")
-    written = [_object(entry) for entry in entries] if isinstance(entries, list) else []
+    written = [mapping(entry) for entry in entries] if isinstance(entries, list) else []
     versions = [entry.get("apiVersion") for entry in written if not entry.get("subresource")]
-    chosen = (_object(metadata.get("annotations")).get(annotation("dialect")), spec.get("dialect"))
+    chosen = (mapping(metadata.get("annotations")).get(annotation("dialect")), spec.get("dialect"))
     found = [_NAMES.get(name) for name in chosen if isinstance(name, str)]
     found += [_API_VERSIONS.get(one) for one in (*versions, resource.get("apiVersion")) if isinstance(one, str)]
     return next((dialect for dialect in found if dialect), _NAMES.get(served, Dialect.V2BETA1))
 
 
-def is_t9k(resource: Mapping[str, Any], served: str = "") -> bool:
+def is_t9k(resource: Object, served: str = "") -> bool:
     """Return whether this is T9k's MPIJob. `served`: by what it was got, which tells where the object doesn't."""
     version = resource.get("apiVersion")
     if not isinstance(version, str) or not version:
@@ -83,15 +86,11 @@ def is_t9k(resource: Mapping[str, Any], served: str = "") -> bool:
     return version.partition("/")[0] == T9K_GROUP
 
 
-def is_managed_elsewhere(resource: Mapping[str, Any]) -> bool:
+def is_managed_elsewhere(resource: Object) -> bool:
     """Return whether `runPolicy.managedBy` names another controller (Kueue's, on a cluster that hands its jobs on).
 
-    Such a job is nobody's business here, whatever is wrong with it: kubeflow asks this before it validates.
+    Such a job is ignored even if it is invalid: kubeflow checks this before it validates.
     """
-    policy = _object(_object(resource.get("spec")).get("runPolicy"))
+    policy = mapping(mapping(resource.get("spec")).get("runPolicy"))
     name = policy.get("managedBy")
     return isinstance(name, str) and name not in ("", *OUR_CONTROLLERS)
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

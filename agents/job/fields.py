@@ -1,6 +1,6 @@
-"""A JSON object that is read field by field: what isn't of the type asked for becomes a Problem and counts as absent.
+"""Reads a JSON object field by field: a value of the wrong type becomes a Problem and counts as absent.
 
-null and an empty text are absent as well, as they are for kubeflow's operators.
+null and the empty string are absent too, as they are for kubeflow's operators.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from agents.job.model import Object, Problem
+from agents.job.model import Problem
+
+if TYPE_CHECKING:
+    from agents.job.json_object import Object
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
@@ -65,7 +68,7 @@ class Fields:
         """Return the text at a key that must have one."""
         text = self.text(key)
         if self.value.get(key) in (None, ""):
-            self.add("must be there", key)
+            self.add("is required", key)
         return text
 
     def flag(self, key: str) -> bool | None:
@@ -128,11 +131,11 @@ class Fields:
     def _list(self, key: str) -> list[Any]:
         return self._typed(key, list, "a list") or []
 
-    def _typed(self, key: str, wanted: type[T], words: str) -> T | None:
+    def _typed(self, key: str, wanted: type[T], expected: str) -> T | None:
         value = self.value.get(key)
         if value is None or isinstance(value, wanted):
             return value
-        self.add(f"must be {words}, not {kind(value)}", key)
+        self.add(f"must be {expected}, not {kind(value)}", key)
         return None
 
 
@@ -153,3 +156,24 @@ def kind(value: object) -> str:
     if value is None:
         return "null"
     return "an object" if isinstance(value, Mapping) else "a list"
+
+
+_LABEL_SIZE = 63
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def read_name(metadata: Fields, workers: int, *, is_host: bool) -> str:
+    """Return a job's name. `is_host`: its workers' names are host names too.
+
+    Digits first and dots are no fault: what must be a DNS label is named otherwise.
+    """
+    name = metadata.needed("name")
+    longest = f"{name}-worker-{max(workers - 1, 0)}"
+    if name and not _SUBDOMAIN.fullmatch(name):
+        metadata.add("must be lower case letters, digits, '-' and '.', with a letter or digit at each end", "name")
+    elif len(name) > _LABEL_SIZE:
+        metadata.add(f"must be at most {_LABEL_SIZE} long: it is a label of the pods", "name")
+    elif is_host and len(longest) > _LABEL_SIZE:
+        excess = len(longest) - _LABEL_SIZE
+        metadata.add(f'is {excess} too long: "{longest}" is a host name, of at most {_LABEL_SIZE}', "name")
+    return name

@@ -1,17 +1,19 @@
-"""The one model that every dialect's MPIJob is read into.
+"""The job model that every dialect is read into.
 
 What a dialect means by a default is decided while reading; nothing behind this model asks for a default again. Where
-the dialects differ in what they make of a job, `Job.dialect` tells.
+dialects still differ, code checks `Job.dialect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
 
-Object = Mapping[str, Any]  # a Kubernetes object, or a part of one, as JSON has it
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agents.job.json_object import Object
 
 GROUP = "kubeflow.org"
 T9K_GROUP = "batch.tensorstack.dev"
@@ -93,6 +95,19 @@ class WorkerUpdate(StrEnum):
     AUTO = ""
     ROLLING = "RollingUpdate"
     ON_DELETE = "OnDelete"
+
+
+class Tool(StrEnum):
+    """What is put into the launcher's container beside the agent."""
+
+    KUBECTL = "kubectl"  # the real one, in place of our client under that name
+
+
+class RanksLost(StrEnum):
+    """What becomes of a job whose launcher succeeded although daemons were lost while its last mpirun ran."""
+
+    FAIL = "Fail"
+    IGNORE = "Ignore"
 
 
 class Rbac(StrEnum):
@@ -178,9 +193,11 @@ class Job:
     ssh: Ssh = Ssh()
     worker_update: WorkerUpdate = WorkerUpdate.AUTO
     rbac: Rbac = Rbac.MANAGED
+    ranks_lost: RanksLost = RanksLost.FAIL
     debug: Mapping[str, Override] | None = None  # by role, LAUNCHER or WORKER; None: not in debug mode
     resume: Mapping[str, Override] = field(default_factory=dict)  # what a resumed job's roles run instead
     has_worker_agent: bool | None = None  # None: as the operator's settings say
+    tools: tuple[Tool, ...] | None = None  # None: as the operator's settings say
     launch_command: tuple[str, ...] = ()  # T9k: the mpirun line that was made of the job's fields
     annotations: Mapping[str, str] = field(default_factory=dict)  # the job's own
     is_being_deleted: bool = False

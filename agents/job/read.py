@@ -1,13 +1,13 @@
-"""An MPIJob as the API server gives it becomes a `Job`, or all that is wrong with it: T9k's in `t9k`."""
+"""Reads an MPIJob from the API server into a `Job`, or into all its problems. T9k's are read by `t9k`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agents.job.dialects import MAX_WORKERS, RULES, Rules, dialect_of, is_managed_elsewhere, is_t9k
-from agents.job.fields import INT64_MAX, Fields, one_of
+from agents.job.fields import INT64_MAX, Fields, one_of, read_name
 from agents.job.model import (
     GROUP,
     KUBEFLOW,
@@ -16,20 +16,23 @@ from agents.job.model import (
     Implementation,
     Job,
     Problem,
+    RanksLost,
     Rbac,
     RestartPolicy,
     Role,
     RunPolicy,
     Scheduling,
+    Tool,
     Transport,
     WorkerUpdate,
 )
-from agents.job.names import read_name
 from agents.job.run_mode import RunMode, read_run_mode
-from agents.job.settings import Settings
-from agents.job.ssh import read_ssh
+from agents.job.settings import Settings, read_ssh
 from agents.job.t9k import read_t9k
-from agents.job.template import container_names, read_template, wants_gpu
+from agents.job.template import check_size, container_names, read_template, wants_gpu
+
+if TYPE_CHECKING:
+    from agents.job.json_object import Object
 
 __all__ = ["dialect_of", "is_managed_elsewhere", "read"]
 
@@ -39,7 +42,7 @@ class _LauncherCreation(StrEnum):
     WAIT = "WaitForWorkersReady"
 
 
-def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple[Problem, ...]:
+def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, ...]:
     """Return the job, or its problems. Any JSON value has one or the other.
 
     `served`: the version of kubeflow's that it was got by; "t9k" for T9k's.
@@ -80,9 +83,11 @@ def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple
         ssh=read_ssh(settings, dialect),
         worker_update=settings.choice("workerUpdateStrategy", WorkerUpdate) or WorkerUpdate.AUTO,
         rbac=settings.choice("rbac", Rbac) or Rbac.MANAGED,
+        ranks_lost=settings.choice("ranksLost", RanksLost) or RanksLost.FAIL,
         debug=mode.debug,
         resume=mode.resume,
         has_worker_agent=settings.flag("workerAgent"),
+        tools=settings.choices("tools", Tool),
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
     )
@@ -92,12 +97,12 @@ def read(resource: Mapping[str, Any], *, served: str = "v2beta1") -> Job | tuple
 def _launcher(roles: Fields, rules: Rules) -> Role:
     role = roles.child("Launcher")
     if roles.value and not role.is_given:
-        role.add("must be there")
+        role.add("is required")
     replicas = role.number("replicas")
     if replicas not in {None, 1}:
         role.add("must be 1", "replicas")
     restart = role.choice("restartPolicy", rules.restart_policies) or rules.launcher_restart
-    return Role(1, restart, read_template(role) if role.is_given else {})
+    return Role(1, restart, _template(role, 1) if role.is_given else {})
 
 
 def _worker(roles: Fields, rules: Rules, *, may_be_none: bool) -> Role:
@@ -109,7 +114,13 @@ def _worker(roles: Fields, rules: Rules, *, may_be_none: bool) -> Role:
     replicas = role.number("replicas", least=least, most=MAX_WORKERS)
     if role.value.get("replicas") is None and least:
         role.add(f"must be {least} or more", "replicas")
-    return Role(replicas or 0, restart, read_template(role))
+    return Role(replicas or 0, restart, _template(role, replicas or 0))
+
+
+def _template(role: Fields, replicas: int) -> Object:
+    template = read_template(role)
+    check_size(role, template, replicas)
+    return template
 
 
 def _policy(spec: Fields, rules: Rules, mode: RunMode) -> RunPolicy:

@@ -1,6 +1,6 @@
-"""Settings that are a field of the spec and an annotation too, which wins.
+"""Settings that are both a field of the spec and an annotation. The annotation wins.
 
-Annotations are there because another's CRD, or a client that knows kubeflow's fields alone, drops the fields.
+Annotations exist because another CRD, or a client that knows only kubeflow's fields, drops our fields.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agents.job.model import PREFIX, Dialect, Implementation, Passwd, Transport
+from agents.job.fields import one_of
+from agents.job.model import PREFIX, Dialect, Implementation, KeyType, Passwd, Problem, Ssh, Transport
 from agents.job.template import container_names
 
 if TYPE_CHECKING:
@@ -62,6 +63,22 @@ class Settings:
         if self.is_annotated(key):
             return self._annotations.choice(self._annotation(key), choices)
         return self._spec.choice(key, choices, otherwise=otherwise)
+
+    def choices(self, key: str, choices: Iterable[E]) -> tuple[E, ...] | None:
+        """Return a list of these, None if neither gives one. An annotation has its words parted by commas."""
+        known = {str(one): one for one in choices}
+        fields, name = self._spec, key
+        if self.is_annotated(key):
+            fields, name = self._annotations, self._annotation(key)
+            given = fields.text(name).replace(",", " ").split()
+        elif fields.value.get(key) is None:
+            return None
+        else:
+            given = fields.texts(key)
+        for text in given:
+            if text not in known:
+                fields.add(f'must be {one_of(known)}, not "{text[:63]}"', name)
+        return tuple(dict.fromkeys(known[text] for text in given if text in known))
 
     def flag(self, key: str) -> bool | None:
         """Return a boolean."""
@@ -129,3 +146,28 @@ def with_shared(job: Job, given: Mapping[str, str]) -> Job:
         passwd, port = Passwd(found["sshPasswd"]), int(found["sshPort"] or 0) or None
         job = replace(job, ssh=replace(job.ssh, mount_path=found["sshAuthMountPath"], passwd=passwd, port=port))
     return job
+
+
+_NAMES = {"port": "sshPort", "keyType": "sshKeyType", "passwd": "sshPasswd"}  # of annotations
+_NEVER = ':"%$\\'  # a mount path can't have the first, nor a quoted path in OpenSSH's configuration the others
+
+
+def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
+    """Return the settings; where keys are mounted stands in the spec itself in kubeflow's dialects."""
+    ssh = settings.child("ssh", _NAMES)
+    known = Ssh()
+    return Ssh(
+        mount_path=_path(ssh if dialect is Dialect.T9K else settings, "sshAuthMountPath", known.mount_path),
+        sshd_path=_path(ssh, "sshdPath", known.sshd_path),
+        port=ssh.number("port", least=1, most=65535),
+        key_type=ssh.choice("keyType", KeyType) or known.key_type,
+        passwd=ssh.choice("passwd", Passwd) or known.passwd,
+    )
+
+
+def _path(settings: Settings, key: str, otherwise: str) -> str:
+    text = settings.text(key)
+    if text and not (text.startswith("/") and text.strip("/") and text.isprintable() and not set(_NEVER) & set(text)):
+        message = f"must be an absolute path without {' '.join(_NEVER)}"
+        settings.fields.problems.append(Problem(settings.path(key), message))
+    return text.rstrip("/") or otherwise

@@ -1,8 +1,8 @@
-"""An MPIJob's status and events, in the words of the job's dialect. Pure: it is told what has happened.
+"""An MPIJob's status and events in the fields and messages of the job's dialect. Pure.
 
-Fields are kubeflow's, words the dialect's (`agents.job.words`). What is ours is added to a message's end, or is a
-condition of our own (`agents.job.conditions`); `readyWorkers` is ours too. Of T9k's jobs `agents.job.t9k_status` makes
-another status when it is written, and kubeflow's of it when it is read.
+Fields are kubeflow's, messages the dialect's (`agents.job.conditions`). What is ours is appended to a message or is a
+condition of our own; `readyWorkers` is ours too. For T9k's jobs `agents.job.t9k_status` translates the status to T9k's
+when it is written, and back to kubeflow's when it is read.
 """
 
 from __future__ import annotations
@@ -11,31 +11,37 @@ import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agents.job import conditions, t9k_status
-from agents.job.conditions import Change, Stated, Type
+from agents.job.conditions import Change, NewCondition, Type, messages_of
 from agents.job.dialects import is_t9k
+from agents.job.json_object import mapping, mappings
 from agents.job.model import Dialect
-from agents.job.words import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from agents.job.model import Job, Object
+    from agents.job.conditions import ConditionText
+    from agents.job.json_object import Body, Object
+    from agents.job.model import Job
     from agents.job.t9k_status import Task
-    from agents.job.words import Told
 
 MESSAGE_MAX = 1024  # of an Event's message; what is longer the API server refuses
+
+_LINE_MAX = 32_768  # characters of launchCommand: beside what it is made of, a longer one fits into no object
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 FAILED = "MPIJobFailed"
 EVICTED = "MPIJobEvicted"
+RANKS_LOST = "RanksLost"
+
+INTERRUPTIONS = "launcherInterruptions"  # a field of ours
 
 
 class Event(NamedTuple):
-    """What is told of the job beside its status: `type` is Normal or Warning."""
+    """An Event of the job: `type` is Normal or Warning."""
 
     type: str
     reason: str
@@ -65,84 +71,87 @@ class Urgency(IntEnum):
     AT_ONCE = 3
 
 
-class Draft:
-    """The next status: what it is now, changed by what has happened, and the events that come with that."""
+class StatusBuilder:
+    """Builds the next status from the current one, and the events that go with the changes."""
 
     def __init__(self, job: Job | None, resource: Object, now: float) -> None:
-        """`job` may be None where only `note` is used."""
-        metadata, status = _mapping(resource.get("metadata")), _mapping(resource.get("status"))
+        """`job` may be None if only `set_condition` is used."""
+        metadata, status = mapping(resource.get("metadata")), mapping(resource.get("status"))
         self._name = str(metadata.get("name", ""))
         self._full_name = f"{metadata.get('namespace', '')}/{self._name}"
         self._job, self._resource = job, resource
         self._is_v1 = job is not None and job.dialect is Dialect.V1
         self._is_t9k = is_t9k(resource)
         dialect = Dialect.T9K if self._is_t9k else Dialect.V2BETA1
-        self._words = words_of(dialect if job is None else job.dialect)
+        self._messages = messages_of(dialect if job is None else job.dialect)
         self._before = status
-        self._now = time_text(now)
-        self.status: dict[str, Any] = dict(status)
+        self._now = format_time(now)
+        self.status: Body = dict(status)
         self.status["conditions"] = conditions_of(resource)
         self.events: list[Event] = []
         self.urgency = Urgency.NONE
 
-    def created(self, *, starts: bool) -> None:
-        """Say that the job is known, and if it `starts` now, that its time runs."""
+    def created(self, *, starts: bool, since: float | None = None) -> None:
+        """Report that the job was created. If it `starts`, set startTime: to now, or to `since`."""
+        self.remove_conditions([Type.OTHER_OPERATOR])
         is_new = conditions.find(self.status["conditions"], Type.CREATED) is None
-        if is_new or self._words.initialized is None:
-            self._tell(Type.CREATED, self._words.created, status=self._words.initialized is None)
+        if is_new or self._messages.initialized is None:
+            self._report(Type.CREATED, self._messages.created, status=self._messages.initialized is None)
         if starts and not self.status.get("startTime"):
-            self._set("startTime", self._now)
+            self._set("startTime", self._now if since is None else format_time(since))
 
     def initialized(self) -> None:
-        """Say that all that the job needs has been made: T9k has a word for it."""
-        if self._words.initialized is not None:
-            told = self._words.initialized
-            self.note(Stated(Type.CREATED, True, told.reason, self._said(told.message)), urgency=Urgency.LOW)
+        """Report that all objects of the job were created: T9k has a condition for it."""
+        if self._messages.initialized is not None:
+            text = self._messages.initialized
+            self.set_condition(
+                NewCondition(Type.CREATED, True, text.reason, self._format(text.message)), urgency=Urgency.LOW
+            )
 
     def running(self) -> None:
-        """Say that the launcher and all workers are running."""
+        """Report that the launcher and all workers are running."""
         self.initialized()
-        self._tell(Type.RUNNING, self._words.running)
+        self._report(Type.RUNNING, self._messages.running)
 
     def restarting(self, why: str) -> None:
-        """Say that a new launcher pod takes the place of a failed one."""
-        told = self._words.restarting
-        message = self._said(told.message, why)
-        if self._put(Stated(Type.RESTARTING, True, told.reason, message), tells_message=True):
-            self.events.append(Event("Warning", told.reason, cut(message)))
+        """Report that a new launcher pod takes the place of a failed one."""
+        text = self._messages.restarting
+        message = self._format(text.message, why)
+        if self._put(NewCondition(Type.RESTARTING, True, text.reason, message), tells_message=True):
+            self.events.append(Event("Warning", text.reason, cut(message)))
 
     def suspended(self) -> None:
-        """Say that the job has, or is to have, no pods until it is resumed."""
+        """Report that the job has, or is to have, no pods until it is resumed."""
         was_running = conditions.is_true(self.status["conditions"], Type.RUNNING)
-        self._tell(Type.SUSPENDED, self._words.suspended)
+        self._report(Type.SUSPENDED, self._messages.suspended)
         if was_running or not self._is_v1:
-            told = self._words.not_running
-            self._put(Stated(Type.RUNNING, False, told.reason, self._said(told.message)))
+            text = self._messages.not_running
+            self._put(NewCondition(Type.RUNNING, False, text.reason, self._format(text.message)))
         if "startTime" in self.status:
             del self.status["startTime"]
             self.urgency = Urgency.AT_ONCE
 
     def resumed(self) -> None:
-        """Say that a suspended job goes on, if it was suspended; its time begins anew."""
+        """Report that a suspended job is resumed; its startTime is reset."""
         if conditions.is_true(self.status["conditions"], Type.SUSPENDED):
-            self._tell(Type.SUSPENDED, self._words.resumed, status=False)
+            self._report(Type.SUSPENDED, self._messages.resumed, status=False)
             self._set("startTime", self._now)
 
     def succeeded(self, at: float, but: str = "") -> None:
-        """Say that the launcher ended with success at this time. `but`: what there is to doubt it."""
+        """Report that the launcher ended with success at this time. `but`: what there is to doubt it."""
         self.initialized()
-        told = self._words.succeeded
-        message = self._said(told.message)
-        self.events.append(Event("Normal", told.event or told.reason, message))
+        text = self._messages.succeeded
+        message = self._format(text.message)
+        self.events.append(Event("Normal", text.event or text.reason, message))
         if but:
             self.events.append(Event("Warning", "WorkersLost", cut(but)))
-        self._end(Stated(Type.SUCCEEDED, True, told.reason, f"{message} {but}".rstrip()), at)
+        self._end(NewCondition(Type.SUCCEEDED, True, text.reason, f"{message} {but}".rstrip()), at)
 
     def failed(self, at: float, reason: str, message: str) -> None:
-        """Say that the job has failed for good; `reason` in kubeflow's words."""
-        reason = dict(self._words.reasons).get(reason, reason)
+        """Report that the job has failed; `reason` is kubeflow's."""
+        reason = dict(self._messages.reasons).get(reason, reason)
         self.events.append(Event("Warning", reason, cut(message)))
-        self._end(Stated(Type.FAILED, True, reason, cut(message)), at)
+        self._end(NewCondition(Type.FAILED, True, reason, cut(message)), at)
 
     def counts(self, launcher: Counts, worker: Counts, ready: str, urgency: Urgency = Urgency.LOW) -> None:
         """State both roles' pods; `ready` as `3/4`."""
@@ -151,11 +160,16 @@ class Draft:
             self.status["replicaStatuses"] = replicas
             self._at_least(urgency)
         if ready:
-            self.status["readyWorkers"] = (
-                ready  # no urgency: WorkersReady tells of it, and a CRD may not know the field
-            )
+            self.status["readyWorkers"] = ready  # no urgency: WorkersReady reports it, and a CRD may not know the field
         else:
             self.status.pop("readyWorkers", None)
+
+    def interruptions(self, count: int) -> None:
+        """State how many of the launcher's failed pods were interrupted; 0: none since the job has had any."""
+        if count != self.status.get(INTERRUPTIONS, 0):
+            self.status.pop(INTERRUPTIONS, None)
+            self.status |= {INTERRUPTIONS: count} if count else {}
+            self._at_least(Urgency.LOW)
 
     def tasks(self, tasks: Sequence[Task]) -> None:
         """State the pods of each role: T9k's status lists them."""
@@ -164,9 +178,11 @@ class Draft:
                 self.status[field] = listed
                 self._at_least(Urgency.LOW)
 
-    def note(self, stated: Stated, event: Event | None = None, urgency: Urgency = Urgency.AT_ONCE) -> None:
-        """State a condition of our own. `event` goes with a new one or a new reason, not with a new message."""
-        self.status["conditions"], change = conditions.put(self.status["conditions"], stated, self._now)
+    def set_condition(
+        self, stated: NewCondition, event: Event | None = None, urgency: Urgency = Urgency.AT_ONCE
+    ) -> None:
+        """Set a condition of our own. `event` is recorded for a new condition or reason, not for a new message."""
+        self.status["conditions"], change = conditions.set_condition(self.status["conditions"], stated, self._now)
         if change is Change.REASON:
             self._at_least(urgency)
             if event is not None:
@@ -174,49 +190,52 @@ class Draft:
         elif change is Change.MESSAGE:
             self._at_least(min(urgency, Urgency.TROUBLE))
 
-    def forget(self, types: Iterable[Type]) -> None:
-        """Take back conditions of our own that do not hold any more."""
+    def remove_conditions(self, types: Iterable[Type]) -> None:
+        """Remove conditions of our own that no longer hold."""
         for one in types:
             if conditions.find(self.status["conditions"], one) is not None:
-                self.status["conditions"] = conditions.drop(self.status["conditions"], one)
-                self._at_least(Urgency.AT_ONCE if one in conditions.HOLDING_UP else Urgency.LOW)
+                self.status["conditions"] = conditions.remove_condition(self.status["conditions"], one)
+                self._at_least(Urgency.AT_ONCE if one in conditions.BLOCKING else Urgency.LOW)
 
-    def written(self) -> dict[str, Any]:
+    def build(self) -> Body:
         """Return the status to write."""
         status = {**self.status, "lastReconcileTime": self._now}
         if self._job is not None and self._job.launch_command:
-            status["launchCommand"] = shlex.join(self._job.launch_command)
+            line = shlex.join(self._job.launch_command)
+            status["launchCommand"] = line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX]}…"
         if not self._is_t9k:
-            return status
-        return t9k_status.face(status, self._before, self._now, is_readable=self._job is not None)
+            return {"replicaStatuses": {}, **status}  # without it, training-operator's definition takes none
+        return t9k_status.to_t9k(status, self._before, self._now, is_readable=self._job is not None)
 
-    def _tell(self, kind: Type, told: Told, *, status: bool = True) -> None:
+    def _report(self, kind: Type, text: ConditionText, *, status: bool = True) -> None:
         """State one of kubeflow's conditions, and record an event if that is worth one."""
-        message = self._said(told.message)
-        if self._put(Stated(kind, status, told.reason, message)):
-            words = self._said(told.event_message) if told.event_message else message
-            self.events.append(Event("Normal", told.event or told.reason, words))
+        message = self._format(text.message)
+        if self._put(NewCondition(kind, status, text.reason, message)):
+            event_message = self._format(text.event_message) if text.event_message else message
+            self.events.append(Event("Normal", text.event or text.reason, event_message))
 
-    def _said(self, template: str, why: str = "") -> str:
+    def _format(self, template: str, why: str = "") -> str:
         return template.format(name=self._name, full=self._full_name, why=why)
 
-    def _put(self, stated: Stated, *, tells_message: bool = False) -> bool:
+    def _put(self, stated: NewCondition, *, tells_message: bool = False) -> bool:
         """State one of kubeflow's conditions; return whether that is worth an event."""
-        self.status["conditions"], change = conditions.put(self.status["conditions"], stated, self._now)
+        self.status["conditions"], change = conditions.set_condition(self.status["conditions"], stated, self._now)
         if change is not Change.NONE:
             self.urgency = Urgency.AT_ONCE
         return change is Change.REASON or (tells_message and change is Change.MESSAGE)
 
-    def _end(self, stated: Stated, at: float) -> None:
+    def _end(self, stated: NewCondition, at: float) -> None:
         self._put(stated)
-        self._set("completionTime", time_text(at))
-        self.forget((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED))
-        self.forget((Type.DEBUGGING, *conditions.HOLDING_UP))
+        self._set("completionTime", format_time(at))
+        self.remove_conditions(
+            (Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED)
+        )
+        self.remove_conditions((Type.DEBUGGING, *conditions.BLOCKING))
         running = conditions.find(self.status["conditions"], Type.RUNNING)
-        was_paused = self._is_t9k and running is not None and running.get("reason") == self._words.not_running.reason
+        was_paused = self._is_t9k and running is not None and running.get("reason") == self._messages.not_running.reason
         if was_paused or (running is None and not self._is_v1):
-            told = self._words.never_ran
-            self._put(Stated(Type.RUNNING, False, told.reason, self._said(told.message)))
+            text = self._messages.never_ran
+            self._put(NewCondition(Type.RUNNING, False, text.reason, self._format(text.message)))
 
     def _set(self, field: str, text: str) -> None:
         self.status[field] = text
@@ -226,16 +245,20 @@ class Draft:
         self.urgency = max(self.urgency, urgency)
 
 
-def conditions_of(resource: Object) -> list[Mapping[str, Any]]:
+def conditions_of(resource: Object) -> list[Object]:
     """Return the job's conditions, by kubeflow's types; none for what is no list of objects."""
     found = raw_conditions(resource)
-    return t9k_status.canonical(found) if is_t9k(resource) else found
+    return t9k_status.from_t9k(found) if is_t9k(resource) else found
 
 
-def raw_conditions(resource: Object) -> list[Mapping[str, Any]]:
+def raw_conditions(resource: Object) -> list[Object]:
     """Return the job's conditions as they stand there."""
-    found = _mapping(resource.get("status")).get("conditions")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return list(mappings(mapping(resource.get("status")).get("conditions")))
+
+
+def has_begun(resource: Object) -> bool:
+    """Whether an operator has written more of the job's status than to whom the job is left."""
+    return any(one.get("type") != Type.OTHER_OPERATOR for one in raw_conditions(resource))
 
 
 def is_finished(resource: Object) -> bool:
@@ -244,7 +267,7 @@ def is_finished(resource: Object) -> bool:
     return conditions.is_true(found, Type.SUCCEEDED) or conditions.is_true(found, Type.FAILED)
 
 
-def time_text(at: float) -> str:
+def format_time(at: float) -> str:
     """Return epoch seconds as Kubernetes writes a time."""
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -265,7 +288,3 @@ def cut(message: str) -> str:
     if len(encoded) <= MESSAGE_MAX:
         return message
     return encoded[: MESSAGE_MAX - 3].decode(errors="ignore") + "..."
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -1,16 +1,16 @@
-"""T9k's MPIJob, batch.tensorstack.dev/v1beta1, becomes a `Job`: or all that is wrong with it.
+"""Reads T9k's MPIJob (batch.tensorstack.dev/v1beta1) into a `Job`, or into all its problems.
 
 Generation 2 (`worker`, `mca`, `mpiHome`) is the one of T9k's user manual, generation 3 (`replicaSpecs`, `mpiConfig`)
-that of its tutorials of 2025. What only older ones had is refused with the words that say what to write instead.
+that of its tutorials of 2025. Fields of older ones are rejected with a message that says what to write instead.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job.dialects import MAX_WORKERS
-from agents.job.fields import INT64_MAX, Fields, one_of
+from agents.job.fields import INT64_MAX, Fields, one_of, read_name
 from agents.job.model import (
     LAUNCHER,
     T9K_GROUP,
@@ -18,24 +18,25 @@ from agents.job.model import (
     CleanPodPolicy,
     Dialect,
     Job,
-    Object,
     Problem,
+    RanksLost,
     Rbac,
     RestartPolicy,
     Role,
     RunPolicy,
     Scheduling,
+    Tool,
     Transport,
 )
-from agents.job.names import read_name
 from agents.job.run_mode import read_run_mode, read_type
-from agents.job.settings import Settings
-from agents.job.ssh import read_ssh
+from agents.job.settings import Settings, read_ssh
 from agents.job.t9k_launcher import launch_command, launcher_template, slots
-from agents.job.template import container_names, main_container, read_template
+from agents.job.template import check_size, container_names, main_container, read_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from agents.job.json_object import Object
 
 API_VERSION = f"{T9K_GROUP}/v1beta1"
 
@@ -58,7 +59,7 @@ class _Pods:
     own: Object | None = None
 
 
-def read_t9k(resource: Mapping[str, Any]) -> Job | tuple[Problem, ...]:
+def read_t9k(resource: Object) -> Job | tuple[Problem, ...]:
     """Return the job, or its problems. Any JSON value has one or the other."""
     problems: list[Problem] = []
     root = Fields(resource, "", problems)
@@ -85,9 +86,11 @@ def read_t9k(resource: Mapping[str, Any]) -> Job | tuple[Problem, ...]:
         main_container=pods.main,
         ssh=read_ssh(settings, Dialect.T9K),
         rbac=settings.choice("rbac", Rbac) or Rbac.MANAGED,
+        ranks_lost=settings.choice("ranksLost", RanksLost) or RanksLost.FAIL,
         debug=mode.debug,
         resume=mode.resume,
         has_worker_agent=settings.flag("workerAgent"),
+        tools=settings.choices("tools", Tool),
         launch_command=pods.command,
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
@@ -127,7 +130,7 @@ def _refuse_mixture(spec: Fields) -> None:
 def _second(spec: Fields, *, needs_command: bool) -> _Pods:
     worker = spec.child("worker")
     if not worker.is_given:
-        worker.add("must be there (or replicaSpecs, in the API's newer generation)")
+        worker.add("is required (or replicaSpecs, in the API's newer generation)")
     _refuse_older(worker, "processesPerWorker", 'write extraMPIArgs: ["-N", "<processes>"]')
     _refuse_older(worker, "processRecovery", 'write extraMPIArgs: ["--enable-recovery", "--max-restarts", "<limit>"]')
     role = _role(worker, RestartPolicy.NEVER)
@@ -164,7 +167,9 @@ def _third(spec: Fields, *, needs_command: bool) -> _Pods:
 
 def _role(worker: Fields, restart: RestartPolicy) -> Role:
     replicas = worker.number("replicas", least=1, most=MAX_WORKERS)
-    return Role(1 if replicas is None else replicas, restart, read_template(worker) if worker.is_given else {})
+    template = read_template(worker) if worker.is_given else {}
+    check_size(worker, template, replicas or 1)
+    return Role(1 if replicas is None else replicas, restart, template)
 
 
 def _restart(role: Fields) -> tuple[RestartPolicy, int | None]:
@@ -180,8 +185,8 @@ def _main(worker: Fields, role: Role, names: Sequence[str]) -> str:
     if known and not found:
         wanted = one_of(f'"{name}"' for name in names)
         where = f"{worker.at('template')}.spec.containers"
-        words = f"one must be named {wanted}, in which the processes run; there is {', '.join(known)}"
-        worker.problems.append(Problem(where, words))
+        message = f"one must be named {wanted}, in which the processes run; there is {', '.join(known)}"
+        worker.problems.append(Problem(where, message))
     return found
 
 
@@ -200,7 +205,7 @@ def _mca(fields: Fields) -> dict[str, str]:
 def _program(fields: Fields, key: str, *, is_needed: bool) -> list[str]:
     words = fields.texts(key)
     if is_needed and fields.value.get(key) in (None, []):
-        fields.add("must be there: the program that mpirun starts (unless the job is debugged)", key)
+        fields.add("is required: the program that mpirun starts (unless the job is debugged)", key)
     return words
 
 

@@ -1,4 +1,4 @@
-"""T9k's launcher, which no job has to write: the workers' template, with an mpirun line made of the job's fields."""
+"""T9k's launcher. Users write no template for it: it is the workers' with an mpirun command from the job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agents.job.model import Object
+    from agents.job.json_object import Body, Object
+
 
 HOSTFILE = "/etc/mpi/hostfile"
 
@@ -42,7 +43,7 @@ def slots(arguments: Sequence[str], workers: int) -> int:
     return max([1, *on_each, *(-(-count // max(workers, 1)) for count in in_all)])
 
 
-def launcher_template(workers: Object, main: str, command: Sequence[str], own: Object) -> dict[str, Any]:
+def launcher_template(workers: Object, main: str, command: Sequence[str], own: Object) -> Body:
     """Return the template of the launcher: the workers', with what its `own` has in the place of theirs.
 
     The launcher runs no ranks: it asks for none of the devices that are the ranks'.
@@ -84,7 +85,7 @@ def _about(own: Object, main: str) -> Object:
     return {**own, "spec": {**spec, "containers": [{**first, "name": main}, *others]}}
 
 
-def _without_devices(container: Mapping[str, Any]) -> dict[str, Any]:
+def _without_devices(container: Object) -> Body:
     """Return a container without extended resources, whose names have a `/`, and without claims of devices."""
     resources = container.get("resources")
     if resources is None:

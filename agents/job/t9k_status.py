@@ -1,4 +1,4 @@
-"""T9k's face of a status: conditions, phase, tasks and counters by the words of its MPIJob document. Pure.
+"""T9k's status: conditions, phase, tasks and counters as in its MPIJob document. Pure.
 
 Behind it a job's conditions are kubeflow's, and so is what they mean:
 
@@ -20,17 +20,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job import conditions
 from agents.job.conditions import Type
+from agents.job.json_object import mappings
 from agents.job.model import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agents.job.conditions import Condition
-    from agents.job.model import Object
+    from agents.job.json_object import Body, Object
 
 LISTED_MAX = 4000  # replicas of one task: with more, a status would outgrow what etcd takes
 
@@ -42,7 +43,7 @@ _TYPES = {
     "Failed": Type.FAILED,
     "Paused": Type.SUSPENDED,
 }
-_FACED = frozenset(map(str, _TYPES.values()))
+_TRANSLATED = frozenset(map(str, _TYPES.values()))
 _REPLICA_FAILURE = "ReplicaFailure"
 _FIELDS = ("lastTransitionTime", "status", "message", "reason", "type")
 _NORMAL = "All pods are running normally."
@@ -78,7 +79,7 @@ class Replica:
     uid: str = ""
     containers: tuple[tuple[str, int], ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Body:
         """Return it as the document writes it."""
         containers = [
             {"name": name, "containerPhase": "Terminated", "exitCode": code} for name, code in self.containers
@@ -95,7 +96,7 @@ class Task:
     replicas: tuple[Replica, ...]
 
 
-def canonical(found: Iterable[Condition]) -> list[Condition]:
+def from_t9k(found: Iterable[Condition]) -> list[Condition]:
     """Return T9k's conditions as kubeflow's."""
     listed = list(found)
     has_ended = any(one.get("status") == "True" and one.get("type") in ("Completed", "Failed") for one in listed)
@@ -113,16 +114,16 @@ def canonical(found: Iterable[Condition]) -> list[Condition]:
 def replicas_of(status: Object, role: str) -> dict[str, Replica]:
     """Return the replicas of a role that a status tells of, by name."""
     found = {}
-    for task in _objects(status.get("tasks")):
+    for task in mappings(status.get("tasks")):
         if task.get("type") == role:
-            for one in _objects(task.get("replicas") or task.get("status")):
+            for one in mappings(task.get("replicas") or task.get("status")):
                 name, phase_ = str(one.get("name")), _PHASES.get(str(one.get("phase")))
                 if phase_ is not None:
                     found[name] = Replica(name, phase_, str(one.get("uid", "")), _containers(one))
     return found
 
 
-def tasks(resource: Object, made: Sequence[Task]) -> dict[str, Any]:
+def tasks(resource: Object, made: Sequence[Task]) -> Body:
     """Return the fields `tasks` and `aggregate`; a list of replicas is named as its generation of the spec names it."""
     spec = resource.get("spec")
     listed = "replicas" if isinstance(spec, dict) and ("replicaSpecs" in spec or "mpiConfig" in spec) else "status"
@@ -136,10 +137,10 @@ def tasks(resource: Object, made: Sequence[Task]) -> dict[str, Any]:
     }
 
 
-def face(status: Object, before: Object, now: str, *, is_readable: bool) -> dict[str, Any]:
+def to_t9k(status: Object, before: Object, now: str, *, is_readable: bool) -> Body:
     """Return a status with kubeflow's conditions as T9k's. `before`: T9k's, as it is; not `is_readable`: the spec."""
     found = status["conditions"]
-    named = {str(one.get("type")): one for one in _objects(before.get("conditions"))}
+    named = {str(one.get("type")): one for one in mappings(before.get("conditions"))}
     shown = {str(kind): conditions.find(found, kind) for kind in conditions.KUBEFLOW}
     has_ended = any(conditions.is_true(found, kind) for kind in (Type.SUCCEEDED, Type.FAILED))
     failed, running = shown[Type.FAILED], shown[Type.RUNNING]
@@ -153,7 +154,7 @@ def face(status: Object, before: Object, now: str, *, is_readable: bool) -> dict
         "Failed": failed,
         "Paused": shown[Type.SUSPENDED],
     }
-    ours = [one for one in found if str(one.get("type")) not in _FACED]
+    ours = [one for one in found if str(one.get("type")) not in _TRANSLATED]
     theirs = [_entry(kind, one) for kind, one in made.items() if one]
     return {**status, "conditions": [*theirs, *ours], "phase": phase(found, is_readable=is_readable)}
 
@@ -172,7 +173,7 @@ def phase(found: Sequence[Condition], *, is_readable: bool = True) -> str:
 
 
 def _replica_failure(status: Object, named: Mapping[str, Condition], now: str) -> Condition | None:
-    """Of an ended job it tells of what failed, else what it told last."""
+    """For an ended job it reports what failed, or else keeps its last message."""
     found, before = status["conditions"], named.get(_REPLICA_FAILURE)
     failed = [name for name, one in replicas_of(status, WORKER).items() if one.phase is Phase.FAILED]
     has_ended = any(conditions.is_true(found, kind) for kind in (Type.SUCCEEDED, Type.FAILED))
@@ -217,10 +218,6 @@ def _listed(task: Task) -> Iterable[Replica]:
     return [one for one in made if one.phase is not Phase.RUNNING][:LISTED_MAX]
 
 
-def _containers(entry: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    codes = [(str(one.get("name")), one.get("exitCode")) for one in _objects(entry.get("containers"))]
+def _containers(entry: Object) -> tuple[tuple[str, int], ...]:
+    codes = [(str(one.get("name")), one.get("exitCode")) for one in mappings(entry.get("containers"))]
     return tuple((name, code) for name, code in codes if isinstance(code, int))
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

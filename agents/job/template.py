@@ -1,17 +1,21 @@
-"""A user's pod template: what no API server would take is told with its path; most is left to the API server to find.
+"""Reads a user's pod template: reports what no API server would accept; the rest is left to the API server.
 
 What comes out has a pod's types wherever our own containers, volumes and variables are put beside the user's.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agents.job.fields import Fields
-    from agents.job.model import Object
+    from agents.job.json_object import Object
 
+TEMPLATE_MAX = 1 << 20  # bytes as JSON: etcd takes no object of more than 1.5 MiB, and a pod has more than its template
+PODS_MAX = 256 << 20  # bytes of a role's pods together: etcd has 2 GiB by default, for all that is in the cluster
+_INSTEAD = "put scripts and data into a ConfigMap, an image or a volume"
 _DEEPEST = 64  # a pod's own fields are less than 20 deep
 _GPU = "gpu"  # nvidia.com/gpu, amd.com/gpu: kubeflow looks for these letters anywhere in the name
 
@@ -19,9 +23,16 @@ _POD_TEXTS = ("restartPolicy", "serviceAccountName", "hostname", "subdomain", "s
 _POD_FLAGS = ("hostNetwork", "automountServiceAccountToken", "shareProcessNamespace")
 _POD_OBJECTS = ("securityContext", "dnsConfig")
 _POD_LISTS = {"volumes": ("name",), "tolerations": ()}  # with what their objects must have
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _CONTAINER_TEXTS = ("image", "restartPolicy")
 _CONTAINER_OBJECTS = ("securityContext", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-_CONTAINER_LISTS = {"env": ("name",), "envFrom": (), "ports": (), "volumeMounts": ("name", "mountPath")}
+_CONTAINER_LISTS = {
+    "env": ("name",),
+    "envFrom": (),
+    "ports": (),
+    "volumeMounts": ("name", "mountPath"),
+    "volumeDevices": ("name",),
+}
 
 
 class _TooDeepError(Exception):
@@ -52,9 +63,19 @@ def read_template(role: Fields, *, is_whole: bool = True) -> Object:
     spec.child("dnsConfig").texts("searches")
     if is_whole and spec.value.get("containers") in (None, []):
         spec.add("must have at least one container", "containers")
-    for container in (*spec.objects("initContainers"), *spec.objects("containers")):
+    for container in (one for key in _CONTAINERS for one in spec.objects(key)):
         _check_container(container)
     return template.value
+
+
+def check_size(role: Fields, template: Object, replicas: int) -> None:
+    """Record what makes a role's pods too many bytes: of one, or of all together."""
+    size = len(json.dumps(template, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+    if size > TEMPLATE_MAX:
+        role.add(f"must be at most {TEMPLATE_MAX} bytes, not {size}: {_INSTEAD}", "template")
+    elif size * replicas > PODS_MAX:
+        message = f"must be at most {PODS_MAX} bytes in all pods of the role, not {replicas} times {size}"
+        role.add(f"{message}: {_INSTEAD}", "template")
 
 
 def container_names(template: Object) -> list[str]:
@@ -98,15 +119,24 @@ def _check_container(container: Fields) -> None:
 
 def _check_lists(fields: Fields, lists: Mapping[str, tuple[str, ...]]) -> None:
     for key, needed in lists.items():
+        found = fields.value.get(key)
+        if isinstance(found, list) and all(_has_texts(one, needed) for one in found):
+            continue  # as most have, and there are environments of thousands of variables
         for one in fields.objects(key):
             for name in needed:
                 one.needed(name)
+
+
+def _has_texts(value: object, names: tuple[str, ...]) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) and value[name] for name in names)
 
 
 def _without_nulls(value: Any, depth: int = 0) -> Any:
     """Return the value without keys that hold null: YAML's `env:` with nothing after it is no `env` for Kubernetes."""
     if depth > _DEEPEST:
         raise _TooDeepError
+    if isinstance(value, str):  # as most are: a look at what a Mapping is takes longer
+        return value
     if isinstance(value, Mapping):
         return {key: _without_nulls(one, depth + 1) for key, one in value.items() if one is not None}
     if isinstance(value, list):

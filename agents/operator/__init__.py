@@ -1,1 +1,1 @@
-"""The operator: MPIJobs become pods. `plan` decides and touches nothing; the loop around it decides nothing."""
+"""The operator: creates pods from MPIJobs. `plan` decides and changes nothing; the loop around it decides nothing."""

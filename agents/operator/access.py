@@ -1,6 +1,6 @@
-"""Which API server, and who we are to it: the `kubernetes` package's configuration, TLS and token renewal.
+"""The API server's address and credentials: the `kubernetes` package's configuration, TLS and token renewal.
 
-No typed API of that package is touched: its models would double the memory and the start.
+Its typed APIs are not imported: their models would double the memory and the start time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
-from agents.operator.errors import UnavailableError
+from agents.operator.kube import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-_KEEPALIVE = (  # a watch is silent for a minute at a time: a peer that is gone is found by the kernel, within a minute
+_KEEPALIVE = (  # a watch may be silent for a minute: the kernel detects a lost peer within that time
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
@@ -30,11 +30,11 @@ _KEEPALIVE = (  # a watch is silent for a minute at a time: a peer that is gone 
 
 
 class AccessError(Exception):
-    """There is no usable configuration; the text says what was looked for."""
+    """There is no usable configuration; the message says which one was tried."""
 
 
 class Access:
-    """A connection pool of the API server, and the headers that say who asks."""
+    """A connection pool for the API server, and the headers that authenticate requests."""
 
     def __init__(self, configuration: Configuration, connections: int) -> None:
         configuration.connection_pool_maxsize = connections
@@ -46,10 +46,10 @@ class Access:
         self.path: str = urllib3.util.parse_url(self.host).path or ""  # of a server behind a proxy such as Rancher's
 
     def headers(self) -> Mapping[str, str]:
-        """The headers that authenticate a request; an old token is renewed first. Raises UnavailableError."""
+        """The headers that authenticate a request; an expired token is renewed first. Raises UnavailableError."""
         try:
             settings = self._configuration.auth_settings().values()
-        except (ConfigException, OSError) as error:  # of the file that the kubelet renews
+        except (ConfigException, OSError) as error:  # reading the file that the kubelet renews
             raise UnavailableError(f"the token can't be read: {error}") from error
         return {each["key"]: each["value"] for each in settings if each["in"] == "header" and each["value"]}
 

@@ -1,31 +1,32 @@
-"""What `plan` asks for, as data. Each action carries its reason, which the log shows and tests compare."""
+"""What `plan` returns: actions as data. Each has a reason, which is logged and which tests compare."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agents.operator.kinds import SECRET
+from agents.operator.kube import SECRET
 
 if TYPE_CHECKING:
+    from agents.job.json_object import Body
     from agents.job.model import KeyType
-    from agents.operator.kinds import Kind
+    from agents.operator.kube import Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object. One of its name that is there already is never touched: `Observed.taken` tells of it."""
+    """Create an object. An existing one of that name is never changed; see `Observed.name_conflicts`."""
 
     kind: Kind
-    body: dict[str, Any]
+    body: Body
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CreateKeys:
-    """Make the Secret of an ssh job, with a new pair of keys put into it. As with `Create`, one that is there stays."""
+    """Create the Secret of an SSH job with a new key pair. As with `Create`, an existing one is not changed."""
 
-    body: dict[str, Any]  # without `data`
+    body: Body  # without `data`
     key_type: KeyType
     reason: str
 
@@ -37,43 +38,49 @@ class CreateKeys:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Change an object by a JSON merge patch, whose metadata names uid and resourceVersion: an older one is refused."""
+    """Change an object by a JSON merge patch. Its metadata has uid and resourceVersion: a stale patch is rejected."""
 
     kind: Kind
     name: str
-    body: dict[str, Any]
+    body: Body
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the object of this uid, and none that has taken its name since."""
+    """Delete the object with this uid, not a later one of that name. `grace_s`: for a pod; None for its own."""
 
     kind: Kind
     name: str
     uid: str
     reason: str
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorkers:
-    """Delete all of the job's worker pods by one request (they carry the job's uid as a label: no others do)."""
+    """Delete all of the job's worker pods by one request, selected by the label with the job's uid."""
 
     reason: str
+    grace_s: int | None = None  # None: each its own
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Replace the job's status, if the job is still at this resourceVersion: what follows rests on what was read."""
+    """Replace the job's status if the job still has this resourceVersion: the next steps depend on what was read.
 
-    status: dict[str, Any]
+    An empty status changes nothing; the request only checks the version.
+    """
+
+    status: Body
     resource_version: str
     reason: str
+    manager: str = ""  # the field manager, if not the default one, by which the operator recognizes its own jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Record an Event of the job: `type` is Normal or Warning. A lost one is lost."""
+    """Record an Event of the job: `type` is Normal or Warning. A failed write is not retried."""
 
     type: str
     reason: str
@@ -85,11 +92,11 @@ Action = Create | CreateKeys | Patch | Delete | DeleteWorkers | WriteStatus | Em
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in their order; the actions of one step may be carried out side by side.
+    """Steps in order; the actions of one step may run concurrently.
 
-    A failed action ends the plan after its step, and the job is planned anew. `again_at` (epoch seconds): when time
-    alone will change the plan; None if only events will.
+    If an action fails, the plan ends after its step and the job is planned again. `requeue_at` (epoch seconds): when
+    the plan changes by time alone; None if only events change it.
     """
 
     steps: tuple[tuple[Action, ...], ...] = ()
-    again_at: float | None = None
+    requeue_at: float | None = None

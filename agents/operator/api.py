@@ -15,22 +15,21 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from agents.operator.decode import decode
-from agents.operator.errors import ApiError, UnavailableError, from_status
+from agents.operator.decode import decode, decode_list
+from agents.operator.kube import ApiError, UnavailableError, from_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from agents.job.json_object import Body
     from agents.operator.access import Access
-    from agents.operator.kinds import Kind
+    from agents.operator.kube import Kind
     from agents.operator.metrics import Metrics
-
-Body = dict[str, Any]
 
 FIELD_MANAGER = "mpi-agents"
 _CONNECT_S = 5.0
-_WATCH_SLACK_S = 30.0  # how long after its own end a watch that says nothing is given up
-_PAGE = 500
+_WATCH_SLACK_S = 30.0  # how long to wait for a silent watch after its own timeout
+_PAGE = 50  # objects, each of up to 1.5 MiB: limits the API server's work; the operator decodes one at a time
 _READ_BYTES = 65536
 _PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"  # metadata alone; a server that can't do that answers 406
 
@@ -51,14 +50,31 @@ class Api:
         """Return what is there. Raises ApiError, as all requests do."""
         return self._request("get", "GET", path, query)
 
-    def list(self, path: str, *, token: str = "", partial: bool = False, **query: str) -> Body:
+    def list(
+        self,
+        path: str,
+        *,
+        keep: Callable[[Body], Body] = lambda body: body,
+        token: str = "",
+        partial: bool = False,
+        **query: str,
+    ) -> Body:
         """Return one page of a list of what is true now; `token` asks for the next page of an earlier one.
 
-        `partial`: of each object its metadata alone.
+        `keep`: what is returned of each object. `partial`: of each object its metadata alone.
         """
         query |= {"limit": str(_PAGE)} | ({"continue": token} if token else {})
         wanted = {name: text for name, text in query.items() if text}
-        return self._request("list", "GET", path, wanted, partial="PartialObjectMetadataList" if partial else "")
+        answer = self._open("list", path, wanted, self._timeout, "PartialObjectMetadataList" if partial else "")
+        try:
+            found = decode_list(answer.stream(_READ_BYTES), keep)
+        except ValueError:
+            found = None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
+        finally:
+            answer.close()
+        return _checked(found)
 
     def create(self, kind: Kind, namespace: str, body: Body) -> Body:
         """Make an object; return it, of a Secret its metadata alone."""
@@ -66,9 +82,15 @@ class Api:
         query = {"fieldManager": FIELD_MANAGER}
         return self._request("create", "POST", kind.path(namespace), query, body, partial=partial)
 
-    def replace(self, path: str, body: Body) -> Body:
-        """Replace an object, or its status, at the resourceVersion that the body names."""
-        return self._request("update", "PUT", path, {"fieldManager": FIELD_MANAGER}, body)
+    def replace(
+        self, path: str, body: Body, manager: str = FIELD_MANAGER, *, partial: bool = False, is_dry: bool = False
+    ) -> Body:
+        """Replace an object, or its status, at the resourceVersion that the body names.
+
+        `is_dry`: only say whether the object is still at that version. `partial`: return its metadata alone.
+        """
+        query = {"fieldManager": manager} | ({"dryRun": "All"} if is_dry else {})
+        return self._request("update", "PUT", path, query, body, partial="PartialObjectMetadata" if partial else "")
 
     def patch(self, path: str, body: Body) -> Body:
         """Change an object by a JSON merge patch."""
@@ -76,17 +98,17 @@ class Api:
             "patch", "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, media="application/merge-patch+json"
         )
 
-    def delete(self, path: str, uid: str, *, waits: bool = False) -> Body:
+    def delete(self, path: str, uid: str, *, waits: bool = False, grace_s: int | None = None) -> Body:
         """Delete the object of this uid and what it owns: behind it, or if it `waits`, before it."""
         options = {"propagationPolicy": "Foreground" if waits else "Background", "preconditions": {"uid": uid}}
-        return self._request("delete", "DELETE", path, {}, _delete_options(options))
+        return self._request("delete", "DELETE", path, {}, _delete_options(options, grace_s))
 
-    def delete_collection(self, path: str, selector: str, version: int) -> Body:
+    def delete_collection(self, path: str, selector: str, version: int, grace_s: int | None = None) -> Body:
         """Delete all objects that the label selector selects and that were there at a resourceVersion, or since.
 
         The server looks for them in its memory: without a version it reads the whole namespace from etcd.
         """
-        options = _delete_options({"propagationPolicy": "Background"})
+        options = _delete_options({"propagationPolicy": "Background"}, grace_s)
         query = {"labelSelector": selector, "resourceVersionMatch": "NotOlderThan", "resourceVersion": str(version)}
         return self._request("deletecollection", "DELETE", path, query, options)
 
@@ -116,21 +138,27 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
         finally:
-            self._metrics.requests.add(verb, str(code))
+            self._metrics.requests.labels(verb, str(code)).inc()
 
     def watch(self, path: str, *, version: str, timeout_s: int, selector: str = "", partial: bool = False) -> Watch:
         """Begin a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
         query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(timeout_s)} | ({"labelSelector": selector} if selector else {})
-        headers = self._headed("PartialObjectMetadata" if partial else "")
+        timeout = urllib3.Timeout(connect=_CONNECT_S, read=timeout_s + _WATCH_SLACK_S)
+        return Watch(self._open("watch", path, query, timeout, "PartialObjectMetadata" if partial else ""))
+
+    def _open(
+        self, verb: str, path: str, query: Mapping[str, str], timeout: urllib3.Timeout, partial: str
+    ) -> urllib3.BaseHTTPResponse:
+        """Return an answer that is still to be read. Raises ApiError for any but 200."""
         code = 0
         try:
             answer = self._access.pool.urlopen(
                 "GET",
                 self._url(path, query),
-                headers=headers,
+                headers=self._headed(partial),
                 retries=False,
-                timeout=urllib3.Timeout(connect=_CONNECT_S, read=timeout_s + _WATCH_SLACK_S),
+                timeout=timeout,
                 preload_content=False,
                 redirect=False,
             )
@@ -140,8 +168,8 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
         finally:
-            self._metrics.requests.add("watch", str(code))
-        return Watch(answer)
+            self._metrics.requests.labels(verb, str(code)).inc()
+        return answer
 
     def _headed(self, partial: str) -> dict[str, str]:
         accept = {"Accept": _PARTIAL.format(partial)} if partial else {}
@@ -169,9 +197,9 @@ class Watch:
                     if line:
                         yield decode(line)
         except ValueError as error:
-            raise UnavailableError(f"a watch sent what is no JSON: {error}") from error
+            raise UnavailableError(f"a watch sent invalid JSON: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"a watch broke off: {_words(error)}") from error
+            raise UnavailableError(f"a watch was interrupted: {_words(error)}") from error
         finally:
             with self._lock:
                 self._stopped = True
@@ -186,8 +214,9 @@ class Watch:
                     self._answer.shutdown()
 
 
-def _delete_options(fields: Body) -> Body:
-    return {"apiVersion": "v1", "kind": "DeleteOptions", **fields}
+def _delete_options(fields: Body, grace_s: int | None) -> Body:
+    grace = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **fields, **grace}
 
 
 def _decoded(code: int, data: bytes, retry_after: str | None) -> Body:
@@ -197,8 +226,12 @@ def _decoded(code: int, data: bytes, retry_after: str | None) -> Body:
         body = None
     if not 200 <= code < 300:
         raise from_status(code, body, retry_after)
+    return _checked(body, code)
+
+
+def _checked(body: Any, code: int = 200) -> Body:
     if not isinstance(body, dict):
-        raise UnavailableError(f"HTTP {code} with what is no JSON object", code)
+        raise UnavailableError(f"HTTP {code} whose body is not a JSON object", code)
     return body
 
 

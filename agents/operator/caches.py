@@ -1,12 +1,12 @@
-"""All that is watched, and what of it belongs to one job."""
+"""The caches of all watched objects, indexed by job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agents.job.model import GROUP
 from agents.operator.informer import Informer
-from agents.operator.kinds import (
+from agents.operator.kube import (
     BATCH_JOB,
     CONFIG_MAP,
     POD,
@@ -21,21 +21,20 @@ from agents.operator.kinds import (
     Kind,
     pod_group_kind,
 )
-from agents.operator.observed import Observed
+from agents.operator.planning.view import Observed
 from agents.operator.store import Store
-from agents.operator.trim import JOB_UID
+from agents.operator.trim import JOB_UID, Outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from agents.job.json_object import Body
     from agents.operator.api import Api
     from agents.operator.metrics import Metrics
 
-Body = dict[str, Any]
-
 
 class Key(NamedTuple):
-    """A job: two of different groups may have one name."""
+    """A job's key. Jobs of different API groups may have the same name."""
 
     namespace: str
     name: str
@@ -61,24 +60,22 @@ _FIELDS = {  # of Observed
 
 
 def watched(gang_scheduler: str) -> tuple[Kind, ...]:
-    """The kinds of objects that are made for jobs."""
+    """Return the kinds of objects that are created for jobs."""
     if not gang_scheduler:
         return _MADE
     return (*_MADE, pod_group_kind(gang_scheduler))
 
 
 class Caches:
-    """The stores of MPIJobs and of what is made for them. `on_job(key)` is told which job has changed."""
+    """The stores of MPIJobs and of their objects. `on_job(key)` is called for each job that has changed."""
 
-    def __init__(self, jobs: Iterable[Kind], gang_scheduler: str = "") -> None:
-        """Of MPIJobs one kind, that is version, of each group."""
-        self._jobs = {kind.group: Store(kind) for kind in jobs}
-        self._made = {kind: Store(kind) for kind in watched(gang_scheduler)}
-        self.on_job: Callable[[Key], None] = lambda _key: None
-        for store in self._jobs.values():
-            store.on_change = self._job_changed
-        for store in self._made.values():
-            store.on_change = self._changed
+    def __init__(
+        self, jobs: Iterable[Kind], gang_scheduler: str = "", on_job: Callable[[Key], None] = lambda _key: None
+    ) -> None:
+        """`jobs`: one kind, that is one version, of MPIJob for each API group."""
+        self._on_job = on_job
+        self._jobs = {kind.group: Store(kind, self._job_changed) for kind in jobs}
+        self._made = {kind: Store(kind, self._changed) for kind in watched(gang_scheduler)}
 
     def jobs(self, group: str = GROUP) -> Store:
         """The store of a group's MPIJobs."""
@@ -88,6 +85,10 @@ class Caches:
         """Every MPIJob that is known."""
         return [job for store in self._jobs.values() for job in store.all()]
 
+    def is_large(self, key: Key) -> bool:
+        """Whether only an outline of the job is cached."""
+        return isinstance(self._jobs[key.group].get(key.namespace, key.name), Outline)
+
     def store(self, kind: Kind) -> Store:
         """The store of a kind, whichever of its versions MPIJobs are read by."""
         return self._made[kind] if kind in self._made else self._jobs[kind.group]
@@ -95,34 +96,44 @@ class Caches:
     def informers(
         self, group: str, api: Api, metrics: Metrics, namespaces: Sequence[str], selector: str = ""
     ) -> list[Informer]:
-        """What keeps a group's MPIJobs known, not yet started; no namespaces: all. `selector`: by label."""
+        """Return informers, not yet started, for a group's MPIJobs; no namespaces: all. `selector`: by label."""
         return [
             Informer(api, self._jobs[group], metrics, namespace=namespace, selector=selector)
             for namespace in namespaces or (None,)
         ]
 
-    def informers_of_made(self, api: Api, metrics: Metrics, namespaces: Sequence[str]) -> list[Informer]:
-        """What keeps known what is made for jobs."""
+    def informers_of_made(
+        self, api: Api, metrics: Metrics, namespaces: Sequence[str], on_synced: Callable[[], None] = lambda: None
+    ) -> list[Informer]:
+        """Return informers, not yet started, for the objects created for jobs."""
         return [
-            Informer(api, store, metrics, namespace=namespace, selector=JOB_UID)
+            Informer(api, store, metrics, namespace=namespace, selector=JOB_UID, on_synced=on_synced)
             for namespace in namespaces or (None,)
             for store in self._made.values()
         ]
 
     def observe(
-        self, resource: Body, taken: frozenset[tuple[str, str]], refused: Mapping[tuple[str, str], str]
+        self,
+        resource: Body,
+        name_conflicts: frozenset[tuple[str, str]],
+        rejected: Mapping[tuple[str, str], str],
+        seen_at: float = 0.0,
     ) -> Observed:
-        """What is known of a job."""
+        """What is known of a job; nothing that is there stays `rejected`, whoever made or labelled it."""
         uid = resource["metadata"]["uid"]
         single: Body = {}
+        there: set[tuple[str, str]] = set()
         for kind, name in _FIELDS.items():
             for body in self._of(resource, kind) if kind in self._made else ():
                 if controller(body) == uid:
                     single[name] = body
+                    there.add((kind.name, body["metadata"]["name"]))
         # Also of a batch Job that is gone already: its pods have their grace period, and no launcher runs beside them.
-        launcher = f"{resource['metadata']['name']}-launcher"
-        pods = tuple(pod for pod in self._of(resource, POD) if _is_controlled(pod, uid, launcher))
-        return Observed(resource, pods, taken=taken, refused=refused, **single)
+        name = resource["metadata"]["name"]
+        pods = tuple(pod for pod in self._of(resource, POD) if _is_controlled(pod, uid, name))
+        there.update((POD.name, pod["metadata"]["name"]) for pod in pods)
+        still = {wanted: words for wanted, words in rejected.items() if wanted not in there}
+        return Observed(resource, pods, name_conflicts=name_conflicts, rejected=still, seen_at=seen_at, **single)
 
     def _of(self, resource: Body, kind: Kind) -> list[Body]:
         """A job's objects; who may write in another namespace can give a pod any label and owner there."""
@@ -133,7 +144,7 @@ class Caches:
     def _job_changed(self, before: Body | None, after: Body | None) -> None:
         body = after or before
         if body is not None:
-            self.on_job(key_of(body))
+            self._on_job(key_of(body))
 
     def _changed(self, before: Body | None, after: Body | None) -> None:
         for body in (before, after):
@@ -145,7 +156,7 @@ class Caches:
             self._freed(before)
 
     def _freed(self, body: Body) -> None:
-        """A later job of the name may wait for what the earlier one's had."""
+        """Queue a new job that waits for an object of an earlier job of the same name."""
         by = owner(body)
         for store in self._jobs.values() if by.get("kind") == "MPIJob" else ():
             job = store.get(body["metadata"].get("namespace", ""), by.get("name", ""))
@@ -163,9 +174,11 @@ def key_of(job: Body) -> Key:
     return Key(job["metadata"].get("namespace", ""), job["metadata"]["name"], group_of(job))
 
 
-def _is_controlled(pod: Body, uid: str, launcher: str) -> bool:
+def _is_controlled(pod: Body, uid: str, job: str) -> bool:
+    """Whether a pod is a job's, or its launcher's batch Job's: none of those has a worker's name."""
     by = owner(pod)
-    return by.get("uid") == uid or (by.get("kind"), by.get("name")) == ("Job", launcher)
+    is_launcher = (by.get("kind"), by.get("name")) == ("Job", f"{job}-launcher")
+    return by.get("uid") == uid or (is_launcher and not pod["metadata"]["name"].startswith(f"{job}-worker-"))
 
 
 def owner(body: Body) -> Body:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agents.job.model import Tool
 from agents.operator import logs
 from agents.operator.access import AccessError, load, own_namespace
-from agents.operator.neighbours import Adopt
-from agents.operator.objects import quantity
+from agents.operator.objects import resources
+from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.plan import plan
 from agents.operator.process import Options, Process, T9k
 from agents.operator.settings import PodSettings
@@ -42,7 +43,7 @@ _IGNORED = (  # kubeflow's: with a value, and without one
 _IGNORED_SWITCHES = ("logtostderr", "alsologtostderr")
 _OTHER_CONNECTIONS = 12  # kept open beside the workers' own: larger steps, events, the lease
 _LOG = logging.getLogger(__name__)
-_EPILOG = "Each option can also be given as MPI_OPERATOR_NAME. All of them and every exit code: docs/operator.md."
+_EPILOG = "Each option can also be set by the variable MPI_OPERATOR_NAME. All options and exit codes: docs/operator.md."
 
 
 def main() -> None:
@@ -62,21 +63,29 @@ def _split(_context: click.Context, _parameter: click.Parameter, given: tuple[st
     return tuple(dict.fromkeys(part for text in given for part in text.replace(",", " ").split()))
 
 
+def _tools(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Tool, ...]:
+    names = _split(context, parameter, given)
+    for name in names:
+        if name not in set(Tool):
+            raise click.BadParameter(f"{' or '.join(Tool)}: not {name!r}")
+    return tuple(map(Tool, names))
+
+
 def _user(_context: click.Context, _parameter: click.Parameter, given: str) -> int | None:
     if given == "none":
         return None
     if not given.isdecimal() or int(given) == 0:
-        raise click.BadParameter(f"a user id above 0, or none: not {given!r}")
+        raise click.BadParameter(f"must be a user ID above 0, or none, not {given!r}")
     return int(given)
 
 
 def _quantity(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
     try:
-        is_above_none = quantity.parse(given) > 0
+        is_above_none = resources.parse_quantity(given) > 0
     except ValueError:
         is_above_none = False
     if not is_above_none:
-        raise click.BadParameter(f"a quantity above 0, as 500m: not {given!r}")
+        raise click.BadParameter(f"must be a quantity above 0, such as 500m, not {given!r}")
     return given
 
 
@@ -98,24 +107,35 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     metavar="NS[,NS]",
     callback=_split,
     envvar=("MPI_OPERATOR_NAMESPACE", "KUBEFLOW_NAMESPACE"),
-    help="Where to look after jobs. Default: all namespaces.",
+    help="Namespaces to manage MPIJobs in. Default: all.",
 )
-@click.option("--selector", default="", metavar="LABELS", help="Look after the jobs with these labels alone.")
+@click.option("--selector", default="", metavar="LABELS", help="Manage only MPIJobs with these labels.")
 @click.option(
     "--adopt",
-    type=click.Choice([str(each) for each in Adopt]),
-    default=str(Adopt.AUTO),
+    type=click.Choice([str(each) for each in Claim]),
+    default=str(Claim.AUTO),
     show_default=True,
-    help="auto: all jobs, but beside another operator those given to us; given: always those; all.",
+    help="auto: all jobs, or only jobs assigned to this operator if another one is running; given: only those; all.",
+)
+@click.option(
+    "--other-operator-namespace",
+    "other_operator_namespaces",
+    multiple=True,
+    metavar="NS[,NS]",
+    callback=_split,
+    default=NAMESPACES,
+    show_default=",".join(NAMESPACES),
+    envvar="MPI_OPERATOR_OTHER_OPERATOR_NAMESPACE",
+    help="Namespaces in which --adopt auto looks for other operators, in addition to its own.",
 )
 @click.option(
     "--t9k",
     type=click.Choice([str(each) for each in T9k]),
     default=str(T9k.AUTO),
     show_default=True,
-    help="MPIJobs of batch.tensorstack.dev as well: auto: once the API server has them; on: waits for them; off.",
+    help="Manage T9k's MPIJobs (batch.tensorstack.dev): auto: once the API server serves them; on: wait for them; off.",
 )
-@click.option("--image", default=f"mpi-agents:{__version__}", show_default=True, help="Of our containers.")
+@click.option("--image", default=f"mpi-agents:{__version__}", show_default=True, help="Image of injected containers.")
 @click.option(
     "--image-pull-policy",
     default="IfNotPresent",
@@ -129,7 +149,7 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     envvar="MPI_OPERATOR_IMAGE_PULL_SECRET",
     metavar="NAME[,NAME]",
     callback=_split,
-    help="Secrets of the jobs' namespaces for that image.",
+    help="Pull secrets for that image, in the jobs' namespaces.",
 )
 @click.option(
     "--run-as-user",
@@ -137,7 +157,7 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     metavar="UID|none",
     callback=_user,
-    help="Of our containers, but for those that prepare ssh; none: where the platform assigns one (OpenShift).",
+    help="UID for injected containers, except the one that sets up SSH; none: the platform assigns it (OpenShift).",
 )
 @click.option(
     "--agent-cpu-limit",
@@ -145,42 +165,65 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     show_default=True,
     metavar="QUANTITY",
     callback=_quantity,
-    help="Of each of our containers in jobs' pods, but in those of the class Guaranteed.",
+    help="CPU limit of each injected container, except in Guaranteed pods.",
 )
 @click.option(
     "--worker-agent/--no-worker-agent",
     default=True,
     show_default=True,
-    help="Beside each worker of an ssh job that doesn't say.",
+    help="Inject the worker agent into SSH jobs by default.",
 )
-@click.option("--cluster-domain", default="", metavar="DOMAIN", help="What host names of v2beta1 jobs end in.")
+@click.option(
+    "--tool",
+    "tools",
+    multiple=True,
+    envvar="MPI_OPERATOR_TOOL",
+    metavar="NAME[,NAME]",
+    callback=_tools,
+    help="Default tools in launchers: kubectl (the real one).",
+)
+@click.option(
+    "--kubectl-image",
+    default="",
+    metavar="IMAGE",
+    help="Image with kubectl. Default: --image with -kubectl added to its tag.",
+)
+@click.option("--cluster-domain", default="", metavar="DOMAIN", help="Domain that host names of v2beta1 jobs end in.")
 @click.option(
     "--gang-scheduling",
     "--gang-scheduler",
     default="",
     metavar="NAME",
-    help="volcano, t9k, or the name of a scheduler with scheduler-plugins' coscheduling.",
+    help="volcano, t9k, or the name of a scheduler that has the coscheduling plugin.",
 )
-@click.option("--wait-timeout", default="", metavar="DURATION", help="How long a launcher waits for workers: 30m.")
+@click.option(
+    "--wait-timeout", default="", metavar="DURATION", help="How long launchers wait for workers, for example 30m."
+)
 @click.option(
     "--workers",
     "--threadiness",
     default=8,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="Jobs planned side by side.",
+    help="Number of jobs reconciled concurrently.",
 )
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
-@click.option("--lease-namespace", "--lock-namespace", default="", metavar="NS", help="Default: the operator's own.")
+@click.option(
+    "--lease-namespace",
+    "--lock-namespace",
+    default="",
+    metavar="NS",
+    help="Namespace of the lease. Default: the operator's own.",
+)
 @click.option("--lease-name", default="mpi-agents-operator", show_default=True)
-@click.option("--address", default="", metavar="ADDRESS", help="Of health and metrics. Default: all.")
+@click.option("--address", default="", metavar="ADDRESS", help="Address for health and metrics. Default: all.")
 @click.option(
     "--port",
     "--monitoring-port",
     default=8080,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Of health and metrics; 0: none.",
+    help="Port for health and metrics; 0: none.",
 )
 @click.option(
     "--log-level",
@@ -200,14 +243,16 @@ def _ignored(command: Callable[..., int]) -> Callable[..., int]:
 @_ignored
 @click.version_option(__version__, prog_name="mpi-operator")
 def command(**given: Any) -> int:
-    """Look after MPIJobs (kubeflow.org v1 and v2beta1, batch.tensorstack.dev v1beta1)."""
+    """Run MPIJobs (kubeflow.org v1 and v2beta1, batch.tensorstack.dev v1beta1)."""
     logs.set_up(given["log_level"], as_json=given["log_format"] == "json")
     for name in (*_IGNORED, *_IGNORED_SWITCHES):
         if given[name.replace("-", "_")] is not None:
-            _LOG.info("--%s is taken for kubeflow's sake, and means nothing here", name)
+            _LOG.info("--%s is accepted for compatibility with kubeflow and has no effect", name)
     workers: int = given["workers"]
     settings = PodSettings(
         image=given["image"],
+        kubectl_image=given["kubectl_image"],
+        tools=given["tools"],
         image_pull_policy=given["image_pull_policy"],
         image_pull_secrets=given["secrets"],
         cluster_domain=given["cluster_domain"],
@@ -220,7 +265,8 @@ def command(**given: Any) -> int:
     options = Options(
         namespaces=given["namespaces"],
         selector=given["selector"],
-        adopt=Adopt(given["adopt"]),
+        claim=Claim(given["adopt"]),
+        other_operator_namespaces=given["other_operator_namespaces"],
         t9k=T9k(given["t9k"]),
         workers=workers,
         elects=given["leader_elect"],
@@ -235,7 +281,7 @@ def command(**given: Any) -> int:
     except AccessError as error:
         return _failed(str(error))
     except OSError as error:
-        return _failed(f"port {given['port']} for health and metrics can't be had: {error.strerror} (--port)")
+        return _failed(f"can't listen on port {given['port']} for health and metrics: {error.strerror} (--port)")
     threading.Thread(target=_stop, args=(process, signals), name="signals", daemon=True).start()
     return 0 if process.run() else LOST
 
@@ -254,8 +300,8 @@ def _stop(process: Process, signals: set[signal.Signals]) -> None:
     process.stop()
 
 
-def _failed(words: str) -> int:
-    sys.stderr.write(f"mpi-operator: {words}\n")
+def _failed(message: str) -> int:
+    sys.stderr.write(f"mpi-operator: {message}\n")
     return SETUP
 
 

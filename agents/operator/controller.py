@@ -1,40 +1,51 @@
-"""The loop around `plan`: reads a job that may have changed, has it planned, carries out the plan. Decides nothing."""
+"""The loop around `plan`: reads a job that may have changed, plans it, and has the plan executed. Decides nothing."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agents.job.read import read
+from agents.operator.actions import Plan
 from agents.operator.executor import Memory, named
+from agents.operator.kube import ApiError, NotFoundError
+from agents.operator.trim import Outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from agents.job.json_object import Body
     from agents.job.model import Job, Problem
-    from agents.operator.actions import Action, Plan
+    from agents.operator.actions import Action
     from agents.operator.caches import Caches, Key
-    from agents.operator.errors import ApiError
     from agents.operator.executor import Executor
     from agents.operator.metrics import Metrics
-    from agents.operator.observed import Observed
+    from agents.operator.planning.view import Observed
     from agents.operator.queue import Queue
     from agents.operator.settings import PodSettings
 
     Planner = Callable[[Job | tuple[Problem, ...], Observed, PodSettings, float], Plan]
 
-Body = dict[str, Any]
-
 _LOG = logging.getLogger(__name__)
-_ROUNDS_MAX = 50  # plans in a row that have something to do; more are a fault, and wait as one
-_BATCH = 16  # actions of a step between two looks at whether we may go on
-_TAKEN_KEPT_S = 60.0  # how long until a name that someone else has taken is tried again
+_ROUNDS_MAX = 50  # consecutive plans with actions; more is treated as a failure, with backoff
+_BATCH = 16  # actions of a step between two checks of `may_act`
+_NAME_CONFLICT_RETRY_S = 60.0  # how long until a conflicting name is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs are planned, what is done about the others, and whether the operator may act now."""
+
+    claims: Callable[[Body], bool] = lambda _resource: True
+    plan_unclaimed: Callable[[Job | tuple[Problem, ...], Body, float], Plan] = lambda _job, _resource, _now: Plan()
+    may_act: Callable[[], bool] = lambda: True
 
 
 class Controller:
-    """Workers that plan jobs. `takes(resource)`: whether a job is ours to look after; `may_act()`: whether we lead."""
+    """Workers that plan jobs, and have the plans carried out."""
 
     def __init__(
         self,
@@ -44,14 +55,13 @@ class Controller:
         executor: Executor,
         settings: PodSettings,
         metrics: Metrics,
+        scope: Scope | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._plan, self._settings, self._metrics, self._clock = plan, settings, metrics, clock
-        self._caches, self._queue, self._executor = caches, queue, executor
+        self._caches, self._queue, self._executor, self._scope = caches, queue, executor, scope or Scope()
         self._memories: dict[Key, Memory] = {}
         self._threads: list[threading.Thread] = []
-        self.takes: Callable[[Body], bool] = lambda _resource: True
-        self.may_act: Callable[[], bool] = lambda: True
 
     def start(self, workers: int) -> None:
         """Begin to plan."""
@@ -62,7 +72,7 @@ class Controller:
             thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Let the steps that have begun end, and begin no other; return whether all did in time."""
+        """Let running steps finish and start no others; return whether all finished in time."""
         self._queue.close()
         end = time.monotonic() + timeout_s
         for thread in self._threads:
@@ -79,8 +89,8 @@ class Controller:
             began = time.monotonic()
             try:
                 self.reconcile(key)
-            except Exception:  # noqa: BLE001 (a fault of ours must not hold up the other jobs)
-                self._metrics.reconcile_errors.add("exception")
+            except Exception:  # noqa: BLE001 (a bug must not block other jobs)
+                self._metrics.reconcile_errors.labels("exception").inc()
                 _LOG.exception("job %s can't be planned", key, extra=_about(key))
                 self._queue.retry(key)
             finally:
@@ -88,21 +98,33 @@ class Controller:
                 self._metrics.reconcile_s.observe(time.monotonic() - began)
 
     def reconcile(self, key: Key) -> None:
-        """Plan one job and carry the plan out."""
+        """Plan one job and execute the plan."""
         jobs = self._caches.jobs(key.group)
         resource = jobs.get(key.namespace, key.name)
         if resource is None:
             self._memories.pop(key, None)
             self._queue.forget(key)
             return
-        if not self.takes(resource):
-            return
-        memory, now = self._memory(key, resource), self._clock()
-        observed = self._caches.observe(resource, self._taken(memory, key, now), memory.refused)
+        now = self._clock()
+        memory = self._memory(key, resource, now)
         served = jobs.kind.api_version.rpartition("/")[2]
-        planned = self._plan(read(resource, served=served), observed, self._settings, now)
+        # One whose pods we have made is kept, although its status, which would say so, may not be written yet.
+        if memory.pods or self._scope.claims(resource):
+            whole = self._whole(key, resource) if memory.is_large else resource
+            if whole is None:
+                return
+            resource = whole
+            observed = self._caches.observe(
+                resource, self._name_conflicts(memory, key, now), memory.rejected, memory.seen_at
+            )
+            memory.rejected = dict(observed.rejected)
+            if len(observed.pods) > memory.pods:  # a job of many workers is made by many plans
+                memory.pods, memory.rounds = len(observed.pods), 0
+            planned = self._plan(read(resource, served=served), observed, self._settings, now)
+        else:
+            planned = self._scope.plan_unclaimed(read(resource, served=served), resource, now)
         for actions in _batches(planned):
-            if not self.may_act():
+            if not self._scope.may_act():
                 self._queue.retry(key)  # the lease may yet be renewed
                 return
             for action in actions:
@@ -111,32 +133,55 @@ class Controller:
             if failures:
                 self._failed(key, failures)
                 return
-        if planned.again_at is not None:
-            self._queue.add_after(key, planned.again_at - now)
+        if planned.requeue_at is not None:
+            self._queue.add_after(key, planned.requeue_at - now)
         self._succeeded(key, memory, acted=bool(planned.steps))
 
-    def _memory(self, key: Key, resource: Body) -> Memory:
+    def _whole(self, key: Key, outline: Body) -> Body | None:
+        """Return a large job as it is now; None if it can't be read, or is not the version that the watch reported.
+
+        A plan rests on the version that the caches have: its writes of the status are refused where these lag.
+        """
+        try:
+            whole = self._executor.whole(outline)
+        except NotFoundError:
+            return None  # the watch will say so
+        except ApiError as error:
+            _LOG.warning("job %s can't be read: %s", key, error, extra=_about(key))
+            self._failed(key, [error])
+            return None
+        if whole["metadata"]["uid"] != outline["metadata"]["uid"]:
+            return None
+        if whole["metadata"]["resourceVersion"] != outline["metadata"]["resourceVersion"]:
+            self._queue.retry(key)
+            return None
+        return whole
+
+    def _memory(self, key: Key, resource: Body, now: float) -> Memory:
         metadata = resource["metadata"]
         memory = self._memories.get(key)
         if memory is None or memory.uid != metadata["uid"]:
-            memory = self._memories[key] = Memory(metadata["uid"])
+            memory = self._memories[key] = Memory(metadata["uid"], now)
+        memory.is_large = isinstance(resource, Outline)
         # Settings are annotations, too, by which the generation does not change.
         edition = (metadata.get("generation", 0), metadata.get("annotations") or {})
         if memory.edition != edition:
             memory.edition = edition
-            memory.refused, memory.taken = {}, {}
+            memory.rejected, memory.name_conflicts = {}, {}
         return memory
 
-    def _taken(self, memory: Memory, key: Key, now: float) -> frozenset[tuple[str, str]]:
-        """The names that others have: nobody tells when they are given up, so they are tried again in a while."""
-        memory.taken = {wanted: at for wanted, at in memory.taken.items() if now - at < _TAKEN_KEPT_S}
-        if memory.taken:
-            self._queue.add_after(key, min(memory.taken.values()) + _TAKEN_KEPT_S - now)
-        return frozenset(memory.taken)
+    def _name_conflicts(self, memory: Memory, key: Key, now: float) -> frozenset[tuple[str, str]]:
+        """Return conflicting names. Nothing reports when they become free, so they are tried again after a while."""
+        memory.name_conflicts = {
+            wanted: at for wanted, at in memory.name_conflicts.items() if now - at < _NAME_CONFLICT_RETRY_S
+        }
+        if memory.name_conflicts:
+            self._queue.add_after(key, min(memory.name_conflicts.values()) + _NAME_CONFLICT_RETRY_S - now)
+        return frozenset(memory.name_conflicts)
 
     def _failed(self, key: Key, failures: list[ApiError]) -> None:
         for error in failures:
-            self._metrics.reconcile_errors.add(type(error).__name__.removesuffix("Error"))
+            self._metrics.reconcile_errors.labels(type(error).__name__.removesuffix("Error")).inc()
         # Later each time all the same: an overloaded server says 1 s to each of thousands of jobs, and some proxies 0.
         self._queue.retry(key, max(error.retry_after_s or 0.0 for error in failures))
 
@@ -148,7 +193,7 @@ class Controller:
                 self._queue.add(key)
             return
         _LOG.warning("job %s does not settle: %d plans in a row", key, memory.rounds, extra=_about(key))
-        self._metrics.reconcile_errors.add("unsettled")
+        self._metrics.reconcile_errors.labels("unsettled").inc()
         self._queue.retry(key)
 
 

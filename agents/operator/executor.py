@@ -1,59 +1,85 @@
-"""Carries out what a plan asks for, and tells the caches what the API server answered."""
+"""Carries out a plan's actions, and puts the API server's answers into the caches."""
 
 from __future__ import annotations
 
+import base64
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job.conditions import Type, find, is_true
+from agents.job.model import KeyType
 from agents.job.status import conditions_of
 from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, WriteStatus
 from agents.operator.caches import Caches, controller, group_of, key_of, owner
-from agents.operator.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RefusedError
-from agents.operator.kinds import BATCH_JOB, POD, SECRET
-from agents.operator.trim import JOB_UID
+from agents.operator.kube import (
+    BATCH_JOB,
+    POD,
+    SECRET,
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    RejectedError,
+)
+from agents.operator.trim import JOB_UID, Outline, whole_job, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor as Pool
 
+    from agents.job.json_object import Body
     from agents.operator.actions import Action
     from agents.operator.api import Api
-    from agents.operator.kinds import Kind
+    from agents.operator.kube import Kind
     from agents.operator.metrics import Metrics
     from agents.operator.recorder import Recorder
 
-Body = dict[str, Any]
 Wanted = tuple[str, str]  # kind and name of an object that a job wants
 
 _LOG = logging.getLogger(__name__)
 _SIDE_BY_SIDE = 8  # requests of all jobs' larger steps together
+_ROLE = "mpi-agents/role"  # label of pods
 _ONE_BY_ONE_MAX = 2  # actions of a step that are not worth a thread's waking
 
 
 @dataclass(slots=True)
 class Memory:
-    """What is known of one job beside the caches."""
+    """State of one job that is not in the caches."""
 
     uid: str
+    seen_at: float  # when it was first planned, by our clock
     edition: tuple[int, Body] | None = None  # the job's generation and annotations
-    taken: dict[Wanted, float] = field(default_factory=dict)  # → when it was found so, by the executor's clock
-    refused: dict[Wanted, str] = field(default_factory=dict)  # → the API server's words
+    name_conflicts: dict[Wanted, float] = field(default_factory=dict)  # → when it was found so, by the executor's clock
+    rejected: dict[Wanted, str] = field(default_factory=dict)  # → the API server's message
     rounds: int = 0  # plans in a row that had something to do
+    pods: int = 0  # the most that it has had
+    is_large: bool = False  # one request at a time: each takes ten times its bytes
 
 
 class Executor:
-    """What the workers share."""
+    """Executes actions; shared by all workers."""
 
-    def __init__(self, api: Api, caches: Caches, recorder: Recorder, metrics: Metrics) -> None:
+    def __init__(
+        self, api: Api, caches: Caches, recorder: Recorder, metrics: Metrics, pool: Pool | None = None
+    ) -> None:
+        """`pool`: what sends requests side by side."""
         self._api, self._caches, self._recorder, self._metrics = api, caches, recorder, metrics
-        self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="request")
+        self._pool = pool or ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="request")
+
+    def whole(self, outline: Body) -> Body:
+        """Return a large job as it is now. Raises ApiError."""
+        metadata, kind = outline["metadata"], self._caches.jobs(group_of(outline)).kind
+        path, selector = kind.path(metadata["namespace"]), f"metadata.name={metadata['name']}"
+        for body in self._api.list(path, keep=whole_job, fieldSelector=selector).get("items") or ():
+            return dict(body)  # who may list, as we may, need not be allowed to get
+        raise NotFoundError(f"MPIJob {metadata['name']} has just been deleted", 404)
 
     def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[ApiError]:
         """Carry out one step's actions; return why some failed."""
-        if len(step) <= _ONE_BY_ONE_MAX:
+        if len(step) <= _ONE_BY_ONE_MAX or memory.is_large:
             results = [self._tried(resource, memory, action, now) for action in step]
         else:
             first, *rest = step
@@ -83,7 +109,7 @@ class Executor:
             case Delete():
                 self._delete(namespace, action)
             case DeleteWorkers():
-                self._delete_workers(resource)
+                self._delete_workers(resource, action, now)
             case WriteStatus():
                 self._write_status(resource, action)
             case Emit():
@@ -98,25 +124,25 @@ class Executor:
             made = self._existing(kind, namespace, name)
             if controller(made) != memory.uid:
                 if not _is_left_over(made, resource):
-                    memory.taken[wanted] = now
+                    memory.name_conflicts[wanted] = now
                     raise  # what the plan has behind it, pods at worst, would go on with someone else's object
                 raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
             if JOB_UID not in (made["metadata"].get("labels") or {}):  # then it is not watched
                 made = self._labelled(kind, namespace, name, memory)
-        except RefusedError as error:
-            memory.refused[wanted] = str(error)
+        except RejectedError as error:
+            memory.rejected[wanted] = str(error)
             raise
         self._caches.store(kind).put(made)
-        memory.refused.pop(wanted, None)
-        memory.taken.pop(wanted, None)
+        memory.rejected.pop(wanted, None)
+        memory.name_conflicts.pop(wanted, None)
 
     def _labelled(self, kind: Kind, namespace: str, name: str, memory: Memory) -> Body:
         label = {"metadata": {"labels": {JOB_UID: memory.uid}}}
         try:
             return self._api.patch(kind.path(namespace, name), label)
-        except RefusedError as error:  # of most kinds the chart lets us change none
-            lost = f"it is there without its label {JOB_UID}={memory.uid}, by which it is found: {error}"
-            memory.refused[kind.name, name] = lost
+        except RejectedError as error:  # of most kinds the chart lets us change none
+            lost = f"it exists without its label {JOB_UID}={memory.uid}, by which the operator finds it: {error}"
+            memory.rejected[kind.name, name] = lost
             raise
 
     def _existing(self, kind: Kind, namespace: str, name: str) -> Body:
@@ -134,7 +160,8 @@ class Executor:
         try:
             # A batch Job is there until its pods are gone: no other launcher is made beside the last seconds of one.
             waits = action.kind == BATCH_JOB
-            answer = self._api.delete(store.kind.path(namespace, action.name), action.uid, waits=waits)
+            path = store.kind.path(namespace, action.name)
+            answer = self._api.delete(path, action.uid, waits=waits, **_grace(action))
         except NotFoundError:
             store.remove(namespace, action.name, action.uid)
             return
@@ -143,20 +170,20 @@ class Executor:
         else:
             store.remove(namespace, action.name, action.uid)
 
-    def _delete_workers(self, resource: Body) -> None:
+    def _delete_workers(self, resource: Body, action: DeleteWorkers, now: float) -> None:
         metadata = resource["metadata"]
         store = self._caches.store(POD)
         workers = [pod for pod in store.of_job(metadata["uid"]) if _is_worker(pod)]
         newest = max((int(pod["metadata"]["resourceVersion"]) for pod in workers), default=0)
         selector = f"{JOB_UID}={metadata['uid']},{_ROLE}=worker"
-        self._api.delete_collection(POD.path(metadata["namespace"]), selector, newest)
-        store.mark_deleted(workers, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self._api.delete_collection(POD.path(metadata["namespace"]), selector, newest, **_grace(action))
+        store.mark_deleted(workers, datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def _write_status(self, resource: Body, action: WriteStatus) -> None:
         """Replace the status alone: the API server takes all but the status from what it has."""
         metadata, jobs = resource["metadata"], self._caches.jobs(group_of(resource))
         kind = jobs.kind
-        body = {
+        body: Body = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
             "metadata": {
@@ -165,23 +192,33 @@ class Executor:
                 "uid": metadata["uid"],
                 "resourceVersion": action.resource_version,
             },
-            "status": action.status,
         }
         path = kind.path(metadata["namespace"], metadata["name"], "status")
+        if not action.status:  # and none in the body: by training-operator's definition a status is never empty
+            self._api.replace(path, body, partial=True, is_dry=True)
+            return
+        body["status"] = action.status
+        by = [action.manager] if action.manager else []
         with jobs.writing(metadata["uid"], action.status):
-            jobs.put(self._api.replace(path, body), is_told=False)  # the plan goes on, or is tried again when it is due
+            known = jobs.get(metadata["namespace"], metadata["name"])
+            if isinstance(known, Outline) and known["metadata"]["uid"] == metadata["uid"]:
+                answer = self._api.replace(path, body, *by, partial=True)
+                after: Body = written(known, answer["metadata"], action.status)
+            else:
+                after = self._api.replace(path, body, *by)
+            jobs.put(after, is_told=False)  # the plan goes on, or is tried again when it is due
         self._count(resource, {**resource, "status": action.status})
 
     def _count(self, before: Body, after: Body) -> None:
         was, now = conditions_of(before), conditions_of(after)
         if find(now, Type.CREATED) and not find(was, Type.CREATED):  # T9k's begins as False
-            self._metrics.jobs_created.add()
+            self._metrics.jobs_created.inc()
         for condition, counter in (
             (Type.SUCCEEDED, self._metrics.jobs_successful),
             (Type.FAILED, self._metrics.jobs_failed),
         ):
             if is_true(now, condition) and not is_true(was, condition):
-                counter.add()
+                counter.inc()
 
 
 def named(action: Action) -> str:
@@ -197,20 +234,18 @@ def named(action: Action) -> str:
             return f"delete {kind.name} {name}"
         case DeleteWorkers():
             return "delete all workers"
-        case WriteStatus():
-            return "write the status"
+        case WriteStatus(status=status):
+            return "write the status" if status else "ask for the version"
         case Emit(type=type_):
             return f"record a {type_} event"
 
 
+def _grace(action: Delete | DeleteWorkers) -> dict[str, int]:
+    return {} if action.grace_s is None else {"grace_s": action.grace_s}
+
+
 def _with_keys(action: CreateKeys) -> Create:
-    # 11 MiB and 30 ms, which an operator of exec jobs alone does not pay.
-    from agents.operator.keys import new_pair  # noqa: PLC0415
-
-    return Create(SECRET, {**action.body, "data": new_pair(action.key_type)}, action.reason)
-
-
-_ROLE = "mpi-agents/role"  # label of pods
+    return Create(SECRET, {**action.body, "data": new_key_pair(action.key_type)}, action.reason)
 
 
 def _is_worker(pod: Body) -> bool:
@@ -222,3 +257,27 @@ def _is_left_over(body: Body, resource: Body) -> bool:
     by = owner(body)
     wanted = (group_of(resource), "MPIJob", resource["metadata"]["name"])
     return (group_of(by), by.get("kind"), by.get("name")) == wanted
+
+
+def new_key_pair(key_type: KeyType) -> dict[str, str]:
+    """Return the `data` of a Secret of type kubernetes.io/ssh-auth, as mpi-operator v0.8.2 names its keys.
+
+    They go nowhere else: not into a log, an argument or a cache. ECDSA is on P-521, in the form that kubeflow writes
+    and the oldest OpenSSH reads.
+    """
+    # 11 MiB and 30 ms, which an operator without SSH jobs does not need.
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP521R1, generate_private_key  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat  # noqa: PLC0415
+
+    private: bytes
+    if key_type is KeyType.ECDSA:
+        ecdsa = generate_private_key(SECP521R1())
+        private = ecdsa.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        public = ecdsa.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    else:
+        ed25519 = Ed25519PrivateKey.generate()
+        private = ed25519.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        public = ed25519.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    pair = {"ssh-privatekey": private, "ssh-publickey": public + b"\n"}
+    return {name: base64.b64encode(content).decode() for name, content in pair.items()}

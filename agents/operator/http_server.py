@@ -1,17 +1,24 @@
-"""/healthz, /readyz and /metrics, for the kubelet and for Prometheus."""
+"""/healthz, /readyz and /metrics, for the kubelet and for Prometheus, by the server that the in-pod agents have.
+
+One thread answers all: a connection costs a descriptor for some seconds, and the oldest goes when there are too many.
+"""
 
 from __future__ import annotations
 
+import logging
 import socket
-import socketserver
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
+
+from agents.common import http_server
+from agents.common.loop import READ, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Answer = tuple[int, str]
+
+_LOG = logging.getLogger(__name__)
 
 
 class HttpServer:
@@ -19,10 +26,16 @@ class HttpServer:
 
     def __init__(self, host: str, port: int, routes: Mapping[str, Callable[[], Answer]]) -> None:
         """Listen; port 0 takes a free one. Raises OSError."""
-        self._server = _Server((host, port), _Handler)
-        self._server.routes = routes
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        listener = http_server.listen(host, port)
+        self.port: int = listener.getsockname()[1]
+        self._loop = Loop()
+        self._loop.on_error = lambda _call, error: _LOG.error("a request can't be answered", exc_info=error)
+        self._server = http_server.HttpServer(
+            self._loop, listener, {path: _told(route) for path, route in routes.items()}
+        )
+        self._ended, self._end = socket.socketpair()
+        self._loop.add(self._ended.fileno(), READ, lambda _events: self._loop.stop())
+        self._thread = threading.Thread(target=self._loop.run, name="http", daemon=True)
 
     def start(self) -> None:
         """Begin to answer."""
@@ -30,43 +43,18 @@ class HttpServer:
 
     def stop(self) -> None:
         """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._end.close()
+        self._thread.join()
+        self._server.close(is_last=True)
+        self._ended.close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    routes: Mapping[str, Callable[[], Answer]]
+def _told(route: Callable[[], Answer]) -> Callable[[], http_server.Response]:
+    def told() -> http_server.Response:
+        try:
+            return http_server.Response(*route(), http_server.METRICS)
+        except Exception:  # noqa: BLE001 (a fault of ours: who asks is told, and the next one is answered)
+            _LOG.exception("a request can't be answered")
+            return http_server.Response(500, "internal error; see the operator's log\n")
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        host, _ = address
-        if ":" in host or (not host and socket.has_dualstack_ipv6()):
-            self.address_family = socket.AF_INET6
-        super().__init__(address, handler)
-
-    def server_bind(self) -> None:
-        """Bind, for all addresses of both families if none is given: the kubelet asks at the pod's own.
-
-        HTTPServer's own would also ask DNS for our name.
-        """
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, bool(self.server_address[0]))
-        socketserver.TCPServer.server_bind(self)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = 10  # a peer that says nothing is let go
-    server: _Server
-
-    def do_GET(self) -> None:
-        route = self.server.routes.get(self.path.partition("?")[0])
-        code, text = route() if route else (404, "there are /healthz, /readyz and /metrics\n")
-        data = text.encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its name there)
-        """Say nothing: probes come every few seconds."""
+    return told

@@ -1,4 +1,4 @@
-"""Keeps a store true: lists, then watches, and lists anew where the watch can't go on.
+"""Keeps a store up to date: lists, then watches, and lists again when the watch can't continue.
 
 The `kubernetes` package's own informer is not used: it makes models, asks for no bookmarks, waits five seconds after an
 error in a sleep that can't be stopped, logs a traceback for each, and its cache can't take in what we wrote ourselves.
@@ -12,12 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from agents.operator.errors import ApiError, GoneError, NotFoundError, RefusedError
+from agents.operator.kube import ApiError, GoneError, NotFoundError, RejectedError
 from agents.operator.trim import trim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agents.job.json_object import Body
     from agents.operator.api import Api, Watch
     from agents.operator.metrics import Metrics
     from agents.operator.store import Store
@@ -29,12 +30,20 @@ _LASTING_S = 5.0  # a watch that breaks off sooner, and has brought nothing, is 
 
 
 class Informer:
-    """The objects of one kind, in one namespace or all, kept in a store by a thread of its own."""
+    """A thread that keeps the objects of one kind, in one namespace or all, in a store."""
 
     def __init__(
-        self, api: Api, store: Store, metrics: Metrics, *, namespace: str | None = None, selector: str = ""
+        self,
+        api: Api,
+        store: Store,
+        metrics: Metrics,
+        *,
+        namespace: str | None = None,
+        selector: str = "",
+        on_synced: Callable[[], None] = lambda: None,
     ) -> None:
-        self._api, self._store, self._metrics = api, store, metrics
+        """`on_synced` is called after the first list."""
+        self._api, self._store, self._metrics, self._on_synced = api, store, metrics, on_synced
         self.namespace, self._selector = namespace, selector
         self._path = store.kind.path(namespace)
         self._stop = threading.Event()
@@ -46,7 +55,6 @@ class Informer:
         self.is_missing = False
         """Whether the API server has no such kind now."""
         self.synced = threading.Event()
-        self.on_synced: Callable[[], None] = lambda: None
         name = f"watch-{store.kind.plural}" + (f"-{namespace}" if namespace else "")
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -57,7 +65,7 @@ class Informer:
 
     @property
     def complaint(self) -> str:
-        """Why the store can't be kept true now, "" where it can."""
+        """Why the store can't be kept up to date now, "" if it can."""
         return self._complaint
 
     def start(self) -> None:
@@ -73,31 +81,38 @@ class Informer:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            try:
-                if not self._version:
-                    self._list()
-                self._follow()
-            except GoneError as error:
-                self._restarts("gone")
-                # Not at full speed where no list can be had, or not even the list's own version is watched.
-                if self._version in {"", self._listed}:
-                    self._wait(error)
-                self._version = ""
-            except ApiError as error:
-                if not self._stop.is_set():
-                    self._restarts("refused" if isinstance(error, RefusedError) else "error")
-                    self._wait(error)
+            self._turn()
+
+    def _turn(self) -> None:
+        """List if necessary, and follow one watch to its end."""
+        try:
+            if not self._version:
+                self._list()
+            self._follow()
+        except GoneError as error:
+            self._restarts("gone")
+            # Not at full speed where no list can be had, or not even the list's own version is watched.
+            if self._version in {"", self._listed}:
+                self._wait(error)
+            self._version = ""
+        except ApiError as error:
+            if not self._stop.is_set():
+                self._restarts("refused" if isinstance(error, RejectedError) else "error")
+                self._wait(error)
 
     def _list(self) -> None:
-        """List what is true now, not what the server has in memory: that may be older than what we have seen."""
-        bodies: list[dict[str, Any]] = []
+        """List the latest state, not the server's cache, which may be older than what was seen before."""
+        bodies: list[Body] = []
         token = ""
         while True:
             page = self._api.list(
-                self._path, token=token, partial=self._store.kind.is_secret, labelSelector=self._selector
+                self._path,
+                keep=self._kept,  # whole, they would not fit into the operator's memory
+                token=token,
+                partial=self._store.kind.is_secret,
+                labelSelector=self._selector,
             )
-            # Whole, they would take twice the memory that the store does, just when the operator starts.
-            bodies += (trim(self._store.kind, body) for body in page.get("items") or ())
+            bodies += page.get("items") or ()
             token = page["metadata"].get("continue", "")
             if not token:
                 break
@@ -107,7 +122,10 @@ class Informer:
         self._healthy()
         if not self.synced.is_set():
             self.synced.set()
-            self.on_synced()
+            self._on_synced()
+
+    def _kept(self, body: Any) -> Body:
+        return trim(self._store.kind, body if isinstance(body, dict) else {})
 
     def _follow(self) -> None:
         timeout_s = random.randint(*_WATCH_S)  # noqa: S311 (no secret)
@@ -127,6 +145,7 @@ class Informer:
         try:
             for event in watch:
                 self._take(event)
+                del event  # it may be large, and the next one may come in hours
                 self._failures = 0
         finally:
             if time.monotonic() - began > _LASTING_S:
@@ -135,7 +154,7 @@ class Informer:
         if time.monotonic() - began < _FIRST_WAIT_S:  # a server that ends watches at once is not asked without a pause
             self._stop.wait(_FIRST_WAIT_S)
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _take(self, event: Body) -> None:
         kind, body = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
             code = body.get("code", 0)
@@ -145,11 +164,11 @@ class Informer:
 
     def _healthy(self) -> None:
         if self._complaint:
-            _LOG.info("%s can be watched again", self._store.kind.resource)
+            _LOG.info("watching %s again", self._store.kind.resource)
         self._complaint, self.is_missing = "", False
 
     def _wait(self, error: ApiError) -> None:
-        """Say once why the store is not kept true, and wait a little longer each time."""
+        """Log once why the store is stale, and wait with exponential backoff."""
         said, self.is_missing = self._words(error), isinstance(error, NotFoundError)
         if said != self._complaint:
             self._complaint = said
@@ -160,7 +179,7 @@ class Informer:
 
     def _words(self, error: ApiError) -> str:
         kind, where = self._store.kind, f"namespace {self.namespace}" if self.namespace else "all namespaces"
-        if isinstance(error, RefusedError) and error.code == 403:
+        if isinstance(error, RejectedError) and error.code == 403:
             return f"the operator's role lacks list and watch of {kind.resource} in {where}"
         if isinstance(error, NotFoundError):
             return f"the API server has no {kind.plural} in {kind.api_version}: is their CRD installed?"
@@ -168,4 +187,4 @@ class Informer:
 
     def _restarts(self, why: str) -> None:
         if not self._stop.is_set():
-            self._metrics.watch_restarts.add(self._store.kind.plural, why)
+            self._metrics.watch_restarts.labels(self._store.kind.plural, why).inc()

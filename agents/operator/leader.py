@@ -1,7 +1,7 @@
-"""Which replica acts: the holder of a Lease, as client-go's leader election has it.
+"""Leader election by a Lease, as in client-go.
 
-The `kubernetes` package's own is not used: it can't be stopped and gives the lease up only by letting it run out, and
-its LeaseLock needs a typed API, which doubles the memory.
+`kubernetes.leaderelection` is not used: it can't be stopped, it releases the lease only by letting it expire, and its
+LeaseLock needs a typed API, which doubles the memory.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agents.operator.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
-from agents.operator.kinds import LEASE
+from agents.operator.kube import LEASE, AlreadyExistsError, ApiError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agents.job.json_object import Body
     from agents.operator.api import Api
-
-Body = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,13 +28,13 @@ _LOG = logging.getLogger(__name__)
 class Times:
     """In seconds; client-go's defaults for Kubernetes' own components."""
 
-    lease_s: int = 15  # others take the lease that has not been renewed for so long
-    renew_s: float = 10.0  # the leader that could not renew for so long stops acting
+    lease_s: int = 15  # others take a lease that was not renewed for this long
+    renew_s: float = 10.0  # a leader that could not renew for this long stops acting
     retry_s: float = 2.0
 
 
 class Leader:
-    """One candidate. `leads` is to be asked before each thing that only the leader may do."""
+    """One candidate. Check `leads` before each action that only the leader may take."""
 
     def __init__(
         self,
@@ -45,10 +43,13 @@ class Leader:
         name: str,
         identity: str,
         times: Times | None = None,
+        *,
+        on_lost: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`on_lost` is called by the thread that renews."""
         self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
-        self._times, self._clock = times or Times(), clock
+        self._times, self._on_lost, self._clock = times or Times(), on_lost, clock
         self._renewed_at: float | None = None  # when the last renewal that succeeded was begun
         self._lease: Body | None = None  # as we wrote it last
         self._seen: tuple[str, str] = ("", "")  # the other holder, and its renewTime
@@ -56,35 +57,34 @@ class Leader:
         self._complaint = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self.on_lost: Callable[[], None] = lambda: None
 
     def leads(self) -> bool:
-        """Whether the lease is ours, and was renewed lately enough to be sure of it."""
+        """Whether this candidate holds the lease and renewed it recently enough to be sure."""
         renewed_at = self._renewed_at
         return renewed_at is not None and self._clock() - renewed_at < self._times.renew_s
 
     @property
     def holder(self) -> str:
-        """Who else was seen to lead, "" for nobody."""
+        """The other candidate that was seen to hold the lease, "" for none."""
         return self._seen[0]
 
     @property
     def complaint(self) -> str:
-        """Why the lease can't be had or renewed, "" where it can."""
+        """Why the lease can't be acquired or renewed, "" if it can."""
         return self._complaint
 
     def acquire(self, stop: threading.Event) -> bool:
-        """Wait for the lease and then keep it, by a thread; False if stopped before."""
+        """Wait for the lease, then renew it in a thread; False if stopped before."""
         while not stop.is_set():
             if self._try():
-                _LOG.info("leading, by the lease %s/%s", self._namespace, self._name)
+                _LOG.info("leading: acquired the lease %s/%s", self._namespace, self._name)
                 self._thread.start()
                 return True
             stop.wait(self._times.retry_s)
         return False
 
     def release(self) -> None:
-        """Give the lease up, so that the next one need not wait for its end."""
+        """Release the lease, so that the next leader doesn't wait for its expiry."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -96,9 +96,9 @@ class Leader:
             if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
                 spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
                 self._api.replace(self._path, {**lease, "spec": spec})
-                _LOG.info("gave up the lease %s/%s", self._namespace, self._name)
+                _LOG.info("released the lease %s/%s", self._namespace, self._name)
         except ApiError as error:
-            _LOG.warning("the lease %s/%s could not be given up: %s", self._namespace, self._name, error)
+            _LOG.warning("the lease %s/%s could not be released: %s", self._namespace, self._name, error)
 
     @property
     def _path(self) -> str:
@@ -109,12 +109,12 @@ class Leader:
             while not self._stop.wait(self._times.retry_s):
                 if not self._try() and not self.leads():
                     break
-        except Exception:  # noqa: BLE001 (a fault of ours: nobody would renew, and we would stand by for ever)
+        except Exception:  # noqa: BLE001 (a bug: it would stay a standby forever)
             _LOG.exception("the lease %s/%s can't be renewed", self._namespace, self._name)
         if not self._stop.is_set():
             self._renewed_at = None
             _LOG.error("lost the lease %s/%s: %s", self._namespace, self._name, self._complaint or self.holder)
-            self.on_lost()
+            self._on_lost()
 
     def _try(self) -> bool:
         began = self._clock()
@@ -167,7 +167,7 @@ class Leader:
         seen = (str(spec.get("holderIdentity")), str(spec.get("renewTime")))
         if seen != self._seen:
             if seen[0] != self._seen[0]:
-                _LOG.info("waiting: %s leads, by the lease %s/%s", seen[0], self._namespace, self._name)
+                _LOG.info("standby: %s holds the lease %s/%s", seen[0], self._namespace, self._name)
             self._seen, self._seen_at = seen, self._clock()
         return self._clock() - self._seen_at > float(spec.get("leaseDurationSeconds") or self._times.lease_s)
 
@@ -185,7 +185,7 @@ class Leader:
     def _complain(self, error: ApiError) -> None:
         if str(error) != self._complaint:
             self._complaint = str(error)
-            _LOG.warning("the lease %s/%s can't be had: %s", self._namespace, self._name, error)
+            _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""One line for each thing that happened, as logfmt or JSON, with the job that it is about."""
+"""Log lines as logfmt or JSON, with the job that they are about."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 import time
+
+from agents.common.text import printable
 
 _FIELDS = ("job", "code")  # that a record may carry beside its message
 
@@ -23,7 +25,7 @@ class Formatter(logging.Formatter):
         fields = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
-            "msg": record.getMessage(),
+            "msg": printable(record.getMessage()),
         }
         fields |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
         if record.exc_info:
@@ -38,8 +40,10 @@ def set_up(level: str, *, as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Formatter(as_json=as_json))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("urllib3").setLevel(logging.ERROR)  # its warnings of lost connections are told by who asked
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # callers report lost connections
 
 
 def _quoted(text: str) -> str:
-    return text if text and not any(char in ' "=\n\\' for char in text) else json.dumps(text, ensure_ascii=False)
+    if text and text.isprintable() and not any(char in ' "=\\' for char in text):
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -1,91 +1,141 @@
-"""Decides what is to be done about one MPIJob. Pure: it touches nothing, and the same facts give the same plan.
+"""Decides what to do about one MPIJob. Pure: it changes nothing, and the same input gives the same plan.
 
-How a job is looked at, in this order; the first that holds decides:
+The first row that holds decides:
 
 | the job | what is done | in |
 |---|---|---|
-| is being deleted, `managedBy` another controller, or its status is another operator's | nothing | here |
+| is left to another operator that was seen | condition OtherOperator | `leave` |
+| is being deleted, `managedBy` another controller, or its status is another operator's | nothing* | here |
 | has ended, as its status says | its pods are cleaned up, and its ttl kept | `planning.ended` |
-| can't be read | event and condition ValidationError, until it is edited | here |
+| can't be read | event and condition ValidationError, until it is edited* | here |
 | its launcher has ended | the status says so; then as above | `planning.active` |
 | is suspended, or resumed with pods of before | launcher, then workers and PodGroup go | `planning.suspended` |
 | is to run | what it needs is made and kept | `planning.active` |
 
-Of the launcher's ends and retries `planning.launcher` has the table, of the workers' `planning.workers`, of what
-cleanPodPolicy means `planning.ended`.
+*: but its launcher's rights to workers that are gone end.
+
+`planning.launcher` has the table of the launcher's ends and retries, `planning.workers` that of the workers, and
+`planning.ended` the meaning of cleanPodPolicy.
 
 A job that has pods is planned with the transport, dialect and shared settings that they were made with
-(`planning.holding`).
+(`planning.pinned`).
 
 What makes it safe to plan from caches that lag: a pod is made under its fixed name, and a batch Job as well, so none is
-made twice; the first step of a plan that makes any writes the status at the version that was read, so that a stale plan
-ends there; what is deleted is deleted by its uid; and all workers at once only if the job has ended, or behind a write.
-An action that the API server refuses ends the plan after its step; the next plan knows (`Observed.refused`, `taken`).
+made twice; the first step of a plan that makes any writes the status at the version that was read, of a new job in a
+dry run, so that a stale plan ends there; what is deleted is deleted by its uid; and all workers at once only if the job
+has ended, or behind a write. An action that the API server rejects ends the plan after its step; the next plan knows
+(`Observed.rejected`, `name_conflicts`).
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from agents.job import conditions
-from agents.job.conditions import Stated, Type
+from agents.job.conditions import NewCondition, Type
 from agents.job.dialects import is_managed_elsewhere
-from agents.job.modes import effective
-from agents.job.status import Draft, Event, conditions_of, is_finished, raw_conditions
+from agents.job.json_object import Object, mapping
+from agents.job.model import PREFIX, Job
+from agents.job.run_mode import effective
+from agents.job.status import Event, StatusBuilder, conditions_of, has_begun, is_finished, seconds
 from agents.operator.actions import Emit, Plan, WriteStatus
-from agents.operator.planning import active, ended, holding, launcher, suspended
+from agents.operator.planning import active, ended, launcher, pinned, resources, suspended
 from agents.operator.planning.launcher import Stage
-from agents.operator.planning.values import mapping, mappings
+from agents.operator.planning.status import first_write_at, is_written
 from agents.operator.planning.view import View
 
 if TYPE_CHECKING:
-    from agents.job.model import Job, Object, Problem
-    from agents.operator.observed import Observed
+    from collections.abc import Collection
+
+    from agents.job.model import Problem
+    from agents.operator.planning.view import Observed
     from agents.operator.settings import PodSettings
 
-MANAGER = "mpi-agents"  # the field manager of all that we write
+OTHER_OPERATOR_MANAGER = "mpi-agents-leaving"  # the field manager for status writes to jobs that are left to others
+_PROBLEMS_MAX, _PROBLEM_MAX = (
+    16,
+    1024,
+)  # in the message, and characters of each: a status of megabytes would be rejected
+_LEAVES_AFTER_S = 5  # an operator that takes the job has written its status by then, and nothing needs to be said
 
 
 def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettings, now: float) -> Plan:
-    """Return what is to be done about this job at `now` (epoch seconds)."""
+    """Return what to do about this job at `now` (epoch seconds)."""
     resource = observed.resource
     if not is_ours(resource):
-        return Plan()
-    job, kept = holding.hold(job, observed)
+        return Plan(resources.rights_lost(observed))
+    job, kept = pinned.pin(job, observed)
     if isinstance(job, tuple):
-        return Plan() if is_finished(resource) else _invalid(job, observed, now)
-    if job.is_being_deleted:
-        return Plan()
+        reported = Plan() if is_finished(resource) else _invalid(job, observed, now)
+        return Plan((*resources.rights_lost(observed), *reported.steps), reported.requeue_at)
     was_paused = conditions.find(conditions_of(resource), Type.SUSPENDED) is not None
-    view = View(effective(job, is_resumed=was_paused), observed, settings, now, kept)
+    view = View(effective(job, is_resumed=was_paused), observed, settings, now, kept, job)
     if is_finished(resource):
         return ended.plan(view)
     found = launcher.judge(view)
+    if view.is_stopping and found.stage is Stage.ENDING:
+        return Plan()  # its success is known when its hub has ended
     if view.is_stopping and found.stage is not Stage.SUCCEEDED:
         return suspended.plan(view)
     return active.plan(view, found)
 
 
 def is_ours(resource: Object) -> bool:
-    """Whether we may act for this job: nobody else manages it, or has written its status."""
+    """Whether this operator may act on the job: no other controller manages it or has written its status."""
     metadata = mapping(resource.get("metadata"))
     if metadata.get("deletionTimestamp") or is_managed_elsewhere(resource):
         return False
-    if not raw_conditions(resource):
-        return True
-    managers = mappings(metadata.get("managedFields"))
-    return any((one.get("manager"), one.get("subresource")) == (MANAGER, "status") for one in managers)
+    return not has_begun(resource) or is_written(resource)
+
+
+def leave_to_others(job: Job | tuple[Problem, ...], resource: Object, others: Collection[str], now: float) -> Plan:
+    """Return the plan for a job that is left to other operators: a condition, or nothing if one of them has begun it.
+
+    It is written under another name than what makes a job ours (`is_ours`), and is no condition that would make it
+    theirs either.
+    """
+    metadata = mapping(resource.get("metadata"))
+    if not others or metadata.get("deletionTimestamp") or is_managed_elsewhere(resource) or has_begun(resource):
+        return Plan()
+    made_at = seconds(metadata.get("creationTimestamp")) or 0.0
+    if 0 <= now - made_at < _LEAVES_AFTER_S:
+        return Plan((), made_at + _LEAVES_AFTER_S)
+    seen = (re.sub("(.*) (.*)/(.*)", r"\1 \3 in namespace \2", one) for one in sorted(others))
+    message = (
+        f"The job is left to another operator for MPIJobs, seen by its {' and '.join(seen)}. To have it run"
+        f" here: stop that operator, or create the job with runPolicy.managedBy {PREFIX}operator, or with the label"
+        f" {PREFIX}adopt=true if that operator leaves it alone (docs/moving.md)"
+    )
+    builder = StatusBuilder(job if isinstance(job, Job) else None, resource, now)
+    builder.set_condition(
+        NewCondition(Type.OTHER_OPERATOR, True, "OtherOperator", message), Event("Warning", "OtherOperator", message)
+    )
+    return _noted(builder, resource, now, "the job is left to another operator", OTHER_OPERATOR_MANAGER)
 
 
 def _invalid(problems: tuple[Problem, ...], observed: Observed, now: float) -> Plan:
-    words = f"Found validation errors: [{', '.join(map(str, problems))}]"
-    draft = Draft(None, observed.resource, now)
-    draft.note(
-        Stated(Type.VALIDATION_ERROR, True, "ValidationError", words), Event("Warning", "ValidationError", words)
+    more = f" and {len(problems) - _PROBLEMS_MAX} more" if len(problems) > _PROBLEMS_MAX else ""
+    named = ", ".join(str(one)[:_PROBLEM_MAX] for one in problems[:_PROBLEMS_MAX])
+    message = f"Found validation errors: [{named}{more}]"
+    builder = StatusBuilder(None, observed.resource, now)
+    builder.remove_conditions([Type.OTHER_OPERATOR])
+    builder.set_condition(
+        NewCondition(Type.VALIDATION_ERROR, True, "ValidationError", message),
+        Event("Warning", "ValidationError", message),
     )
-    if not draft.urgency:
+    return _noted(builder, observed.resource, now, "the job can't be read", seen_at=observed.seen_at)
+
+
+def _noted(
+    builder: StatusBuilder, resource: Object, now: float, why: str, manager: str = "", *, seen_at: float = 0.0
+) -> Plan:
+    """Return the plan that writes what was stated, if that is new."""
+    if not builder.urgency:
         return Plan()
-    version = str(mapping(observed.resource.get("metadata")).get("resourceVersion", ""))
-    write = WriteStatus(draft.written(), version, "the job can't be read")
-    events = tuple(Emit(*event) for event in draft.events)
+    if first_at := first_write_at(None, resource, builder, now, seen_at):
+        return Plan((), first_at)
+    version = str(mapping(resource.get("metadata")).get("resourceVersion", ""))
+    write = WriteStatus(builder.build(), version, why, manager)
+    events = tuple(Emit(*event) for event in builder.events)
     return Plan(((write,), events)) if events else Plan(((write,),))

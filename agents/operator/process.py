@@ -1,8 +1,9 @@
-"""The operator as a whole: what is started in which order, and how it ends."""
+"""The operator process: starts its parts in order, and stops them."""
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 import uuid
@@ -11,20 +12,23 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from agents.job.model import GROUP, T9K_GROUP
+from agents.operator.actions import Plan
 from agents.operator.api import Api
-from agents.operator.caches import Caches, Key, key_of
-from agents.operator.controller import Controller
-from agents.operator.errors import ApiError, NotFoundError
+from agents.operator.caches import Caches, Key, group_of, key_of
+from agents.operator.controller import Controller, Scope
 from agents.operator.executor import Executor
 from agents.operator.http_server import Answer, HttpServer
-from agents.operator.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
+from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, ApiError, Kind, NotFoundError
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
-from agents.operator.neighbours import Adopt, Adoption, Neighbours
+from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
+from agents.operator.plan import leave_to_others
 from agents.operator.queue import Queue
 from agents.operator.recorder import Recorder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agents.operator.access import Access
     from agents.operator.controller import Planner
     from agents.operator.informer import Informer
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _LEASE_REQUEST_S = 4.0
-_START_REQUEST_S = 8.0  # for one that the start waits for: whoever is told to end meanwhile has 30 s in all
+_START_REQUEST_S = 8.0  # for requests at the start: a process that is stopped meanwhile has 30 s in all
 _CRD_WAIT_S = 2.0
 _T9K_WAIT_S = 15.0  # between two looks for T9k's MPIJobs
 _STEPS_END_S = 6.0  # for requests that have begun; then the lease is handed over all the same
@@ -40,7 +44,7 @@ _EVENTS_END_S = 3.0
 
 
 class T9k(StrEnum):
-    """Whether T9k's MPIJobs are looked after: once the API server has them, at all events, or not."""
+    """Whether T9k's MPIJobs are managed: once the API server serves them, always, or never."""
 
     AUTO = "auto"
     ON = "on"
@@ -49,17 +53,28 @@ class T9k(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says beside what goes into pods."""
+    """Command line options, except those for pods (`PodSettings`)."""
 
     namespaces: tuple[str, ...] = ()
     selector: str = ""
-    adopt: Adopt = Adopt.AUTO
+    claim: Claim = Claim.AUTO
+    other_operator_namespaces: tuple[str, ...] = NAMESPACES
     t9k: T9k = T9k.AUTO
     workers: int = 8
     elects: bool = True
     lease_namespace: str = "default"
     lease_name: str = "mpi-agents-operator"
-    identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{uuid.uuid4().hex[:12]}")
+    identity: str = field(default_factory=lambda: own_identity(os.environ, os.getpid()))
+
+
+def own_identity(environ: Mapping[str, str], pid: int) -> str:
+    """Return who we are for the lease: no other process, but who was before us in our own container.
+
+    The kubelet starts a container again when its process is dead: it takes its own lease back without a wait. Who was
+    started in the container by hand is not its process 1.
+    """
+    uid = environ.get("POD_UID") if pid == 1 else ""
+    return f"{socket.gethostname()}_{uid or uuid.uuid4().hex[:12]}"
 
 
 class Process:
@@ -78,27 +93,27 @@ class Process:
             options.lease_namespace,
             options.lease_name,
             options.identity,
+            on_lost=self._lost,
         )
         self._informers: list[Informer] = []
         self._of_made: list[Informer] = []  # of them, those of what is made for jobs
         self._of_t9k: list[Informer] = []  # of them, those of its MPIJobs
         self._controller: Controller | None = None
-        self._metrics.is_leader.read = lambda: {(): float(self._leads())}
+        self._metrics.is_leader.set_function(self._leads)
 
     def serve(self, host: str, port: int) -> HttpServer:
-        """Answer probes and Prometheus. Raises OSError."""
+        """Serve probes and metrics. Raises OSError."""
         routes = {"/healthz": self._healthy, "/readyz": self._ready, "/metrics": lambda: (200, self._metrics.text())}
         server = HttpServer(host, port, routes)
         server.start()
         return server
 
     def stop(self) -> None:
-        """End in good order, soon."""
+        """Stop gracefully, soon."""
         self._stop.set()
 
     def run(self) -> bool:
-        """Work until stopped; False if the lease was lost: another may lead by now."""
-        self._leader.on_lost = self._lost
+        """Run until stopped; False if the lease was lost, and another replica may lead."""
         kind = self._served()
         if kind is None or (self._options.elects and not self._leader.acquire(self._stop)):
             return True
@@ -110,44 +125,56 @@ class Process:
         return not self._is_lost
 
     def _lead(self, kind: Kind) -> None:
-        options, queue = self._options, Queue[Key]()
-        caches = Caches((kind, MPI_JOB_T9K), self._settings.gang_scheduler)
+        options = self._options
+        # Caches and queue know each other: a changed job is queued, and the queue asks which jobs are large.
+        caches = Caches((kind, MPI_JOB_T9K), self._settings.gang_scheduler, on_job=lambda key: queue.add(key))  # noqa: PLW0108 (bound later)
+        queue = Queue[Key](turn=lambda key: key.namespace, is_large=caches.is_large)
         recorder = Recorder(self._api, self._metrics, socket.gethostname())
         executor = Executor(self._api, caches, recorder, self._metrics)
         settings = replace(self._settings, owner_version=self._preferred(kind))
-        controller = Controller(self._plan, caches, queue, executor, settings, self._metrics)
-        neighbours = Neighbours(self._api, options.lease_namespace, options.lease_name)
-        adopt = Adopt.ALL if options.adopt is Adopt.AUTO and (options.namespaces or options.selector) else options.adopt
-        adoption = Adoption(adopt, neighbours.is_alone)
-        controller.takes = lambda job: self._knows(job["metadata"].get("namespace")) and adoption.takes(job)
-        controller.may_act = lambda: self._leads() and not self._stop.is_set()
-        caches.on_job = queue.add
-        neighbours.on_change = lambda: _add_all(caches, queue)
-        self._metrics.queue_depth.read = lambda: {(): float(len(queue))}
-        self._metrics.job_info.read = lambda: _job_info(caches)
-        self._metrics.neighbours.read = lambda: {(name,): 1.0 for name in neighbours.seen()}
-        if adopt is Adopt.AUTO:  # beside us: its first look may take long, and no job is taken before
-            threading.Thread(target=neighbours.start, name="first-look", daemon=True).start()
-        self._of_made = caches.informers_of_made(self._api, self._metrics, options.namespaces)
-        for informer in self._of_made:
-            informer.on_synced = lambda: _add_all(caches, queue)
+        other_operators = OtherOperators(
+            *(self._api, options.lease_namespace, options.lease_name, options.other_operator_namespaces),
+            on_change=lambda: _add_all(caches, queue),
+        )
+        claim = Claim.ALL if options.claim is Claim.AUTO and (options.namespaces or options.selector) else options.claim
+        policy = ClaimPolicy(claim, other_operators.is_alone)
+        scope = Scope(
+            claims=lambda job: self._knows(job["metadata"].get("namespace")) and policy.claims(job),
+            plan_unclaimed=lambda job, body, now: (
+                Plan()
+                if policy.claims(body)
+                else leave_to_others(job, body, other_operators.others(group_of(body)), now)
+            ),
+            may_act=lambda: self._leads() and not self._stop.is_set(),
+        )
+        controller = Controller(self._plan, caches, queue, executor, settings, self._metrics, scope)
+        self._metrics.queue_depth.set_function(queue.__len__)
+        self._metrics.job_info.set_function(lambda: _job_info(caches))
+        self._metrics.other_operators.set_function(lambda: [(name,) for name in other_operators.seen()])
+        if claim is Claim.AUTO:  # beside us: its first look may take long, and no job is taken before
+            threading.Thread(target=other_operators.start, name="first-look", daemon=True).start()
+        self._of_made = caches.informers_of_made(
+            self._api, self._metrics, options.namespaces, on_synced=lambda: _add_all(caches, queue)
+        )
         self._inform(self._of_made)
         self._inform_of_jobs(GROUP, caches)
         if options.t9k is T9k.ON or (options.t9k is T9k.AUTO and self._has_t9k()):
             self._inform_of_jobs(T9K_GROUP, caches)
-            _LOG.info("T9k's MPIJobs (%s) are looked after as well", MPI_JOB_T9K.resource)
+            _LOG.info("also managing T9k's MPIJobs (%s)", MPI_JOB_T9K.resource)
         elif options.t9k is T9k.AUTO:
-            _LOG.info("the API server has no %s of T9k: looking again from time to time", MPI_JOB_T9K.resource)
+            _LOG.info(
+                "the API server does not serve %s (T9k's MPIJobs): checking again periodically", MPI_JOB_T9K.resource
+            )
             threading.Thread(target=self._await_t9k, args=(caches,), name="t9k", daemon=True).start()
         recorder.start()
         if self._synced():
-            _LOG.info("%d MPIJobs are known; working with %d workers", len(caches.all_jobs()), options.workers)
+            _LOG.info("caches synced: %d MPIJobs; starting %d workers", len(caches.all_jobs()), options.workers)
             self._controller = controller
             controller.start(options.workers)
             self._stop.wait()
             if not controller.stop(_STEPS_END_S):
-                _LOG.warning("some requests have not ended within %g s", _STEPS_END_S)
-        neighbours.stop()
+                _LOG.warning("some requests did not finish within %g s", _STEPS_END_S)
+        other_operators.stop()
         for informer in self._informers:
             informer.stop()
         if not self._is_lost:
@@ -168,7 +195,7 @@ class Process:
     def _await_t9k(self, caches: Caches) -> None:
         while not self._stop.wait(_T9K_WAIT_S):
             if self._has_t9k():
-                _LOG.info("the API server has T9k's MPIJobs now (%s)", MPI_JOB_T9K.resource)
+                _LOG.info("the API server now serves T9k's MPIJobs (%s)", MPI_JOB_T9K.resource)
                 self._inform_of_jobs(T9K_GROUP, caches)
                 return
 
@@ -206,17 +233,17 @@ class Process:
     def _served(self) -> Kind | None:
         """Wait until the API server has MPIJobs, and return the version to read them by; None if stopped before."""
         while not self._stop.is_set():
-            words = "the API server has no MPIJobs (mpijobs.kubeflow.org): waiting for their CRD"
+            message = "the API server has no MPIJobs (mpijobs.kubeflow.org): waiting for their CRD"
             try:
                 for kind in (MPI_JOB_V2BETA1, MPI_JOB_V1):
                     if self._has(kind):
                         self._waits_for = ""
                         return kind
             except ApiError as error:
-                words = f"waiting for the API server: {error}"
-            if words != self._waits_for:
-                self._waits_for = words
-                _LOG.warning("%s", words)
+                message = f"waiting for the API server: {error}"
+            if message != self._waits_for:
+                self._waits_for = message
+                _LOG.warning("%s", message)
             self._stop.wait(_CRD_WAIT_S)
         return None
 
@@ -243,7 +270,7 @@ class Process:
     def _healthy(self) -> Answer:
         threads = [each.is_alive for each in self._informers]
         threads += [self._controller.is_alive] if self._controller else []
-        return (200, "ok\n") if all(threads) or self._stop.is_set() else (500, "a thread has ended\n")
+        return (200, "ok\n") if all(threads) or self._stop.is_set() else (500, "a thread has died\n")
 
     def _ready(self) -> Answer:
         if self._options.elects and not self._leader.leads():
@@ -255,7 +282,7 @@ class Process:
         waived = [each for each in self._of_t9k if each.is_missing and self._options.t9k is T9k.AUTO]
         complaints = sorted({each.complaint for each in self._informers if each.complaint and each not in waived})
         if self._controller is None or complaints:
-            return 503, "".join(f"{each}\n" for each in complaints) or "the caches are being filled\n"
+            return 503, "".join(f"{each}\n" for each in complaints) or "waiting for the caches to sync\n"
         return 200, "leading\n"
 
 
@@ -264,6 +291,6 @@ def _add_all(caches: Caches, queue: Queue[Key]) -> None:
         queue.add(key_of(job))
 
 
-def _job_info(caches: Caches) -> dict[tuple[str, ...], float]:
+def _job_info(caches: Caches) -> list[tuple[str, ...]]:
     jobs = [job["metadata"] for job in caches.all_jobs()]
-    return {(f"{metadata['name']}-launcher", metadata["namespace"]): 1.0 for metadata in jobs}
+    return [(f"{metadata['name']}-launcher", metadata["namespace"]) for metadata in jobs]

@@ -1,7 +1,10 @@
-"""Which jobs are to be planned, and when. No I/O; the clock is given.
+"""A work queue: which jobs to plan, and when. No I/O; the clock is an argument.
 
 As client-go's work queue: a key is planned by one worker at a time, a key that is added while it is being planned is
 planned once more afterwards, and keys that are added many times are planned once. Only failures wait longer each time.
+
+Unlike there, the namespaces take turns, and of large jobs one is planned at a time: however many jobs a namespace has
+and however large they are, those of others are planned beside them.
 """
 
 from __future__ import annotations
@@ -25,15 +28,45 @@ _LAST_RETRY_S = 60.0
 _LONGEST_WAIT_S = 3600.0  # at a time: a deadline in a thousand years is more than a thread can wait for
 
 
+class _Turns(Generic[Key]):
+    """Keys in their order, by turns of whose they are."""
+
+    def __init__(self, turn: Callable[[Key], Hashable]) -> None:
+        self._turn = turn
+        self._keys: dict[Hashable, deque[Key]] = {}  # in the order of their turns
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def put(self, key: Key) -> None:
+        self._keys.setdefault(self._turn(key), deque()).append(key)
+
+    def pop(self) -> Key:
+        whose = next(iter(self._keys))
+        keys = self._keys.pop(whose)
+        key = keys.popleft()
+        if keys:
+            self._keys[whose] = keys
+        return key
+
+
 class Queue(Generic[Key]):
     """Keys that are due, being worked on, or due later. Safe to be used by many threads."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, chance: Callable[[], float] = random.random
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+        *,
+        turn: Callable[[Key], Hashable] = lambda _key: None,
+        is_large: Callable[[Key], bool] = lambda _key: False,
     ) -> None:
-        self._clock, self._chance = clock, chance
+        """`turn(key)`: those of one turn wait for each other. `is_large(key)`: no other large one at the same time."""
+        self._clock, self._chance, self._is_large = clock, chance, is_large
         self._condition = threading.Condition()
-        self._ready: deque[Key] = deque()
+        self._small, self._large = _Turns[Key](turn), _Turns[Key](turn)  # that are ready
+        self._large_key: Key | None = None  # that is being worked on
+        self._was_large = False
         self._dirty: set[Key] = set()  # to be worked on, now or once those being worked on are done
         self._working: set[Key] = set()
         self._later: list[tuple[float, int, Key]] = []  # a heap; an entry counts if `_due` says the same time
@@ -89,8 +122,8 @@ class Queue(Generic[Key]):
                 self._move_due()
                 if self._closed:
                     return None
-                if self._ready:
-                    key = self._ready.popleft()
+                key = self._next()
+                if key is not None:
                     self._dirty.discard(key)
                     self._working.add(key)
                     return key
@@ -105,8 +138,11 @@ class Queue(Generic[Key]):
         """Say that the work on a key is over."""
         with self._condition:
             self._working.discard(key)
+            if key == self._large_key:
+                self._large_key = None
+                self._condition.notify()
             if key in self._dirty:
-                self._ready.append(key)
+                self._small.put(key)
                 self._condition.notify()
 
     def close(self) -> None:
@@ -120,8 +156,23 @@ class Queue(Generic[Key]):
             return
         self._dirty.add(key)
         if key not in self._working:
-            self._ready.append(key)
+            self._small.put(key)
             self._condition.notify()
+
+    def _next(self) -> Key | None:
+        """Take the next key that is ready. Large and small ones take turns, for a single worker's sake."""
+        while True:
+            if self._large and self._large_key is None and not (self._was_large and self._small):
+                self._was_large = True
+                self._large_key = key = self._large.pop()
+                return key
+            if not self._small:
+                return None
+            key = self._small.pop()
+            if not self._is_large(key):
+                self._was_large = False
+                return key
+            self._large.put(key)
 
     def _move_due(self) -> None:
         while self._later and self._later[0][0] <= self._clock():

@@ -1,4 +1,4 @@
-"""Events of jobs, recorded beside the work: never in its way, and lost if the API server won't have them."""
+"""Writes jobs' Events in the background: it never blocks a plan, and drops Events that the API server rejects."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import time
 import uuid
 from collections import OrderedDict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agents.operator.errors import ApiError, NotFoundError
-from agents.operator.kinds import EVENT
+from agents.common.text import printable
+from agents.operator.kube import EVENT, ApiError, NotFoundError
 
 if TYPE_CHECKING:
+    from agents.job.json_object import Body
     from agents.operator.actions import Emit
     from agents.operator.api import Api
     from agents.operator.metrics import Metrics
-
-Body = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
 _COMPONENT = "mpi-job-controller"  # as kubeflow's, whose users look for it
@@ -53,20 +52,20 @@ class Recorder:
     def emit(self, resource: Body, event: Emit) -> None:
         """Have an event of an MPIJob written."""
         try:
-            self._queue.put_nowait((resource, event, _now()))
+            self._queue.put_nowait((_named(resource), event, _now()))
         except queue.Full:
-            self._metrics.events_lost.add()
+            self._metrics.events_lost.inc()
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             try:
                 self._write(*item)
             except ApiError as error:
-                self._metrics.events_lost.add()
+                self._metrics.events_lost.inc()
                 name, namespace = item[0]["metadata"]["name"], item[0]["metadata"]["namespace"]
                 _LOG.info("an event of job %s/%s was lost: %s", namespace, name, error)
-            except Exception:  # noqa: BLE001 (a fault of ours: all events after it would be lost, and nobody told)
-                self._metrics.events_lost.add()
+            except Exception:  # noqa: BLE001 (a bug: otherwise all later events would be lost silently)
+                self._metrics.events_lost.inc()
                 _LOG.exception("an event can't be written")
 
     def _write(self, resource: Body, event: Emit, at: str) -> None:
@@ -88,6 +87,13 @@ class Recorder:
             self._known.popitem(last=False)
 
 
+def _named(resource: Body) -> Body:
+    """Return what an event says of a job: whole, a queue of large ones would not fit into the memory."""
+    names = ("name", "namespace", "uid", "resourceVersion")
+    metadata = {name: resource["metadata"].get(name, "") for name in names}
+    return {"apiVersion": resource.get("apiVersion", ""), "metadata": metadata}
+
+
 def _body(name: str, resource: Body, event: Emit, at: str, host: str) -> Body:
     metadata = resource["metadata"]
     return {
@@ -95,26 +101,18 @@ def _body(name: str, resource: Body, event: Emit, at: str, host: str) -> Body:
         "kind": "Event",
         "metadata": {"name": name, "namespace": metadata["namespace"]},
         "involvedObject": {
-            "apiVersion": resource.get("apiVersion", ""),
+            "apiVersion": resource["apiVersion"],
             "kind": "MPIJob",
-            "namespace": metadata["namespace"],
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "resourceVersion": metadata.get("resourceVersion", ""),
+            **metadata,
         },
         "type": event.type,
         "reason": event.reason,
-        "message": _cut(event.message),
+        "message": printable(event.message.encode().decode(), _MESSAGE_MAX),  # not half a character: that is our fault
         "source": {"component": _COMPONENT, "host": host},
         "firstTimestamp": at,
         "lastTimestamp": at,
         "count": 1,
     }
-
-
-def _cut(message: str) -> str:
-    data = message.encode()
-    return message if len(data) <= _MESSAGE_MAX else data[: _MESSAGE_MAX - 3].decode(errors="ignore") + "…"
 
 
 def _now() -> str:

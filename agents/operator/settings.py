@@ -1,12 +1,16 @@
-"""What the operator is told once, for all jobs."""
+"""The operator's settings for the pods of all jobs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rshagent import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from agents.job.model import Tool
 
 # A service mesh's sidecar that is a native one starts before hub and delivery and ends after the launcher. Daemons and
 # ranks call each other on any port, at addresses that the proxy would hide; the API server's port is left to hub and
@@ -26,6 +30,7 @@ class PodSettings:
     """What goes into the objects of every job. An empty text: not set."""
 
     image: str  # of all our containers
+    kubectl_image: str = ""  # the same with kubectl in its tools; "": `image` with -kubectl behind its tag
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     cluster_domain: str = ""  # "" names hosts as NAME.SERVICE.NAMESPACE.svc
@@ -45,3 +50,11 @@ class PodSettings:
     annotations: Mapping[str, str] = field(default_factory=lambda: dict(MESH))  # of all pods; a template's own win
     wait_timeout: str = ""  # MPI_AGENT_WAIT_TIMEOUT of delivery
     owner_version: str = ""  # by which objects name their job; "" for the version that it was read by
+    tools: tuple[Tool, ...] = ()  # in launchers of jobs that don't say
+
+    @property
+    def image_with_kubectl(self) -> str:
+        """Return the image with kubectl. A digest can't be mapped to it: then the tag is the release's."""
+        folder, slash, name = self.image.partition("@")[0].rpartition("/")
+        name, _, tag = name.partition(":")
+        return self.kubectl_image or f"{folder}{slash}{name}:{tag or __version__}-kubectl"

@@ -1,4 +1,4 @@
-"""What the operator knows of the objects of one kind: from lists and watches, and from the answers to its own writes.
+"""A cache of the objects of one kind, filled by lists, watches, and the answers to the operator's own writes.
 
 The two sources come in any order, so an object is replaced only by a newer one: resourceVersions of one kind are
 compared as integers (KEP-5504 makes that a promise; etcd's revisions always were). An answer about an object that is
@@ -16,23 +16,24 @@ from agents.operator.trim import JOB_UID, trim
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from agents.operator.kinds import Kind
+    from agents.job.json_object import Body
+    from agents.operator.kube import Kind
 
-Body = dict[str, Any]
 Name = tuple[str, str]  # namespace and name
 
 
 class Store:
-    """The objects of one kind, trimmed. `on_change(before, after)` is told of each change of more than the version."""
+    """The objects of one kind, trimmed. `on_change(before, after)` is called for each change beyond the version."""
 
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.on_change: Callable[[Body | None, Body | None], None] = lambda _before, _after: None
+    def __init__(
+        self, kind: Kind, on_change: Callable[[Body | None, Body | None], None] = lambda _before, _after: None
+    ) -> None:
+        self.kind, self._on_change = kind, on_change
         self._lock = threading.Lock()
         self._objects: dict[Name, Body] = {}
         self._by_job: dict[str, dict[Name, Body]] = {}
         self._deleted: dict[str, str] = {}  # uids that we have deleted, until their namespace's watch says so too
-        self._written: dict[str, Any] = {}  # statuses, by uid, whose writing we have asked for just now
+        self._written: Body = {}  # statuses, by uid, whose writing we have asked for just now
         self._reached: dict[str | None, int] = {}  # how far lists and watches have got: namespace, None for all
 
     def __len__(self) -> int:
@@ -53,7 +54,7 @@ class Store:
             return list(self._by_job.get(uid, {}).values())
 
     def put(self, body: Body, *, is_told: bool = True) -> Body:
-        """Take in an object as the API server has just answered with it; return it trimmed. `is_told`: on_change is."""
+        """Store an object from the API server's answer; return it trimmed. `is_told`: whether to call on_change."""
         after = trim(self.kind, body)
         name = _name(after["metadata"])
         with self._lock:
@@ -61,7 +62,7 @@ class Store:
             is_gone = name not in self._objects and _version(after) <= reached
             changed, before = (False, None) if is_gone else self._take(name, after)
         if changed and is_told:
-            self.on_change(before, after)
+            self._on_change(before, after)
         return after
 
     @contextmanager
@@ -82,7 +83,7 @@ class Store:
             if before is not None:  # else the watch was quicker, and says no more of it
                 self._deleted[uid] = namespace
         if before is not None:
-            self.on_change(before, None)
+            self._on_change(before, None)
 
     def event(self, kind: str, body: Body, namespace: str | None = None) -> None:
         """Take in a watch's event (ADDED, MODIFIED, DELETED or BOOKMARK), of the watch of a namespace or all."""
@@ -102,7 +103,7 @@ class Store:
                 changed, before = self._take(_name(after["metadata"]), after)
                 changed = changed and not self._is_echo(before, after)
         if changed:
-            self.on_change(before, after)
+            self._on_change(before, after)
 
     def mark_deleted(self, bodies: Iterable[Body], at: str) -> None:
         """Take in that these objects are being deleted, before the API says so of each."""
@@ -117,7 +118,7 @@ class Store:
                 self._objects[name] = self._by_job[self._job(after)][name] = after
                 changes.append((before, after))
         for before, after in changes:
-            self.on_change(before, after)
+            self._on_change(before, after)
 
     def replace(self, bodies: Iterable[Body], version: str, namespace: str | None = None) -> None:
         """Take in a whole list (of a namespace): what it lacks is gone, unless it is newer than the list."""
@@ -137,7 +138,7 @@ class Store:
                 if changed:
                     changes.append((earlier, after))
         for one, other in changes:
-            self.on_change(one, other)
+            self._on_change(one, other)
 
     def _take(self, name: Name, after: Body) -> tuple[bool, Body | None]:
         """Whether there is more to tell than a new version, and what was there before."""

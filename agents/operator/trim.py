@@ -1,20 +1,24 @@
-"""What is kept of an object that is read: the caches hold thousands, and most of what the API says is never asked for.
+"""Trims objects to what the operator uses: the caches hold thousands, and most fields are never read.
 
-Pure. Parts that are kept as they are belong to the object that was decoded, which nobody else keeps.
+Pure. Parts that are kept as they are belong to the object that was decoded, which nobody else keeps. Of an MPIJob that
+is large no more than an `Outline` is kept: decoded, its templates would take ten times their bytes, and any user may
+make many such jobs.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from agents.job.json_object import Body, mapping, mappings
 from agents.job.model import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agents.operator.kinds import Kind
-
-Body = dict[str, Any]
+    from agents.operator.kube import Kind
 
 JOB_UID = f"{PREFIX}job-uid"  # the label of all that we make, by which it is watched
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # a copy of the whole object
@@ -23,7 +27,6 @@ _METADATA = (
     "namespace",
     "uid",
     "resourceVersion",
-    "labels",
     "ownerReferences",
     "creationTimestamp",
     "deletionTimestamp",
@@ -36,59 +39,120 @@ _CONTAINER_STATUS = ("name", "ready", "started", "restartCount", "state", "lastS
 _CONTAINERS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _OUR_VOLUMES = ("mpi-job-ssh", "mpi-job-config")  # by which pods tell how they were made
 _WRITER = ("manager", "operation", "apiVersion", "subresource")
+_LABELS = (JOB_UID, f"{PREFIX}role", "training.kubeflow.org/operator-name")
+_MOST = 32  # of what ours has fewer of; what someone adds to a ConfigMap of ours is taken out by as many at a time
+LARGE = 8192  # bytes of an MPIJob's metadata and spec as JSON: a larger one is read again when it is planned
+_STATUS_MAX = 65536  # bytes of an MPIJob's status as JSON: who may edit jobs may write that, too
+_TEXT_MAX = 1024  # characters of a ConfigMap's text
+_OUTLINE = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "managedFields",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
+
+
+class Outline(Body):
+    """A large MPIJob without its templates: whose it is, its status, and `rest`, a hash of what is left out."""
 
 
 def trim(kind: Kind, body: Body) -> Body:
     """Return what is kept of an object of this kind, as `Observed` has it. It may be anything that the API sends."""
+    if kind.name == "MPIJob":
+        return body if isinstance(body, Outline) else _outlined(whole_job(body))
     keep = _KEEP.get(kind.name)
-    metadata = _dict(body.get("metadata"))
-    return (
-        _mpi_job(body) if kind.name == "MPIJob" else {"metadata": _metadata(metadata), **(keep(body) if keep else {})}
-    )
+    metadata = mapping(body.get("metadata"))
+    return {"metadata": _metadata(metadata), **(keep(body) if keep else {})}
 
 
 def _metadata(metadata: Body) -> Body:
     kept = _picked(metadata, _METADATA)
     owners = kept.get("ownerReferences")
     if owners:
-        kept["ownerReferences"] = [_picked(owner, _OWNER) for owner in _dicts(owners)]
-    annotations = {
-        name: text for name, text in _dict(metadata.get("annotations")).items() if str(name).startswith(PREFIX)
-    }
+        kept["ownerReferences"] = [_picked(owner, _OWNER) for owner in mappings(owners)[:_MOST]]
+    if "labels" in metadata:
+        kept["labels"] = _picked(mapping(metadata["labels"]), _LABELS)
+    annotations = _ours(metadata.get("annotations"))
     return kept | {"annotations": annotations} if annotations else kept
 
 
-def _mpi_job(body: Body) -> Body:
-    metadata = dict(_dict(body.get("metadata")))
+def _ours(texts: Any) -> Body:
+    """Return those labels or annotations whose names are ours."""
+    return dict(islice(((name, text) for name, text in mapping(texts).items() if str(name).startswith(PREFIX)), _MOST))
+
+
+def whole_job(body: Body) -> Body:
+    """Return an MPIJob with all that a plan may ask for."""
+    metadata = dict(mapping(body.get("metadata")))
     if "managedFields" in metadata:
-        metadata["managedFields"] = [_picked(entry, _WRITER) for entry in _dicts(metadata["managedFields"])]
+        metadata["managedFields"] = [_picked(entry, _WRITER) for entry in mappings(metadata["managedFields"])]
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and _LAST_APPLIED in annotations:
         metadata["annotations"] = {name: text for name, text in annotations.items() if name != _LAST_APPLIED}
     return {**body, "metadata": metadata}
 
 
+def _outlined(body: Body) -> Body:
+    """Return a job as it is, or of a large one its outline."""
+    metadata, spec, status = body["metadata"], body.get("spec"), _status(body.get("status"))
+    lasting = {name: value for name, value in metadata.items() if name not in ("resourceVersion", "managedFields")}
+    try:
+        text = json.dumps([lasting, spec])
+    except RecursionError:  # read whole, it is told that no pod is nested so deeply
+        text = " " * LARGE + str(metadata.get("generation"))
+    if len(text) <= LARGE and status is body.get("status"):
+        return body
+    kept = _picked(metadata, _OUTLINE)
+    for name in ("labels", "annotations"):
+        kept[name] = _ours(metadata.get(name))
+    about: Body = _picked(body, ("apiVersion", "kind")) | ({"status": status} if "status" in body else {})
+    policy = _picked(mapping(mapping(spec).get("runPolicy")), ("managedBy",))
+    return Outline(about, metadata=kept, spec={"runPolicy": policy}, rest=_hash(text))
+
+
+def written(outline: Outline, metadata: Body, status: Any) -> Outline:
+    """Return the outline of a large job whose status has been written; `metadata` is the answer's."""
+    fresh = whole_job({"metadata": metadata})["metadata"]
+    return Outline(outline, metadata={**outline["metadata"], **_picked(fresh, _OUTLINE)}, status=_status(status))
+
+
+def _status(status: Any) -> Any:
+    """Return a status, of a large one what tells whose the job is, and a hash."""
+    try:
+        text = json.dumps(status)
+    except RecursionError:
+        text = " " * _STATUS_MAX + str(len(status))
+    if len(text) <= _STATUS_MAX:
+        return status
+    said = [_picked(one, ("type", "status")) for one in mappings(mapping(status).get("conditions"))[:_MOST]]
+    return {"conditions": said, "rest": _hash(text)}
+
+
 def _pod(body: Body) -> Body:
-    spec, status = _dict(body.get("spec")), _dict(body.get("status"))
+    spec, status = mapping(body.get("spec")), mapping(body.get("status"))
     kept_spec: Body = {
-        "containers": [{"name": each.get("name")} for each in _dicts(spec.get("containers"))],
-        "initContainers": [_picked(each, ("name", "restartPolicy")) for each in _dicts(spec.get("initContainers"))],
+        "containers": [{"name": each.get("name")} for each in mappings(spec.get("containers"))],
+        "initContainers": [_picked(each, ("name", "restartPolicy")) for each in mappings(spec.get("initContainers"))],
     }
     kept_spec |= _volumes(spec)
     if spec.get("nodeName"):
         kept_spec["nodeName"] = spec["nodeName"]
     kept_status = _picked(status, _POD_STATUS)
-    kept_status["conditions"] = [_picked(each, _CONDITION) for each in _dicts(status.get("conditions"))]
+    kept_status["conditions"] = [_picked(each, _CONDITION) for each in mappings(status.get("conditions"))]
     for name in _CONTAINERS:
         if status.get(name):
-            kept_status[name] = [_container_status(each) for each in _dicts(status[name])]
+            kept_status[name] = [_container_status(each) for each in mappings(status[name])]
     return {"spec": kept_spec, "status": kept_status}
 
 
 def _container_status(status: Body) -> Body:
     kept = _picked(status, _CONTAINER_STATUS)
     for name in ("state", "lastState"):
-        terminated = _dict(kept.get(name)).get("terminated")
+        terminated = mapping(kept.get(name)).get("terminated")
         if isinstance(terminated, dict) and "containerID" in terminated:
             rest = {key: value for key, value in terminated.items() if key != "containerID"}
             kept[name] = {**kept[name], "terminated": rest}
@@ -96,35 +160,43 @@ def _container_status(status: Body) -> Body:
 
 
 def _volumes(spec: Body) -> Body:
-    ours = [each for each in _dicts(spec.get("volumes")) if str(each.get("name")).startswith(_OUR_VOLUMES)]
+    ours = [each for each in mappings(spec.get("volumes")) if str(each.get("name")).startswith(_OUR_VOLUMES)]
     return {"volumes": [_picked(each, ("name", "secret")) for each in ours]} if ours else {}
 
 
 def _batch_job(body: Body) -> Body:
-    spec = _dict(body.get("spec"))
+    spec = mapping(body.get("spec"))
     kept: Body = {"suspend": spec.get("suspend", False)}
-    if volumes := _volumes(_dict(_dict(spec.get("template")).get("spec"))):
+    if volumes := _volumes(mapping(mapping(spec.get("template")).get("spec"))):
         kept["template"] = {"spec": volumes}
-    return {"spec": kept, "status": _dict(body.get("status"))}
+    return {"spec": kept, "status": mapping(body.get("status"))}
+
+
+def shortened(data: Body) -> Body:
+    """Return a ConfigMap's data with a hash in the place of each long text."""
+    return {
+        name: _hash(text) if isinstance(text, str) and len(text) > _TEXT_MAX else text
+        for name, text in islice(data.items(), _MOST)
+    }
 
 
 _KEEP: dict[str, Callable[[Body], Body]] = {
     "Pod": _pod,
     "Job": _batch_job,
-    "ConfigMap": lambda body: {"data": _dict(body.get("data"))},
-    "Role": lambda body: {"rules": body.get("rules") or []},
-    "RoleBinding": lambda body: {"subjects": body.get("subjects") or []},
-    "PodGroup": lambda body: {"spec": _dict(body.get("spec"))},
+    "ConfigMap": lambda body: {"data": shortened(mapping(body.get("data")))},
+    "Role": lambda body: {"rules": _first(body.get("rules"))},
+    "RoleBinding": lambda body: {"subjects": _first(body.get("subjects"))},
+    "PodGroup": lambda body: {"spec": mapping(body.get("spec"))},
 }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _picked(body: Body, names: Iterable[str]) -> Body:
     return {name: body[name] for name in names if name in body}
 
 
-def _dict(value: Any) -> Body:
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(value: Any) -> list[Body]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+def _first(value: Any) -> list[Any]:
+    return value[:_MOST] if isinstance(value, list) else []

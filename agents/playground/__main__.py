@@ -1,5 +1,11 @@
-"""`python -m agents.playground`."""
+"""`python -m agents.playground`, and `mpi-playground`."""
 
-from .cli import main
+import sys
 
-main()
+try:
+    from agents.playground.cli import main
+except ModuleNotFoundError as error:
+    sys.exit(f"mpi-playground: {error}: install mpi-agents[playground]")
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from agents.job.model import PREFIX, Dialect, Job, Transport
-from agents.job.read import read
+
+from .documents import is_job, job_of
 
 Object = dict[str, Any]
 
@@ -17,22 +18,10 @@ class Adapted(NamedTuple):
     lines: tuple[str, ...] = ()
 
 
-def job_of(body: Object) -> Job | None:
-    """Return the job that a manifest makes; None for what is no MPIJob, or none that can be run."""
-    if body.get("kind") != "MPIJob":
-        return None
-    given = body.get("metadata")
-    metadata = given if isinstance(given, dict) else {}
-    # What an MPIJob has once it is made.
-    made = {**body, "metadata": {**metadata, "namespace": metadata.get("namespace") or "default", "uid": "draft"}}
-    job = read(made, served=str(body.get("apiVersion")).rpartition("/")[2])
-    return job if isinstance(job, Job) else None
-
-
 def adapted(body: Object) -> Adapted:
     """Return a manifest as it can be applied here. What the operator has to refuse is left to it."""
-    job = job_of(body)
-    if job is None:
+    job = job_of(body) if is_job(body) else None
+    if not isinstance(job, Job):
         return Adapted(body)
     lines = []
     if job.transport is Transport.SSH:

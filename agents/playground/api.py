@@ -2,292 +2,209 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 import json
 import os
+import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import batch, discovery, exec_request, frames, http1, logs, pods, rest, roles, selector, statuses
+from aiohttp import web
+
+from . import access, controllers, exec_request, faults, logs, pods, statuses
 from .exec_session import ExecSession, Options
-from .garbage import Collector
-from .resources import PODS, target
-from .watch import Lister, Watch
+from .request import Request
+from .resources import PODS
+from .rest import ObjectApi, Response
+from .watch_stream import WatchStream
+from .writes import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from .access import Access, User
-    from .connection import Connection
     from .counters import Counters
     from .faults import Fault, Faults
     from .kubelet import Kubelet
-    from .loop import Loop
+    from .pipes import Stdio
+    from .processes import Process
     from .resources import Target
+    from .rest import Call
     from .store import Store
-
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    from .watch import Watch
 
 
 class Api:
-    """What all connections share."""
+    """Answers requests."""
 
     def __init__(
         self,
-        loop: Loop,
         store: Store,
         kubelet: Kubelet,
-        access: Access,
+        users: Access,
         faults: Faults,
         counters: Counters,
         settings: Mapping[str, Any],
     ) -> None:
-        self.loop = loop
         self.store = store
         self.kubelet = kubelet
-        self.access = access
+        self.access = users
         self.faults = faults
         self.counters = counters
-        self.minor = int(settings["minor"])  # of Kubernetes 1.x
-        self.runtime = str(settings["runtime"])
-        self.lister = Lister(store)
-        self.objects = rest.Objects(store, self.lister, kubelet)
-        self.collector = Collector(loop, store, self.objects.remove)
-        self.jobs = batch.Controller(loop, store, self.objects.make_pod, self.objects.remove)
-        kubelet.issue_token = lambda namespace, account: access.add_account(
-            namespace, account, roles.bound(store, namespace, account)
+        self._minor = int(settings["minor"])  # of Kubernetes 1.x
+        self._runtime = str(settings["runtime"])
+        self.objects = ObjectApi(store, accept_pod=kubelet.accept, end_pod=self._end_pod, minor=self._minor)
+        later = asyncio.get_running_loop().call_later
+        controllers.Collector(self.objects, later)
+        controllers.JobController(self.objects, later)
+        kubelet.issue_token = lambda namespace, account: users.add_account(
+            namespace, account, access.bound(store, namespace, account)
         )
-        self.conversations: set[Conversation] = set()
-        self.watches: set[Watch] = set()
+        self.watches: set[WatchStream] = set()
         self.sessions: dict[ExecSession, str] = {}  # → the pod's uid
 
+    def _end_pod(self, pod: pods.Object, grace_s: float) -> None:
+        self.kubelet.delete(self.kubelet.find(pod["metadata"]["namespace"], pod["metadata"]["name"]), grace_s)
 
-class Conversation:
-    """One connection's requests, one after the other."""
-
-    def __init__(self, api: Api, connection: Connection) -> None:
-        self._api = api
-        self._connection = connection
-        self._reader = http1.RequestReader()
-        self._busy = False  # a watch or an exec has taken the connection over
-        api.counters.connections += 1
-        api.conversations.add(self)
-        connection.receive = self._receive
-        connection.ended = self._ended
-
-    def _ended(self) -> None:
-        self._api.counters.connections -= 1
-        self._api.conversations.discard(self)
-
-    def cut(self) -> None:
-        """Lose the connection."""
-        self._connection.close(reset=True)
-
-    def _receive(self, data: memoryview) -> None:
-        self._reader.feed(data)
-        while not self._busy and self._connection.open:
-            try:
-                request = self._reader.next()
-            except http1.BadRequestError as error:
-                self._answer(400, statuses.failure(400, str(error)))
-                self._connection.close()
-                return
-            if request is None:
-                return
-            self._handle(request)
-            if request.headers.get("connection", "").lower() == "close" and not self._busy:
-                self._connection.close()
-
-    def _answer(self, code: int, thing: object, **headers: str) -> None:
-        self._connection.write(http1.json_response(code, thing, **headers))
-
-    def _handle(self, request: http1.Request) -> None:
-        user = self._api.access.identify(request.headers.get("authorization", ""), self._connection.certificate_subject)
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request."""
+        asked = Request(request.method, request.raw_path, request.headers, await request.read())
+        user = self.access.identify(request.headers.get("Authorization", ""), _subject(request))
         if user is None:
-            self._answer(401, statuses.failure(401, "Unauthorized"))
-            return
+            return _json(401, statuses.failure(401, "Unauthorized"))
         try:
-            named = target(request.path)
-            if request.path == _REVIEWS and request.method == "POST":
-                self._review(request, user)
-            elif named is None:
-                self._discover(request)
-            elif named.subresource == "exec":
-                self._exec(request, user, named.namespace, named.name)
-            else:
-                self._object(request, user, named)
-        except (selector.SelectorError, ValueError) as error:
-            self._answer(400, statuses.failure(400, str(error)))
+            call = self.objects.read(asked)
+            if call.verb == "exec" and call.target is not None:
+                return await self._exec(request, call, user, call.target)
+            return await self._object(request, call, user)
+        except RefusedError as refused:
+            return _json(refused.status["code"], refused.status)
+        except ValueError as error:
+            return _json(400, statuses.failure(400, str(error)))
+        except Exception:
+            self.counters.errors += 1
+            traceback.print_exc()
+            raise
 
-    def _meets_fault(self, on: str, name: str = "", resource: str = "pods") -> Fault | None:
-        """The fault that the request meets, if it is not one that has been dealt with here."""
-        self._api.counters.count(on, resource)
-        fault = self._api.faults.meet(on, name, resource)
-        if fault is None:
-            return None
-        if fault.kind == "http":
-            headers = {} if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
-            text = fault.text or {401: "Unauthorized", 429: "too many requests, please try again later"}.get(
-                fault.status, "the server is out of order on purpose"
-            )
-            self._answer(fault.status, statuses.failure(fault.status, text), **headers)
-        elif fault.kind == "drop-before-upgrade":
-            self._connection.close(reset=True)
-        elif fault.kind == "no-answer":
-            self._busy = True
-        return fault
-
-    def _done_with(self, fault: Fault | None) -> bool:
-        return fault is not None and fault.kind in {"http", "no-answer", "drop-before-upgrade"}
+    def _met_fault(self, on: str, name: str, resource: str = "pods") -> Fault | None:
+        self.counters.count(on, resource)
+        return self.faults.meet(on, name, resource)
 
     # Objects ---------------------------------------------------------------------------------------------------------
 
-    def _object(self, request: http1.Request, user: User, named: Target) -> None:
-        verb = rest.verb(request, named)
-        if not verb:
-            self._answer(405, statuses.failure(405, "the server does not allow this method on the requested resource"))
-            return
-        resource, asked = named.resource, named.name or selector.name_in(request.first("fieldSelector")) or ""
-        path = "/".join(filter(None, (resource.plural, named.subresource)))
-        if not user.may(verb, path, asked, named.namespace, resource.group):
-            refusal = statuses.forbidden(user.name, verb, path, asked, named.namespace, resource.group)
-            self._answer(403, refusal)
-            return
-        fault = self._meets_fault(verb, asked, resource.key)
-        if self._done_with(fault):
-            return
-        if verb == "watch":
-            self._watch(request, named, fault)
-            return
-        if named.subresource == "log":
-            self._log(request, named)
-            return
-        code, body = self._api.objects.answer(verb, request, named)
-        if fault is not None and fault.kind == "lost-answer":
-            self._connection.close(reset=True)
-            return
-        self._connection.write(http1.response(code, body))
+    async def _object(self, request: web.Request, call: Call, user: User) -> web.StreamResponse:
+        self.objects.authorize(call, user)
+        fault = self._met_fault(call.verb, call.name, call.target.resource.key if call.target else "")
+        if (answer := await faults.instead(fault, request)) is not None:
+            return answer
+        if call.target is not None and call.target.subresource == "log":
+            return await self._log(request, call.request, call.target)
+        found = self.objects.answer(call, user)
+        if not isinstance(found, Response):
+            return await self._watch(request, found, is_gone=fault is not None)
+        if fault is not None:  # its answer is lost
+            faults.reset(request)
+        return web.Response(body=found.body, status=found.code, headers={"Content-Type": found.media, **found.headers})
 
-    def _watch(self, request: http1.Request, named: Target, fault: Fault | None) -> None:
-        watch = Watch(self._api.loop, self._api.store, self._connection, named)
+    async def _watch(self, request: web.Request, watch: Watch, *, is_gone: bool) -> web.StreamResponse:
+        stream = WatchStream(self.store, watch, request)
+        if is_gone:
+            stream.fail(statuses.expired())
+        self.watches.add(stream)
+        try:
+            return await _stream(request, stream.chunks(), "application/json")
+        finally:
+            self.watches.discard(stream)
 
-        def over() -> None:
-            self._api.watches.discard(watch)
-            self._ended()
-
-        self._api.watches.add(watch)
-        watch.on_over = over
-        self._busy = True
-        if fault is not None and fault.kind == "gone":
-            self._connection.write(http1.chunked_head())
-            watch.fail(statuses.expired())
-            return
-        watch.start(request)
-
-    def _log(self, request: http1.Request, named: Target) -> None:
-        thing = self._api.store.get(PODS.key, named.namespace, named.name)
+    async def _log(self, request: web.Request, asked: Request, named: Target) -> web.StreamResponse:
+        thing = self.store.get(PODS.key, named.namespace, named.name)
         if thing is None:
-            self._answer(404, statuses.not_found("pods", named.name))
-            return
-        container = request.first("container")
+            return _json(404, statuses.not_found("pods", named.name))
+        container = asked.first("container")
         wrong = exec_request.wrong_container(container, named.name, thing)
         container = container or thing["spec"]["containers"][0]["name"]
         if wrong is None and pods.waits(thing, container):
             wrong = f'container "{container}" in pod "{named.name}" is waiting to start: {pods.waits(thing, container)}'
-        if wrong is None and request.flag("previous"):
+        if wrong is None and asked.flag("previous"):
             wrong = "the stand-in keeps no output of earlier containers apart: it is all in one log"
         if wrong is not None:
-            self._answer(400, statuses.failure(400, wrong))
-            return
-        live = self._api.kubelet.find(named.namespace, named.name)
-        path = os.path.join(live.folder, f"{container}.log")
-        lines = int(request.first("tailLines", "-1"))
-        if request.flag("follow"):
-            self._busy = True
-            follower = logs.Follower(self._api.loop, self._connection, path, lambda: not self._runs(named, container))
-            follower.start(lines if lines >= 0 else None)
-            return
-        data = logs.read(path)
-        self._connection.write(http1.response(200, data if lines < 0 else logs.tail(data, lines), "text/plain"))
+            return _json(400, statuses.failure(400, wrong))
+        path = os.path.join(self.kubelet.find(named.namespace, named.name).folder, f"{container}.log")
+        lines = int(asked.first("tailLines", "-1"))
+        if asked.flag("follow"):
+            lines_to_come = logs.follow(path, lines, partial(self._is_over, named, container))
+            return await _stream(request, lines_to_come, "text/plain")
+        return web.Response(body=logs.tail(logs.read(path), lines), content_type="text/plain")
 
-    def _runs(self, named: Target, container: str) -> bool:
-        thing = self._api.store.get(PODS.key, named.namespace, named.name)
-        return thing is not None and pods.runs(thing, container)
+    def _is_over(self, named: Target, container: str) -> bool:
+        thing = self.store.get(PODS.key, named.namespace, named.name)
+        return thing is None or pods.is_over(thing, container)
 
     # Exec ------------------------------------------------------------------------------------------------------------
 
-    def _exec(self, request: http1.Request, user: User, namespace: str, name: str) -> None:
-        for verb in exec_request.needed_verbs(request.method, self._api.minor):
-            if not user.may(verb, "pods/exec", name, namespace):
-                self._answer(403, statuses.forbidden(user.name, verb, "pods/exec", name, namespace))
-                return
-        fault = self._meets_fault("exec", name)
-        if self._done_with(fault):
-            return
-        thing = self._api.store.get(PODS.key, namespace, name)
-        refusal = exec_request.refusal(request, name, thing)
+    async def _exec(self, request: web.Request, call: Call, user: User, named: Target) -> web.StreamResponse:
+        asked, namespace, name = call.request, named.namespace, named.name
+        self.objects.authorize(call, user, *exec_request.needed_verbs(asked.method, self._minor))
+        fault = self._met_fault("exec", name)
+        if (answer := await faults.instead(fault, request)) is not None:
+            return answer
+        thing = self.store.get(PODS.key, namespace, name)
+        refusal = exec_request.refusal(asked, name, thing)
         if refusal is not None or thing is None:
             assert refusal is not None
-            self._answer(refusal["code"], refusal)
-            return
-        v4_only = self._api.minor < 29 or (fault is not None and fault.kind == "v4-only")
-        protocol = exec_request.protocol(request, v4_only=v4_only)
+            return _json(refusal["code"], refusal)
+        hooks = faults.hooks(fault)
+        protocol = exec_request.protocol(asked, v4_only=self._minor < 29 or hooks.v4_only)
         if protocol is None:  # as golang.org/x/net/websocket refuses a handshake
-            self._connection.write(http1.response(403, b"", "text/plain"))
-            return
-        streams = {stream: request.flag(stream) for stream in ("stdin", "stdout", "stderr", "tty")}
-        options = Options(request.query["command"], protocol, self._api.runtime, **streams)
-        self._open(request, options, thing, fault)
-
-    def _open(self, request: http1.Request, options: Options, thing: pods.Object, fault: Fault | None) -> None:
-        api = self._api
-        namespace, name = thing["metadata"]["namespace"], thing["metadata"]["name"]
-        container = request.first("container") or thing["spec"]["containers"][0]["name"]
+            return web.Response(status=403)
+        streams = {stream: asked.flag(stream) for stream in ("stdin", "stdout", "stderr", "tty")}
+        options = Options(asked.query["command"], protocol, self._runtime, **streams)
+        container = asked.first("container") or thing["spec"]["containers"][0]["name"]
         place = {"pod": name, "namespace": namespace, "container": container}
-        api.counters.commands.append({**place, **dataclasses.asdict(options)})
-        wrong = exec_request.kubelet_error(thing, container, fault)
+        self.counters.commands.append({**place, **dataclasses.asdict(options)})
+        wrong = hooks.dial_error() or exec_request.kubelet_error(thing, container)
         if wrong is not None and not options.v5:
-            self._connection.write(http1.response(500, wrong.encode() + b"\n", "text/plain; charset=utf-8"))
-            return
-        self._busy = True
-        accept = frames.accept_key(request.headers.get("sec-websocket-key", ""))
-        self._connection.write(http1.switching_protocols(accept, options.protocol))
-        if fault is not None and fault.kind == "drop-after-upgrade":
-            self._connection.close(reset=True)
-            return
-        session = ExecSession(self._connection, options, fault, api.counters, lambda: api.sessions.pop(session))
-        api.sessions[session] = thing["metadata"]["uid"]
-        session.take_over(self._reader.rest())
-        if wrong is not None:
-            session.fail(statuses.internal_error(wrong))
-            return
-        if fault is not None and fault.kind == "hang":
-            session.hang()
-            return
-        live = api.kubelet.find(namespace, name)
-        session.start(api.kubelet.processes(live), api.kubelet.environ(live, container), api.kubelet.home(live))
+            return web.Response(status=500, text=f"{wrong}\n")
+        start = partial(self._start, options, named, container) if wrong is None else statuses.internal_error(wrong)
+        session = ExecSession(request, options, hooks, self.counters, start)
+        self.sessions[session] = thing["metadata"]["uid"]
+        try:
+            return await session.serve()
+        finally:
+            del self.sessions[session]
 
-    # The rest --------------------------------------------------------------------------------------------------------
+    async def _start(self, options: Options, named: Target, container: str, stdio: Stdio) -> Process:
+        live = self.kubelet.find(named.namespace, named.name)
+        argv = [os.fsencode(word) for word in options.command]
+        environ, home = self.kubelet.environ(live, container), self.kubelet.home(live)
+        return await self.kubelet.processes(live).exec(argv, environ, home, stdio.theirs, stdio.tty)
 
-    def _review(self, request: http1.Request, user: User) -> None:
-        fault = self._meets_fault("review")
-        if self._done_with(fault):
-            return
-        review = json.loads(request.body)
-        asked = review.get("spec", {}).get("resourceAttributes", {})
-        resource = "/".join(part for part in (asked.get("resource", ""), asked.get("subresource", "")) if part)
-        allowed = user.may(
-            asked.get("verb", ""), resource, asked.get("name", ""), asked.get("namespace", ""), asked.get("group", "")
-        )
-        review["status"] = {"allowed": allowed} | ({} if allowed else {"reason": "no rule of the stand-in allows it"})
-        self._answer(201, review)
 
-    def _discover(self, request: http1.Request) -> None:
-        self._api.counters.count("discovery")
-        if request.path in {"/healthz", "/livez", "/readyz"}:
-            self._connection.write(http1.response(200, b"ok", "text/plain; charset=utf-8"))
-            return
-        answer = discovery.answer(request.path.rstrip("/"), self._api.minor)
-        if answer is None:
-            self._answer(404, statuses.failure(404, "the server could not find the requested resource", details={}))
-        else:
-            self._answer(200, answer)
+def _subject(request: web.Request) -> dict[str, list[str]]:
+    """What the client's verified certificate says it is ("commonName", "organizationName"); empty without one."""
+    subject: dict[str, list[str]] = {}
+    certificate: dict[str, Any] = request.get_extra_info("peercert") or {}
+    for group in certificate.get("subject", ()):
+        for key, value in group:
+            subject.setdefault(key, []).append(value)
+    return subject
+
+
+def _json(code: int, thing: object) -> web.Response:
+    body = json.dumps(thing, separators=(",", ":")).encode() + b"\n"
+    return web.Response(body=body, status=code, content_type="application/json")
+
+
+async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None], media: str) -> web.StreamResponse:
+    """Answer piece by piece, each a chunk, and close the connection."""
+    response = web.StreamResponse(headers={"Content-Type": media})
+    response.enable_chunked_encoding()
+    response.force_close()
+    with contextlib.suppress(ConnectionResetError):  # the client has left
+        async with contextlib.aclosing(pieces):
+            await response.prepare(request)
+            async for piece in pieces:
+                await response.write(piece)
+    return response

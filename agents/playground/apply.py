@@ -1,25 +1,31 @@
-"""`apply` and `up`: one's own MPIJobs under the operator, in stand-in pods."""
+"""`apply`, `run`, `up` and `serve`: one's own MPIJobs under the operator, in stand-in pods, or the cluster alone."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
+import tempfile
+import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agents.job.model import Implementation
-
-from . import documents
-from .adapted import adapted, job_of
+from . import documents, resources
+from .adapted import adapted
+from .client import ClientError
+from .cluster import Cluster
+from .documents import DocumentError
 from .follow import Follower
-from .job import JobError, describe
-from .launchers import DEFAULTS, LAUNCHERS
-from .operated import Operated
+from .operated import JobError, Operated, describe
+from .wheels import InstallError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .launchers import Launcher
+
+Object = dict[str, Any]
 
 _NOT_STARTED = (126, 127, 128)  # a shell's for what it can't run or find, and the stand-in's StartError
 
@@ -35,58 +41,126 @@ def output(text: str) -> None:
     sys.stdout.flush()
 
 
-def apply(launcher: Launcher | None, files: Sequence[str], *, folder: str | None = None, verbose: bool = False) -> int:
-    """Apply the files and follow their jobs; the launcher's exit code.
+def run(launcher: Launcher, program: Sequence[str], *, workers: int, ranks: int, slots: int, **how: Any) -> int:
+    """Apply a job that runs `program` in the current folder, and follow it; the launcher's exit code."""
+    with tempfile.TemporaryDirectory(prefix="mpi-playground-") as folder:
+        stdin = os.path.join(folder, "stdin")
+        os.mkfifo(stdin)
+        threading.Thread(target=_copy_stdin, args=[stdin], daemon=True).start()
+        command = launcher.command(ranks, workers, "/etc/mpi/hostfile", program)
+        body = _job(launcher, ["sh", "-c", 'exec "$@" <"$0"', stdin, *command], workers, slots)
+        return apply([("run", body)], launcher, **how)
 
-    Without a launcher the pods have what the first job is made for. Raises DocumentError, and as `Operated`.
+
+def _copy_stdin(path: str) -> None:
+    """Pods have no stdin of their own."""
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as pipe:  # the launcher may end before its input
+        while data := os.read(0, 65536):
+            pipe.write(data)
+
+
+def _job(launcher: Launcher, command: Sequence[str], workers: int, slots: int) -> Object:
+    container = {"name": "mpi", "image": "none"}
+    calling = {**container, "command": command, "workingDir": os.getcwd()}
+    spec = {
+        "slotsPerWorker": slots,
+        "mpiImplementation": launcher.implementation,
+        "mpiReplicaSpecs": {
+            "Launcher": {"template": {"spec": {"containers": [calling]}}},
+            "Worker": {"replicas": workers, "template": {"spec": {"containers": [container]}}},
+        },
+    }
+    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "run"}, "spec": spec}
+
+
+def apply(
+    found: Sequence[tuple[str, Object]], launcher: Launcher | None, *, folder: str | None = None, verbose: bool = False
+) -> int:
+    """Apply manifests, each given with its file, and follow their jobs; the launcher's exit code.
+
+    Raises DocumentError, and as `Operated`.
     """
-    bodies = [body for name in files for body in documents.read(name)]
-    jobs = [job for body in bodies if (job := job_of(body)) is not None]
-    name, times = Counter(f"{job.namespace}/{job.name}" for job in jobs).most_common(1)[0] if jobs else ("", 0)
+    jobs = documents.jobs(found)
+    name, times = Counter(f"{job.namespace}/{job.name}" for job in jobs).most_common(1)[0]
     if times > 1:
-        raise JobError(f"{times} jobs of {', '.join(files)} are called {name}: apply one at a time")
-    launcher = launcher or LAUNCHERS[DEFAULTS[jobs[0].implementation if jobs else Implementation.OPEN_MPI]]
+        raise DocumentError([f"{times} jobs are called {name}: apply one at a time"])
     for job in jobs:
-        if launcher.mpi and job.implementation != launcher.implementation:
-            tell(
-                f"job {job.name} is made for {job.implementation}, and its pods have {launcher.title} here: "
-                f"its ranks may all run in the launcher (try --launcher {DEFAULTS[job.implementation]})"
-            )
-    with Operated(launcher, tell) as operated:
+        if launcher is not None and job.implementation != launcher.implementation:
+            raise DocumentError([f"job {job.name} is made for {job.implementation}, not for {launcher.name}"])
+    with Operated(tell, launcher) as operated:
+        for implementation in dict.fromkeys(str(job.implementation) for job in jobs):
+            operated.install(implementation)
         operated.set_up(folder)
+        tell(f"a stand-in cluster in {operated.cluster.folder}; its pods are processes of this machine")
         follower = Follower(operated.client, tell, output)
-        changed = [adapted(body) for body in bodies]
+        changed = [adapted(body) for _file, body in found]
         for line in (line for one in changed for line in one.lines):
             tell(line)
         for job in jobs:
             if job.debug is not None or job.policy.is_suspended:
                 tell(f"job {job.name} waits for you: export KUBECONFIG={operated.cluster.kubeconfig()}; Ctrl-C ends it")
         follower.apply(*(one.body for one in changed))
-        if not follower.has_jobs:
-            raise JobError(f"no MPIJob is in {', '.join(files)}: apply runs MPIJobs, and `up` is there for kubectl")
         follower.until(follower.ended, operated.check)
         if verbose:
-            with open(operated.log, encoding="utf-8", errors="replace") as log:
-                sys.stderr.write(log.read())
+            _show_logs(operated, follower)
         code = follower.exit_code()
         if code in _NOT_STARTED:
             tell("pods have no images here: what they run has to be on this machine, by PATH or by its path")
         return code
 
 
+def _show_logs(operated: Operated, follower: Follower) -> None:
+    with open(operated.log, encoding="utf-8", errors="replace") as log:
+        sys.stderr.write(log.read())
+    pod = follower.launcher()
+    with contextlib.suppress(ClientError):  # a launcher that was tried too often is gone
+        if pod is not None:
+            sys.stderr.writelines(operated.client.follow(pod["metadata"]["namespace"], pod["metadata"]["name"], "hub"))
+
+
 def up(launcher: Launcher, folder: str | None = None) -> int:
-    """Start the cluster and the operator, and say how to use them; ends with 130, or as TERM does."""
-    with Operated(launcher, tell) as operated:
+    """Start the cluster and the operator, and say how to use them; ends with 130, or as TERM does.
+
+    What runs a job is installed when the job is there.
+    """
+    with Operated(tell, launcher) as operated:
+        operated.install(launcher.implementation)
         operated.set_up(folder)
         cluster = operated.cluster
         sys.stdout.write(
             "A stand-in API server with the operator for MPIJobs. It has no images: containers run this machine's\n"
-            f"programs and {launcher.title} {launcher.version}; pods are\n{describe(cluster)}.\n"
+            f"programs, and the MPI that their job is made for; pods are\n{describe(cluster)}.\n"
             f"  export KUBECONFIG={cluster.kubeconfig()}\n"
-            "  kubectl apply -f examples/kubeflow/pi.yaml; kubectl get mpijob,pods -w; kubectl logs -f pi-launcher\n"
+            "  kubectl apply -f examples/kubeflow/pi.yaml\n"
+            "  kubectl get mpijobs,pods\n"
+            "  kubectl wait --for=condition=Succeeded --timeout=5m mpijobs.kubeflow.org/pi\n"
+            "  kubectl logs pi-launcher\n"
             "Jobs by ssh (v2beta1 and T9k) run here with the annotation mpi-agents/transport: exec, T9k's without a\n"
             "home of MPI (mpiHome, mpiConfig.home).\n"
             f"The operator's log: {operated.log}\n"
+            "Ctrl-C ends it.\n"
+        )
+        sys.stdout.flush()
+        path = resources.MPI_JOBS.path(resources.MPI_JOBS.versions[0])
+        while True:
+            operated.check()
+            for event in operated.client.watch(path, ""):
+                job = documents.job_of(event["object"])
+                if not isinstance(job, tuple):
+                    try:
+                        operated.install(str(job.implementation))
+                    except (InstallError, JobError) as error:
+                        tell(str(error))
+
+
+def serve(folder: str, *, workers: int) -> int:
+    """Start worker pods and say how to reach them; ends with 130, or as TERM does."""
+    with Cluster(folder) as cluster:
+        names = cluster.create_workers(workers, labels={"role": "worker"})
+        sys.stdout.write(
+            f"A stand-in API server; its pods, {names[0]} to {names[-1]}, are\n{describe(cluster)}.\n"
+            f"  export KUBECONFIG={cluster.kubeconfig()}\n"
+            f"  kubectl exec {names[0]} -- id        or:  {sys.executable} -m rshagent {names[0]} id\n"
             "Ctrl-C ends it.\n"
         )
         sys.stdout.flush()

@@ -1,71 +1,121 @@
 """`mpi-playground`: the command line.
 
-Exit codes: the launcher's own; 1 can't be set up, 2 usage, or (render) a job that can't be run, 130 Ctrl-C, 143 TERM.
+Exit codes: the launcher's own; 1 can't be set up, or stdout can't be written; 2 usage, or a wrong file or job; 130
+Ctrl-C, 143 TERM.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from rshagent import __version__
+
 from . import apply as apply_
 from . import demo as demo_
+from . import documents
 from . import render as render_
-from . import run as run_
-from . import serve as serve_
 from .client import ClientError
 from .cluster import ClusterError
 from .documents import DocumentError
 from .image import ImageError
-from .job import JobError
-from .launchers import LAUNCHERS
-from .stage import Terminated
+from .launchers import DEFAULT, LAUNCHERS
+from .operated import JobError, Terminated, ending_on_term
 from .wheels import InstallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _NAMES = click.Choice(list(LAUNCHERS))
 _COUNT = click.IntRange(min=1, max=1000)
+_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
 def main() -> None:
     """Run as a command, and end the process."""
+    for fd in (0, 1, 2):  # one that is closed would be given to the next file or socket
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the server has it too
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+    code = _run()
     try:
-        sys.exit(command.main(prog_name="mpi-playground", standalone_mode=False))
+        sys.stdout.flush()
+    except OSError as error:
+        code = code or _unwritten(error)
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        with ending_on_term():
+            return int(command.main(prog_name="mpi-playground", standalone_mode=False) or 0)
     except click.Abort:  # click makes it of KeyboardInterrupt
-        sys.exit(128 + signal.SIGINT)
+        return 128 + signal.SIGINT
     except Terminated:
-        sys.exit(128 + signal.SIGTERM)
+        return 128 + signal.SIGTERM
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
-    except (InstallError, ImageError, ClusterError, ClientError, DocumentError, JobError) as error:
+    except DocumentError as error:
+        sys.stderr.writelines(f"mpi-playground: {line}\n" for line in error.lines)
+    except (InstallError, ImageError, ClusterError, ClientError, JobError) as error:
         sys.stderr.write(f"mpi-playground: {error}\n")
-        sys.exit(1)
+        return 1
+    except OSError as error:
+        return _unwritten(error)
+    return 2
+
+
+def _unwritten(error: OSError) -> int:
+    """Stdout can't be written: say so, and try no more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.stderr.write(f"mpi-playground: {error}\n")
+    return 1
+
+
+def _with_files(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command its files, as arguments or as kubectl has them."""
+    function = click.argument("files", metavar="FILE...", nargs=-1, type=_FILE)(function)
+    return click.option("-f", "--filename", "more", metavar="FILE", multiple=True, type=_FILE, help='"-" is stdin.')(
+        function
+    )
+
+
+def _read(files: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]]:
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...'.")
+    return documents.read(files)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mpi-playground")
 def command() -> None:
     """Try the agents without a cluster: a stand-in API server whose pods are local processes."""
 
 
 @command.command()
-@click.option("--launcher", type=_NAMES, default="openmpi4", show_default=True)
+@click.option("--launcher", type=_NAMES, default=DEFAULT, show_default=True)
 @click.option("--workers", type=_COUNT, default=4, show_default=True, help="Worker pods.")
 @click.option("--ranks-per-worker", type=_COUNT, default=1, show_default=True)
 def demo(launcher: str, workers: int, ranks_per_worker: int) -> int:
-    """Watch a kubeflow MPIJob: the operator makes its pods, mpirun starts ranks that compute pi, it succeeds."""
+    """Watch a kubeflow MPIJob run: the operator creates its pods, and mpirun starts ranks that compute pi."""
     return demo_.demo(LAUNCHERS[launcher], workers=workers, ranks_per_worker=ranks_per_worker)
 
 
 @command.command(context_settings={"ignore_unknown_options": True})
-@click.option("--launcher", type=_NAMES, default="openmpi5", show_default=True)
+@click.option("--launcher", type=_NAMES, default=DEFAULT, show_default=True)
 @click.option("--workers", type=_COUNT, default=2, show_default=True, help="Worker pods.")
-@click.option("-n", "ranks", type=_COUNT, help="Ranks. Default: one for each worker.")
+@click.option("-n", "-np", "ranks", type=_COUNT, help="Ranks. Default: one for each worker.")
 @click.option("--slots", type=_COUNT, help="Slots of each worker. Default: as many as the ranks need.")
-@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files (logs) there.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the hub's log at the end.")
+@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files and logs in this folder.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the logs of operator and hub at the end.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     launcher: str,
@@ -76,68 +126,82 @@ def run(
     verbose: bool,  # noqa: FBT001
     program: tuple[str, ...],
 ) -> int:
-    """Run PROGRAM under a real launcher: run --launcher mpich --workers 8 -n 16 -- python my.py."""
-    return run_.run(
+    """Run PROGRAM as an MPIJob: run --launcher mpich --workers 8 -n 16 -- python my.py."""
+    ranks = ranks or workers
+    return apply_.run(
         LAUNCHERS[launcher],
         program,
         workers=workers,
-        ranks=ranks or workers,
-        slots=slots,
+        ranks=ranks,
+        slots=slots or -(-ranks // workers),
         folder=folder,
         verbose=verbose,
     )
 
 
 @command.command()
-@click.option("--launcher", type=_NAMES, help="What MPI the pods have. Default: by the job, openmpi4, mpich or impi.")
-@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files (logs) there.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the operator's log at the end.")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--launcher",
+    type=_NAMES,
+    help="The launcher to run the jobs with. Default: by the job's MPI, openmpi4, mpich or impi.",
+)
+@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files and logs in this folder.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the logs of operator and hub at the end.")
+@_with_files
 def apply(
     launcher: str | None,
     folder: str | None,
     verbose: bool,  # noqa: FBT001
     files: tuple[str, ...],
+    more: tuple[str, ...],
 ) -> int:
-    """Run the MPIJobs of YAML files under the operator, whatever images they name: apply examples/kubeflow/pi.yaml."""
-    return apply_.apply(LAUNCHERS[launcher] if launcher else None, files, folder=folder, verbose=verbose)
+    """Run the MPIJobs of YAML files under the operator; their images are ignored: apply examples/kubeflow/pi.yaml."""
+    found = _read((*files, *more))
+    return apply_.apply(found, LAUNCHERS[launcher] if launcher else None, folder=folder, verbose=verbose)
 
 
 @command.command()
-@click.option("-n", "--namespace", default="default", show_default=True, help="Of jobs that name none.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of jobs that name none.")
 @click.option("--gang-scheduler", default="", help="volcano, t9k, or a scheduler with scheduler-plugins' coscheduling.")
-@click.option("--resumed", is_flag=True, help="Show what pods run after a pause.")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--resumed", is_flag=True, help="Show what the pods run after a pause.")
+@_with_files
 def render(
     namespace: str,
     gang_scheduler: str,
     resumed: bool,  # noqa: FBT001
     files: tuple[str, ...],
+    more: tuple[str, ...],
 ) -> int:
-    """Print the objects that the operator would make for the MPIJobs of YAML files: no cluster is needed, or asked."""
-    try:
-        text = render_.render(files, namespace=namespace, gang_scheduler=gang_scheduler, is_resumed=resumed)
-    except render_.RenderError as error:
-        sys.stderr.write("".join(f"mpi-playground: {line}\n" for line in error.lines))
-        return 2
-    sys.stdout.write(text)
+    """Print the objects that the operator would create for the MPIJobs of YAML files, without a cluster."""
+    found = _read((*files, *more))
+    sys.stdout.write(render_.render(found, namespace=namespace, gang_scheduler=gang_scheduler, is_resumed=resumed))
     return 0
 
 
 @command.command()
-@click.option("--launcher", type=_NAMES, default="openmpi4", show_default=True, help="What MPI the pods have.")
-@click.option("--folder", type=click.Path(file_okay=False), help="Where its files go. Default: a temporary folder.")
+@click.option(
+    "--launcher",
+    type=_NAMES,
+    default=DEFAULT,
+    show_default=True,
+    help="MPI for the jobs that it suits, and for all other pods.",
+)
+@click.option(
+    "--folder", type=click.Path(file_okay=False), help="Folder for the cluster's files. Default: a temporary one."
+)
 def up(launcher: str, folder: str | None) -> int:
-    """Start a stand-in cluster with the operator, for kubectl and one's own MPIJobs, until Ctrl-C."""
+    """Start a stand-in cluster with the operator, for kubectl and your own MPIJobs, until Ctrl-C."""
     return apply_.up(LAUNCHERS[launcher], folder)
 
 
 @command.command()
 @click.option("--workers", type=_COUNT, default=2, show_default=True, help="Worker pods.")
-@click.option("--folder", type=click.Path(file_okay=False), help="Where its files go. Default: a temporary folder.")
+@click.option(
+    "--folder", type=click.Path(file_okay=False), help="Folder for the cluster's files. Default: a temporary one."
+)
 def serve(workers: int, folder: str | None) -> int:
     """Start a stand-in cluster for kubectl, with a few worker pods, until Ctrl-C."""
     if folder is not None:
-        return serve_.serve(folder, workers=workers)
+        return apply_.serve(folder, workers=workers)
     with tempfile.TemporaryDirectory(prefix="mpi-playground-") as temporary:
-        return serve_.serve(temporary, workers=workers)
+        return apply_.serve(temporary, workers=workers)

@@ -34,7 +34,8 @@ class Cluster:
     `create` too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
     Pods that come by the API are carried out as processes; without `runs_pods` they have none, are ready at once, and
     end when `set_state` says so. `environ` is what every container's environment begins with (default: PATH, LANG,
-    LC_ALL and TZ of this process).
+    LC_ALL and TZ of this process). `images` has another one for the pods of MPIJobs, by the job's MPI, and before
+    it a file that these pods wait for.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Cluster:
         address: str = "127.0.0.1",
         port: int = 0,
         environ: Mapping[str, str] | None = None,
+        images: Mapping[str, tuple[str, Mapping[str, str]]] | None = None,
         runs_pods: bool = True,
     ) -> None:
         self.folder = os.path.abspath(folder)
@@ -63,6 +65,7 @@ class Cluster:
             raise ValueError(f"no runtime {runtime!r}; there are: {', '.join(RUNTIMES)}")
         self._behaviour = {"minor": minor, "runtime": runtime, "address": address, "runs_pods": runs_pods}
         self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
+        self._behaviour["images"] = dict(images or {})
         self._server: ServerProcess | None = None
         self._authority: Authority | None = None
 
@@ -84,7 +87,20 @@ class Cluster:
 
     def start(self) -> None:
         """Make certificates and start the server. Raises ClusterError."""
-        from .certs import Authority  # noqa: PLC0415 - needs the `cryptography` package; the server does without
+        self._server = ServerProcess()
+        try:
+            started = self._server.send({**self._behaviour, **self._prepare(), "port": self.port})
+        except BaseException:
+            self.close()
+            raise
+        self.pid, self.port, level = self._server.pid, started["port"], started["level"]
+        self.hostnames = level >= HOSTNAME
+        self.mounts = level >= MOUNTS
+        self.processes_apart = level >= PROCESSES
+
+    def _prepare(self) -> dict[str, str]:
+        """Make the folder and the certificates. Raises ClusterError."""
+        from .certs import Authority  # noqa: PLC0415 - takes a while, in which the server is loaded
 
         try:
             os.makedirs(self.folder, exist_ok=True)
@@ -92,14 +108,7 @@ class Cluster:
             pair = self._authority.server()
         except OSError as error:
             raise ClusterError(f"{self.folder} can't be written to: {error.strerror}; choose another folder") from None
-        files = {"folder": self.folder, "certificate": pair.certificate, "key": pair.key, "ca": self.ca}
-        self._server = ServerProcess({**self._behaviour, **files, "port": self.port})
-        self.pid = self._server.pid
-        self.port = self._server.started["port"]
-        level = self._server.started["level"]
-        self.hostnames = level >= HOSTNAME
-        self.mounts = level >= MOUNTS
-        self.processes_apart = level >= PROCESSES
+        return {"folder": self.folder, "certificate": pair.certificate, "key": pair.key, "ca": self.ca}
 
     def close(self) -> None:
         """End the server and every process of every pod. Harmless if done before."""
@@ -317,7 +326,7 @@ class Cluster:
         self._ask("reset")
 
     def processes(self) -> Object:
-        """Process ids of the server's helpers: `nursery`, `shims`."""
+        """Process ids of the server's helpers: `zygote`, `shims`."""
         return self._ask("processes")  # type: ignore[no-any-return]
 
     def until(self, condition: Callable[[Object], object], timeout_s: float = 30.0) -> Object:

@@ -1,162 +1,172 @@
-"""What the handle can ask of the server: one method for each request, named as there."""
+"""What the handle can ask of the server: one method for each request, named as there. What it returns is the answer."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import inspect
 import os
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from . import access, pods, statuses
-from .faults import Fault
+from .faults import Fault, reset
 from .processes import command_line
 from .resources import PODS
-from .statuses import runtime_error
 from .store import ExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from .api import Api
-    from .live import LivePod
-    from .processes import Nursery
+    from .kubelet import LivePod
+    from .processes import Process
+    from .server import Server
 
-Reply = dict[str, Any]
+Object = dict[str, Any]
+
+
+class NotStartedError(Exception):
+    """A process of the handle can't be started: the answer's words."""
 
 
 class Control:
-    """Carries requests out. A method returns its answer, or None if it will reply later by itself."""
+    """Carries requests out."""
 
-    def __init__(self, api: Api, nursery: Nursery) -> None:
+    def __init__(self, api: Api, server: Server) -> None:
         self._api = api
-        self._nursery = nursery
-        self._reply: Callable[[Reply], None] = lambda _reply: None
-        self._fds: Sequence[int] = ()
-        self.listen: Callable[..., None] = lambda **_on: None
+        self._server = server
 
-    def carry_out(self, message: dict[str, Any], fds: list[int], reply: Callable[[Reply], None]) -> None:
-        """Do what the message asks, and reply."""
-        self._reply, self._fds = reply, fds
+    async def answer(self, message: dict[str, Any], fds: list[int]) -> Object:
+        """Do what the message asks, and answer, whatever happens: the handle waits for it."""
+        number = message.pop("number")
         try:
-            answer = getattr(self, f"do_{message.pop('do')}")(**message)
+            found = getattr(self, f"do_{message.pop('do')}")(**message, **({"fds": fds} if fds else {}))
+            return {"ok": await found if inspect.isawaitable(found) else found, "number": number}
+        except NotStartedError as error:
+            told = str(error)
         except (KeyError, ValueError, TypeError, ExistsError) as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        if answer is not None:
-            reply(answer if "error" in answer else {"ok": answer["ok"]})
-        for fd in fds:
-            os.close(fd)
+            told = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - counted and shown as any error of the stand-in itself
+            self._api.counters.errors += 1
+            traceback.print_exc()
+            told = f"{type(error).__name__}: {error}"
+        finally:
+            for fd in fds:
+                os.close(fd)
+        return {"error": told, "number": number}
 
     def _live(self, name: str, namespace: str) -> LivePod:
         return self._api.kubelet.find(namespace, name)
 
     # Pods ------------------------------------------------------------------------------------------------------------
 
-    def do_create(self, pod: dict[str, Any]) -> Reply:
+    def do_create(self, pod: dict[str, Any]) -> Object:
         """Create a pod."""
         containers = [pods.Container(**one) for one in pod.pop("containers")]
-        return {"ok": self._api.kubelet.create(pods.Pod(**pod, containers=containers))}
+        return self._api.kubelet.create(pods.Pod(**pod, containers=containers))
 
-    def do_delete(self, name: str, namespace: str, grace_s: float, streams: str) -> Reply | None:
+    async def do_delete(self, name: str, namespace: str, grace_s: float, streams: str) -> None:
         """Delete a pod; the answer comes when it is gone."""
         live = self._live(name, namespace)
-        if streams == "freeze":
-            for session, uid in self._api.sessions.items():
-                if uid == live.uid:
-                    session.suffer("hold")
-        reply = self._reply
-        self._api.kubelet.delete(live, lambda: reply({"ok": None}), grace_s=grace_s)
-        return None
+        for session, uid in self._api.sessions.items():
+            if streams == "freeze" and uid == live.uid:
+                session.suffer("hold")
+        await self._api.kubelet.delete(live, grace_s)
 
-    def do_set_state(self, name: str, namespace: str, state: str, message: str, exit_code: int | None) -> Reply:
+    def do_set_state(self, name: str, namespace: str, state: str, message: str, exit_code: int | None) -> None:
         """Put a pod in a state, whatever its steps were to bring."""
         live = self._live(name, namespace)
         live.steps_over = True
         self._api.kubelet.set_state(live, state, message=message, exit_code=exit_code)
-        return {"ok": None}
 
-    def do_pod(self, name: str, namespace: str) -> Reply:
+    def do_pod(self, name: str, namespace: str) -> Object:
         """The API object and what is behind it."""
         live = self._live(name, namespace)
-        return {
-            "ok": {
-                "object": self._api.store.get(PODS.key, namespace, name),
-                "folder": live.folder,
-                "address": live.address,
-            }
-        }
+        thing = self._api.store.get(PODS.key, namespace, name)
+        return {"object": thing, "folder": live.folder, "address": live.address}
 
-    def do_enter(self, name: str, namespace: str) -> Reply | None:
-        """Start the pod's shim; the answer tells whether its mounts are there."""
+    async def do_enter(self, name: str, namespace: str) -> bool:
+        """Start the pod's shim; whether its mounts are there."""
         processes = self._api.kubelet.processes(self._live(name, namespace))
-        reply = self._reply
-        processes.enter(lambda: reply({"ok": processes.mounted}))
-        return None
+        await processes.enter()
+        return processes.mounted
 
-    def do_leftovers(self, name: str, namespace: str) -> Reply:
+    def do_leftovers(self, name: str, namespace: str) -> list[Object]:
         """Live processes of a pod other than its main ones."""
         pids = sorted(self._api.kubelet.leftovers(self._live(name, namespace)))
-        return {"ok": [{"pid": pid, "argv": command_line(pid)} for pid in pids]}
+        return [{"pid": pid, "argv": command_line(pid)} for pid in pids]
 
-    def do_exec(
-        self, name: str, namespace: str, container: str, argv: list[str], environ: dict[str, str], folder: str | None
-    ) -> Reply | None:
+    async def do_exec(
+        self,
+        name: str,
+        namespace: str,
+        container: str,
+        argv: list[str],
+        environ: dict[str, str],
+        folder: str | None,
+        fds: list[int],
+    ) -> int:
         """Start a process in a pod, its stdio the handle's own; its exit code is written to the fourth descriptor."""
-        live = self._live(name, namespace)
-        full = self._api.kubelet.environ(live, container)
+        kubelet, live = self._api.kubelet, self._live(name, namespace)
+        full = kubelet.environ(live, container)
         full |= {os.fsencode(key): os.fsencode(value) for key, value in environ.items()}
-        listener = LocalProcess(argv[0], os.dup(self._fds[3]), self._reply)
         words = [os.fsencode(word) for word in argv]
-        processes = self._api.kubelet.processes(live)
-        processes.exec(words, full, folder or self._api.kubelet.home(live), self._fds[:3], listener)
-        return None
+        try:
+            process = await kubelet.processes(live).exec(words, full, folder or kubelet.home(live), fds[:3])
+        except OSError as error:
+            raise NotStartedError(statuses.runtime_error(argv[0], error.errno or 0)) from error
+        if not process.pid:
+            raise NotStartedError("the pod has ended")
+        kubelet.background(self._report(process, os.dup(fds[3])))
+        return process.pid
+
+    async def _report(self, process: Process, notify: int) -> None:
+        code = await process.wait()
+        with contextlib.suppress(OSError):  # nobody waits for it
+            os.write(notify, str(code).encode())
+        os.close(notify)
 
     # Access ----------------------------------------------------------------------------------------------------------
 
-    def do_token(self, token: str, user: str, rules: list[str], namespace: str | None) -> Reply:
+    def do_token(self, token: str, user: str, rules: list[str], namespace: str | None) -> None:
         """Accept a bearer token."""
         self._api.access.add_token(token, access.user(user, rules, namespace))
-        return {"ok": None}
 
-    def do_account(self, account: str, namespace: str) -> Reply:
+    def do_account(self, account: str, namespace: str) -> str:
         """A new token of a ServiceAccount."""
-        return {"ok": self._api.kubelet.issue_token(namespace, account)}
+        return self._api.kubelet.issue_token(namespace, account)
 
-    def do_revoke(self, token: str) -> Reply:
+    def do_revoke(self, token: str) -> None:
         """Refuse a token from now on."""
         self._api.access.revoke_token(token)
-        return {"ok": None}
 
-    def do_certificate(self, user: str, rules: list[str], namespace: str | None) -> Reply:
+    def do_certificate(self, user: str, rules: list[str], namespace: str | None) -> None:
         """Accept client certificates of this common name."""
         self._api.access.add_certificate(access.user(user, rules, namespace))
-        return {"ok": None}
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
-    def do_fault(self, data: str, **fields: Any) -> Reply:
+    def do_fault(self, data: str, **fields: Any) -> None:
         """Set a fault."""
         self._api.faults.add(Fault(data=base64.b64decode(data), **fields))
-        return {"ok": None}
 
-    def do_clear_faults(self) -> Reply:
+    def do_clear_faults(self) -> None:
         """No more faults."""
         self._api.faults.clear()
-        return {"ok": None}
 
-    def do_streams(self, kind: str, pod: str | None) -> Reply:
-        """Cut, freeze or silence the open exec streams of a pod (None: of all). Answers how many."""
+    def do_streams(self, kind: str, pod: str | None) -> int:
+        """Cut, freeze, silence or hold the open exec streams of a pod (None: of all). Returns how many."""
         uids = {live.uid for live in self._api.kubelet.all() if pod in {None, live.pod.name}}
-        chosen = [one for one, uid in self._api.sessions.items() if uid in uids and one.connection.live]
+        chosen = [one for one, uid in self._api.sessions.items() if uid in uids and one.is_live]
         for session in chosen:
             session.suffer(kind)
-        return {"ok": len(chosen)}
+        return len(chosen)
 
-    def do_watches(self, kind: str, data: str) -> Reply:
-        """Cut, end, stall or expire the open watches, or send bytes on them. Answers how many."""
+    def do_watches(self, kind: str, data: str) -> int:
+        """Cut, end, stall or expire the open watches, or send bytes on them. Returns how many."""
         chosen = tuple(self._api.watches)
         for watch in chosen:
             if kind == "cut":
-                watch.cut()
+                reset(watch.request)
             elif kind == "end":
                 watch.end()
             elif kind == "stall":
@@ -167,65 +177,36 @@ class Control:
                 watch.fail(statuses.expired())
         if kind == "expire":
             self._api.store.forget()
-            self._api.lister.forget_pages()
-        return {"ok": len(chosen)}
+            self._api.objects.lister.forget_pages()
+        return len(chosen)
 
-    def do_listen(self, *, on: bool) -> Reply:
+    async def do_listen(self, *, on: bool) -> None:
         """Take new connections, or refuse them."""
-        self.listen(on=on)
-        return {"ok": None}
+        await self._server.listen(on=on)
 
-    def do_cut(self) -> Reply:
-        """Reset every connection. Answers how many."""
-        chosen = tuple(self._api.conversations)
-        for conversation in chosen:
-            conversation.cut()
-        return {"ok": len(chosen)}
+    def do_cut(self) -> int:
+        """Reset every connection. Returns how many."""
+        chosen = self._server.connections
+        for connection in chosen:
+            reset(connection)
+        return len(chosen)
 
     # Counters --------------------------------------------------------------------------------------------------------
 
-    def do_stats(self) -> Reply:
+    def do_stats(self) -> Object:
         """The counters."""
-        return {"ok": self._api.counters.report() | {"watches": len(self._api.watches)}}
+        now = {"watches": len(self._api.watches), "connections": len(self._server.connections)}
+        return self._api.counters.report() | now
 
-    def do_commands(self) -> Reply:
+    def do_commands(self) -> list[Object]:
         """The commands seen."""
-        return {"ok": self._api.counters.commands}
+        return self._api.counters.commands
 
-    def do_reset(self) -> Reply:
+    def do_reset(self) -> None:
         """Count anew."""
         self._api.counters.reset()
-        return {"ok": None}
 
-    def do_processes(self) -> Reply:
-        """The server's own process ids, for the benchmark: nursery and shims."""
+    def do_processes(self) -> Object:
+        """The server's own process ids, for the benchmark: zygote and shims."""
         shims = [live.processes.pid for live in self._api.kubelet.all() if live.processes and live.processes.pid]
-        return {"ok": {"nursery": self._nursery.pid, "shims": shims}}
-
-
-class LocalProcess:
-    """A process that the handle started."""
-
-    def __init__(self, name: str, notify: int, reply: Callable[[Reply], None]) -> None:
-        self._name = name
-        self._notify = notify
-        self._reply = reply
-        self._replied = False
-
-    def started(self, pid: int) -> None:
-        """It runs."""
-        self._replied = True
-        self._reply({"ok": pid})
-
-    def failed(self, error: int) -> None:
-        """It could not be started."""
-        os.close(self._notify)
-        self._reply({"error": runtime_error(self._name, error)})
-
-    def exited(self, code: int) -> None:
-        """It ended."""
-        if not self._replied:  # the pod ended before it could start
-            self._reply({"error": "the pod has ended"})
-        with contextlib.suppress(OSError):  # nobody waits for it
-            os.write(self._notify, str(code).encode())
-        os.close(self._notify)
+        return {"zygote": self._api.kubelet.zygote.pid, "shims": shims}

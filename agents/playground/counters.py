@@ -16,7 +16,6 @@ class Counters:
         self.unacknowledged = 0  # execs from the request until the command's first byte on stderr, or its end
         self.peak_unacknowledged = 0
         self.running = 0  # commands that have started and not ended, with or without a stream
-        self.connections = 0
         self.errors = 0  # of the stand-in itself
         self.commands: list[dict[str, Any]] = []
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from .follow import Follower
-from .job import JobError, describe
 from .launchers import PROGRAMS
-from .operated import Operated
+from .operated import JobError, Operated, describe
 
 if TYPE_CHECKING:
     from .launchers import Launcher
@@ -43,7 +42,8 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
     began = time.monotonic()
     job = manifest(launcher, workers, ranks_per_worker)
     _say("mpi-agents: a kubeflow MPIJob, without ssh and without kubectl.")
-    with Operated(launcher, _say) as operated:
+    with Operated(_say, launcher) as operated:
+        operated.install(launcher.implementation)
         operated.set_up()
         _say("This is the playground: its API server is a stand-in, and its pods are")
         _say(f"{describe(operated.cluster)}.")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .resources import RESOURCES, subresources
+from . import definitions
+from .resources import subresources
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from .resources import Resource
 
 Object = dict[str, Any]
@@ -15,31 +18,31 @@ _REVIEWS = ("authorization.k8s.io", "v1")
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
-def answer(path: str, minor: int) -> Object | None:
+def answer(path: str, minor: int, resources: Collection[Resource]) -> Object | None:
     """The answer to a discovery path; None where the stand-in has nothing."""
     if path == "/version":
         return {"major": "1", "minor": str(minor), "gitVersion": f"v1.{minor}.0", "platform": "linux/amd64"}
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
-    groups = {group["name"]: group for group in _groups()}
+    groups = {group["name"]: group for group in _groups(resources)}
     if path == "/apis":
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
     words = path.strip("/").split("/")
     if words == ["api", "v1"]:
-        return _resources("", "v1")
+        return _resources(resources, "", "v1")
     if len(words) == 2 and words[0] == "apis" and words[1] in groups:
         return {"kind": "APIGroup", "apiVersion": "v1", **groups[words[1]]}
     if len(words) == 3 and words[0] == "apis" and words[1] in groups:
-        return _resources(words[1], words[2])
+        return _resources(resources, words[1], words[2])
     if path == "/openapi/v3":
-        return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}"} for place in _places()}}
+        return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}"} for place in _places(resources)}}
     place = path.removeprefix("/openapi/v3/")
-    return _open_api(place) if place in _places() else None
+    return _open_api(resources, place) if place in _places(resources) else None
 
 
-def _groups() -> list[Object]:
+def _groups(resources: Iterable[Resource]) -> list[Object]:
     found: dict[str, list[str]] = {_REVIEWS[0]: [_REVIEWS[1]]}
-    for resource in RESOURCES:
+    for resource in resources:
         if resource.group:
             known = found.setdefault(resource.group, [])
             known += [version for version in resource.versions if version not in known]
@@ -50,17 +53,17 @@ def _groups() -> list[Object]:
     return groups
 
 
-def _resources(group: str, version: str) -> Object | None:
-    told = [one for one in RESOURCES if one.group == group and version in one.versions]
-    resources = [line for resource in told for line in _lines(resource)]
+def _resources(resources: Iterable[Resource], group: str, version: str) -> Object | None:
+    told = [one for one in resources if one.group == group and version in one.versions]
+    lines = [line for resource in told for line in _lines(resource)]
     if (group, version) == _REVIEWS:
-        resources = [
+        lines = [
             _resource("selfsubjectaccessreviews", "SelfSubjectAccessReview", ["create"], namespaced=False),
         ]
-    if not resources:
+    if not lines:
         return None
     named = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "groupVersion": named, "resources": resources}
+    return {"kind": "APIResourceList", "groupVersion": named, "resources": lines}
 
 
 def _lines(resource: Resource) -> list[Object]:
@@ -70,8 +73,10 @@ def _lines(resource: Resource) -> list[Object]:
         kind, verbs = {
             "exec": ("PodExecOptions", ["create", "get"]),
             "log": ("Pod", ["get"]),
+            "scale": ("Scale", ["get", "patch", "update"]),
         }.get(one, (resource.kind, ["get", "patch", "update"]))
-        lines.append(_resource(f"{resource.plural}/{one}", kind, verbs, namespaced=resource.namespaced))
+        of_kind = {"group": "autoscaling", "version": "v1"} if one == "scale" else {}
+        lines.append(_resource(f"{resource.plural}/{one}", kind, verbs, namespaced=resource.namespaced, **of_kind))
     return lines
 
 
@@ -79,22 +84,30 @@ def _resource(name: str, kind: str, verbs: list[str], *, namespaced: bool = True
     return {"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": verbs, **more}
 
 
-def _places() -> dict[str, tuple[str, str]]:
+def _places(resources: Iterable[Resource]) -> dict[str, tuple[str, str]]:
     """OpenAPI documents' names: group and version."""
-    pairs = {(one.group, version) for one in RESOURCES for version in one.versions}
+    pairs = {(one.group, version) for one in resources for version in one.versions}
     return {(f"apis/{group}/{version}" if group else f"api/{version}"): (group, version) for group, version in pairs}
 
 
-def _open_api(place: str) -> Object:
-    """Just enough for `kubectl apply`: that the server looks at fields itself (it does not: it has no schemas)."""
-    group, version = _places()[place]
-    paths = {}
-    for one in RESOURCES:
+def _open_api(resources: Iterable[Resource], place: str) -> Object:
+    """Enough for `kubectl apply`, that the server looks at fields itself, and for `kubectl explain`."""
+    group, version = _places(resources)[place]
+    paths, schemas = {}, {}
+    known, none = definitions.schemas(), {"type": "object", "description": "The stand-in has no schema of this kind."}
+    for one in resources:
         if one.group == group and version in one.versions:
             kind = {"group": group, "version": version, "kind": one.kind}
             parameters = [
                 {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")
             ]
+            schema = known.get((group, version, one.kind), none)
+            schemas[f"{group}.{version}.{one.kind}"] = {**schema, "x-kubernetes-group-version-kind": [kind]}
             operation = {"parameters": parameters, "x-kubernetes-group-version-kind": kind, "responses": {}}
             paths[f"/{place}/namespaces/{{namespace}}/{one.plural}/{{name}}"] = {"patch": operation}
-    return {"openapi": "3.0.0", "info": {"title": "stand-in", "version": version}, "paths": paths}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "stand-in", "version": version},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }

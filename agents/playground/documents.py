@@ -1,32 +1,87 @@
-"""A YAML file's manifests."""
+"""YAML files' manifests, and the MPIJobs among them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from agents.job.read import read as read_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from agents.job.model import Job
+
 Object = dict[str, Any]
+
+_API_GROUPS = ("kubeflow.org", "batch.tensorstack.dev")
+_UID = "00000000-0000-0000-0000-000000000000"  # the API server gives each job its own
 
 
 class DocumentError(Exception):
-    """A file has no manifests: one line for people."""
+    """What is wrong with the files: a line each."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
 
 
-def read(path: str) -> list[Object]:
-    """Return a file's manifests. Raises DocumentError."""
+def read(files: Sequence[str]) -> list[tuple[str, Object]]:
+    """Return the files' manifests, each with its file's name; "-" is stdin. Raises DocumentError."""
+    return [(name, body) for name in files for body in _read(name)]
+
+
+def jobs(found: Sequence[tuple[str, Object]], namespace: str = "default") -> list[Job]:
+    """Return the jobs that manifests make, in `namespace` if they name none. Raises DocumentError."""
+    made: list[Job] = []
+    wrong: list[str] = []
+    for name, body in found:
+        if not is_job(body):
+            continue
+        job = job_of(body, namespace)
+        if isinstance(job, tuple):
+            title = (body.get("metadata") or {}).get("name", "(without a name)")
+            wrong += [f"{name}: job {title}: {problem}" for problem in job]
+        else:
+            made.append(job)
+    if wrong:
+        raise DocumentError(wrong)
+    if not made:
+        raise DocumentError(["no MPIJob of kubeflow.org or batch.tensorstack.dev is in the files"])
+    return made
+
+
+def is_job(body: Object) -> bool:
+    """Whether a manifest is an MPIJob's."""
+    return body.get("kind") == "MPIJob" and str(body.get("apiVersion")).partition("/")[0] in _API_GROUPS
+
+
+def job_of(body: Object, namespace: str = "default") -> Job | tuple[Any, ...]:
+    """Return the job that a manifest makes, or its problems."""
+    given = body.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
+    # What an MPIJob has once it is made.
+    made = {**body, "metadata": {"uid": _UID, **metadata, "namespace": metadata.get("namespace") or namespace}}
+    return read_job(made, served=str(body.get("apiVersion")).rpartition("/")[2])
+
+
+def _read(name: str) -> Iterator[Object]:
+    title = "stdin" if name == "-" else name
     try:
-        with open(path, encoding="utf-8") as file:
-            bodies = [body for body in yaml.safe_load_all(file) if body]
-        json.dumps(bodies)
+        with open(0 if name == "-" else name, encoding="utf-8", closefd=name != "-") as file:
+            given = [body for body in yaml.safe_load_all(file) if body]
+        bodies = json.loads(json.dumps(given, default=str))  # JSON has no dates, nor keys that are numbers
     except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError(f"{path} can't be read: {error}") from None
+        raise DocumentError([f"{title}: can't be read: {error}"]) from None
     except yaml.YAMLError as error:
-        raise DocumentError(f"{path}: this is no YAML: {' '.join(str(error).split())}") from None
-    except (RecursionError, TypeError, ValueError) as error:  # too deep; what contains itself; a date
-        raise DocumentError(f"{path}: this is YAML that JSON can't say: {error}") from None
+        raise DocumentError([f"{title}: is no YAML: {' '.join(str(error).split())}"]) from None
+    except RecursionError:
+        raise DocumentError([f"{title}: is nested too deeply"]) from None
+    except (TypeError, ValueError) as error:  # what contains itself; a key that is a list
+        raise DocumentError([f"{title}: is YAML that JSON can't say: {error}"]) from None
     for body in bodies:
-        if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
-            raise DocumentError(f"{path}: a manifest is a mapping with apiVersion, kind and metadata, itself one")
-    return bodies
+        if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+            raise DocumentError([f"{title}: a manifest is a mapping with apiVersion, kind and metadata, itself one"])
+        yield body

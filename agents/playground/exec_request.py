@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import frames, pods, statuses
+from . import pods, statuses
+from .exec_session import V4, V5
 
 if TYPE_CHECKING:
-    from .faults import Fault
-    from .http1 import Request
+    from .request import Request
 
 
 def needed_verbs(method: str, minor: int) -> list[str]:
@@ -58,15 +58,13 @@ def wrong_container(container: str, name: str, thing: pods.Object) -> str | None
 
 def protocol(request: Request, *, v4_only: bool) -> str | None:
     """The first of the client's subprotocols that is known; None if none is."""
-    known = (frames.V4,) if v4_only else (frames.V5, frames.V4)
+    known = (V4,) if v4_only else (V5, V4)
     offered = (word.strip() for word in request.headers.get("sec-websocket-protocol", "").split(","))
     return next((one for one in offered if one in known), None)
 
 
-def kubelet_error(thing: pods.Object, container: str, fault: Fault | None) -> str | None:
-    """What goes wrong on the way from the API server to the container; None if nothing."""
-    if fault is not None and fault.kind == "dial-error":
-        return fault.text or "error dialing backend: dial tcp 127.0.0.1:10250: connect: connection refused"
+def kubelet_error(thing: pods.Object, container: str) -> str | None:
+    """What kubelet refuses; None if nothing."""
     if not pods.runs(thing, container):
         return f'unable to upgrade connection: container not found ("{container}")'
     return None

@@ -1,4 +1,4 @@
-"""Faults on demand: which request they meet, and how often. What each does stands where it happens.
+"""Faults on demand: which request they meet, how often, and what they do to it.
 
 For execs (`on="exec"`):
   http                 answers `status` (with `retry_after_s`) instead of doing anything
@@ -25,32 +25,25 @@ For `on` = another verb ("list", "get", "watch", "create", "update", "patch", "d
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-EXEC_KINDS = frozenset(
-    {
-        "http",
-        "no-answer",
-        "drop-before-upgrade",
-        "drop-after-upgrade",
-        "dial-error",
-        "hang",
-        "drop-after-start",
-        "drop-mid-stream",
-        "no-status",
-        "status",
-        "raw",
-        "slow",
-        "half-open",
-        "silent",
-        "no-pong",
-        "v4-only",
-    }
-)
-OTHER_KINDS = frozenset({"http", "no-answer", "drop-before-upgrade", "gone"})
-WRITE_KINDS = frozenset({"http", "no-answer", "drop-before-upgrade", "lost-answer"})
+from aiohttp import web
+
+from . import statuses
+from .pipes import PIECE
+
+if TYPE_CHECKING:
+    from .exec_session import ExecSession
+
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 REQUESTS = frozenset({"exec", "list", "get", "watch", "review"}) | WRITES
+_ANYWHERE = frozenset({"http", "no-answer", "drop-before-upgrade"})
+_STEP_S = 0.05  # of what is slow
+_TEXTS = {401: "Unauthorized", 429: "too many requests, please try again later"}
 
 
 @dataclass
@@ -77,7 +70,8 @@ class Fault:
         """Raises ValueError if there is no such fault."""
         if self.on not in REQUESTS:
             raise ValueError(f"a fault is on one of {', '.join(sorted(REQUESTS))}, not {self.on!r}")
-        known = EXEC_KINDS if self.on == "exec" else WRITE_KINDS if self.on in WRITES else OTHER_KINDS
+        own = _HOOKS.keys() if self.on == "exec" else {"lost-answer"} if self.on in WRITES else {"gone"}
+        known = _ANYWHERE | own
         if self.kind not in known:
             raise ValueError(f"no fault {self.kind!r} on {self.on}; there are: {', '.join(sorted(known))}")
 
@@ -111,3 +105,137 @@ class Faults:
                     self._set.remove(fault)
             return fault
         return None
+
+
+def reset(connection: web.Request | web.RequestHandler) -> None:
+    """Lose the connection at once, as a crashed peer does."""
+    transport = connection.transport
+    if isinstance(transport, asyncio.Transport):
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+
+
+async def instead(fault: Fault | None, request: web.Request) -> web.Response | None:
+    """What a request that meets this fault is answered before anything is done; None if it is carried out."""
+    if fault is None or fault.kind not in _ANYWHERE:
+        return None
+    if fault.kind == "no-answer":
+        await asyncio.Event().wait()  # until the client leaves
+    if fault.kind == "drop-before-upgrade":
+        reset(request)
+        return web.Response()
+    headers = {} if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
+    text = fault.text or _TEXTS.get(fault.status, "the server is out of order on purpose")
+    return web.json_response(statuses.failure(fault.status, text), status=fault.status, headers=headers)
+
+
+class ExecHooks:
+    """What a fault may do to an exec. This one does nothing."""
+
+    v4_only = False
+    answers_pings = True
+    starts = True  # whether the command is started
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self.piece = PIECE  # so much output is sent at once
+
+    def dial_error(self) -> str | None:
+        """What goes wrong between API server and kubelet."""
+        return None
+
+    def upgraded(self, _session: ExecSession) -> None:
+        """The 101 is sent."""
+
+    def has_output(self, _session: ExecSession) -> None:
+        """Output, or the Status, is about to be sent."""
+
+    def sent(self, _session: ExecSession, _count: int) -> None:
+        """So many bytes of output have been sent in all."""
+
+    def pause_s(self, _count: int) -> float:
+        """How long to wait after so many bytes in either direction."""
+        return 0.0
+
+    def status(self, data: bytes) -> bytes | None:
+        """The Status to send; None for none."""
+        return data
+
+
+class _Cut(ExecHooks):
+    starts = False
+
+    def upgraded(self, session: ExecSession) -> None:
+        session.suffer("cut")
+
+
+class _DialError(ExecHooks):
+    def dial_error(self) -> str:
+        return self.fault.text or "error dialing backend: dial tcp 127.0.0.1:10250: connect: connection refused"
+
+
+class _Hang(ExecHooks):
+    starts = False
+
+
+class _CutAtStart(ExecHooks):
+    def has_output(self, session: ExecSession) -> None:
+        session.suffer("cut")
+
+
+class _AfterBytes(ExecHooks):
+    def sent(self, session: ExecSession, count: int) -> None:
+        if count >= self.fault.after_bytes:
+            session.suffer({"drop-mid-stream": "cut", "half-open": "freeze", "silent": "silence"}[self.fault.kind])
+
+
+class _Raw(ExecHooks):
+    def sent(self, session: ExecSession, count: int) -> None:
+        if self.fault.data and count >= self.fault.after_bytes:
+            session.write_raw(self.fault.data)
+            self.fault = Fault("raw")
+
+
+class _Status(ExecHooks):
+    def status(self, _data: bytes) -> bytes | None:
+        return None if self.fault.kind == "no-status" else self.fault.data
+
+
+class _Slow(ExecHooks):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.piece = max(1, int(fault.bytes_per_s * _STEP_S))
+
+    def pause_s(self, count: int) -> float:
+        return count / self.fault.bytes_per_s
+
+
+class _NoPong(ExecHooks):
+    answers_pings = False
+
+
+class _V4Only(ExecHooks):
+    v4_only = True
+
+
+_HOOKS = {
+    "drop-after-upgrade": _Cut,
+    "dial-error": _DialError,
+    "hang": _Hang,
+    "drop-after-start": _CutAtStart,
+    "drop-mid-stream": _AfterBytes,
+    "half-open": _AfterBytes,
+    "silent": _AfterBytes,
+    "raw": _Raw,
+    "no-status": _Status,
+    "status": _Status,
+    "slow": _Slow,
+    "no-pong": _NoPong,
+    "v4-only": _V4Only,
+}
+
+
+def hooks(fault: Fault | None) -> ExecHooks:
+    """What an exec that meets this fault is to suffer."""
+    return ExecHooks(Fault("")) if fault is None else _HOOKS[fault.kind](fault)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import resources
 from .client import ClientError
-from .story import SUCCESSES, Story, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +20,9 @@ Object = dict[str, Any]
 _WATCHED = (resources.MPI_JOBS, resources.T9K_MPI_JOBS, resources.EVENTS, resources.PODS)
 _LAUNCHER = "mpi-agents/role=launcher"
 _LOOK_S = 1.0  # how often it is asked whether the operator is still there
+SUCCESSES = frozenset({"Succeeded", "Completed"})  # kubeflow's and T9k's word
+# A job has ended, or nothing but an edit lets it begin.
+_VERDICTS = SUCCESSES | {"Failed", "ValidationError"}
 
 
 class Follower:
@@ -31,7 +33,7 @@ class Follower:
         self._tell = tell
         self._output = output
         self._queue: queue.Queue[Callable[[], None]] = queue.Queue()
-        self._story = Story()
+        self._printer = EventPrinter()
         self._jobs: list[Object] = []
         self._logs: dict[str, bool] = {}  # launcher pods' uids → all of their output is here
         self._pods: dict[str, Object] = {}  # those there are, by namespace/name
@@ -67,7 +69,7 @@ class Follower:
 
     def ended(self) -> bool:
         """Whether all jobs have ended, and their launchers' output is here."""
-        if not all(job["metadata"]["uid"] in self._story.verdicts for job in self._jobs):
+        if not all(job["metadata"]["uid"] in self._printer.verdicts for job in self._jobs):
             return False
         if not self._has_listed:  # each kind is watched by itself: what a job's pods did may come behind its end
             self._has_listed = True
@@ -82,7 +84,7 @@ class Follower:
     def exit_code(self) -> int:
         """0 if all jobs succeeded, else a launcher's exit code."""
         for job in self._jobs:
-            if self._story.verdicts.get(job["metadata"]["uid"]) not in SUCCESSES:
+            if self._printer.verdicts.get(job["metadata"]["uid"]) not in SUCCESSES:
                 pod = self._launchers.get(job["metadata"]["uid"])
                 return exit_code(pod, container_of(pod)) or 1 if pod is not None else 1
         return 0
@@ -102,7 +104,7 @@ class Follower:
             self._take_pod(event["type"], thing)
             if not self._is_ours(thing):
                 return
-        for line in filter(None, self._story.line(kind, event).split("\n")):
+        for line in filter(None, self._printer.line(kind, event).split("\n")):
             self._say(line)
             if line.startswith("condition "):
                 self.marks.setdefault(line.split(": ")[1], time.monotonic() - self.began)
@@ -153,3 +155,72 @@ def container_of(pod: Object) -> str:
     """The user's container of a launcher pod: the default one."""
     annotations = pod["metadata"].get("annotations") or {}
     return str(annotations.get("kubectl.kubernetes.io/default-container") or pod["spec"]["containers"][0]["name"])
+
+
+class EventPrinter:
+    """What watches tell of a job, as lines for people. It remembers what was printed, and returns what is new."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, str] = {}
+        self._conditions: set[tuple[str, str, str]] = set()
+        self.verdicts: dict[str, str] = {}  # by which condition a job came to its end, by uid
+
+    def line(self, kind: str, event: Object) -> str:
+        """A line for an event of a watch on mpijobs, pods or events; "" if there is nothing to say."""
+        thing = event["object"]
+        if kind == "Pod":
+            return self._pod(thing, gone=event["type"] == "DELETED")
+        if kind == "MPIJob":
+            return self._job(thing)
+        about = thing.get("involvedObject", {})
+        mark = "" if thing.get("type") == "Normal" else f"{thing.get('type')} "
+        return f"event     {about.get('name')}: {mark}{thing.get('reason')}: {thing.get('message')}"
+
+    def _pod(self, pod: Object, *, gone: bool) -> str:
+        name, state = pod["metadata"]["name"], "gone" if gone else state_of(pod)
+        if self._pods.get(name) == state:
+            return ""
+        self._pods[name] = state
+        return f"pod       {name}: {state}"
+
+    def _job(self, job: Object) -> str:
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        lines = []
+        for one in (job.get("status") or {}).get("conditions") or ():
+            key = (uid, one["type"], one["status"])
+            if one["status"] != "True" or key in self._conditions:
+                continue
+            self._conditions.add(key)
+            lines.append(f"condition {name}: {one['type']}: {one.get('message', '')}")
+            if one["type"] in _VERDICTS:
+                self.verdicts[uid] = one["type"]
+        return "\n".join(lines)
+
+
+def state_of(pod: Object) -> str:
+    """A pod's state in a word or three: kubectl's STATUS, or that it is ready."""
+    status = pod["status"]
+    if "deletionTimestamp" in pod["metadata"]:
+        return "Terminating"
+    inits = status.get("initContainerStatuses", [])
+    for one in [*inits, *status.get("containerStatuses", [])]:
+        reason = one["state"].get("waiting", {}).get("reason", "")
+        if reason not in {"", "PodInitializing", "ContainerCreating"}:
+            return f"{reason}: {one['state']['waiting'].get('message', '')}"
+    if status["phase"] == "Pending" and inits:
+        done = sum(1 for one in inits if one.get("started") or "terminated" in one["state"])
+        return f"init containers {done}/{len(inits)}"
+    if status["phase"] == "Running" and any(
+        one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ())
+    ):
+        return "Running, ready"
+    return str(status["phase"])
+
+
+def exit_code(pod: Object, container: str) -> int:
+    """How a container ended the last time; 1 if that is not known."""
+    for one in pod["status"].get("containerStatuses", ()):
+        ended = one["state"].get("terminated") or one.get("lastState", {}).get("terminated")
+        if one["name"] == container and ended:
+            return int(ended["exitCode"])
+    return 1

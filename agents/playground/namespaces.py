@@ -1,4 +1,4 @@
-"""Linux namespaces for pods, through ctypes (Python has os.unshare from 3.12 on). Imported by nursery and shims only.
+"""Linux namespaces for pods, through ctypes (Python has os.unshare from 3.12 on). Imported by zygote and shims only.
 
 What a pod can have of its own depends on the system: root has it plainly, others inside a user namespace, if they may
 make one. So it is tried once; each level includes those below.

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -13,27 +17,49 @@ from typing import TYPE_CHECKING
 from . import image, wheels
 from .client import Client
 from .cluster import Cluster
-from .job import JobError
-from .stage import ending_on_term, has_interface
+from .launchers import DEFAULTS, LAUNCHERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from .launchers import Launcher
     from .pod_process import PodProcess
 
 NAMESPACE = "mpi-agents"
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_START = "from agents.operator.cli import main; main()"
 _END_S = 10.0
+_SIOCGIFFLAGS, _SIOCGIFADDR = 0x8913, 0x8915  # netdevice(7)
+_IFF_UP, _IFF_LOOPBACK = 1, 8
+
+
+class JobError(Exception):
+    """The job can't be started: one line for people."""
+
+
+class Terminated(BaseException):
+    """TERM came: end, and leave nothing behind."""
+
+
+@contextlib.contextmanager
+def ending_on_term() -> Iterator[None]:
+    """Make an exception, Terminated, of TERM."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Operated:
     """Everything that is there before a job. Use it as a context; at its end nothing is left."""
 
-    def __init__(self, launcher: Launcher, tell: Callable[[str], None]) -> None:
-        self._launcher = launcher
+    def __init__(self, tell: Callable[[str], None], launcher: Launcher | None = None) -> None:
+        """`launcher` runs jobs of its implementation of MPI, in place of that implementation's default."""
         self._tell = tell
+        self.launchers = {name: LAUNCHERS[default] for name, default in DEFAULTS.items()}
+        if launcher is not None:
+            self.launchers[launcher.implementation] = launcher
         self._ending = contextlib.ExitStack()
         self.cluster: Cluster
         self.client: Client
@@ -42,7 +68,6 @@ class Operated:
         self._operator: PodProcess | None = None
 
     def __enter__(self) -> Operated:
-        self._ending.enter_context(ending_on_term())
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -51,20 +76,28 @@ class Operated:
         finally:
             self._ending.close()
 
-    def set_up(self, folder: str | None = None) -> None:
-        """Launcher, image, cluster, operator. Raises InstallError, ImageError, ClusterError, JobError."""
-        if self._launcher.needs_interface and not has_interface():
+    def install(self, implementation: str) -> None:
+        """Install what runs jobs of an implementation; their pods wait for it. Raises InstallError, JobError."""
+        launcher = self.launchers[implementation]
+        if launcher.needs_interface and not has_interface():
             raise JobError(
-                f"{self._launcher.title} {self._launcher.version} uses no loopback between its daemons, and no other "
-                "network interface is up: choose another launcher (--launcher openmpi4)"
+                f"{launcher.title} {launcher.version} uses no loopback between its daemons, and no other network "
+                "interface is up: connect to a network, or choose another launcher (--launcher openmpi4)"
             )
-        prefix = wheels.installed(self._launcher, self._tell)
+        wheels.installed(launcher, self._tell)
+
+    def set_up(self, folder: str | None = None) -> None:
+        """Image, cluster, operator. Raises ImageError, ClusterError."""
         if folder is None:
             folder = self._ending.enter_context(tempfile.TemporaryDirectory(prefix="mpi-playground-"))
         own = os.path.join(os.path.abspath(folder), "image")
         image.build(own)
-        environ = image.environ(own, self._launcher.environment(prefix, os.environ.get("PATH", os.defpath)))
-        self.cluster = self._ending.enter_context(Cluster(folder, environ=environ))
+        path = os.environ.get("PATH", os.defpath)
+        images = {
+            name: (wheels.marker(one), image.environ(own, one.environment(wheels.folder(one), path)))
+            for name, one in self.launchers.items()
+        }
+        self.cluster = self._ending.enter_context(Cluster(folder, environ=images["OpenMPI"][1], images=images))
         self.client = Client(self.cluster)
         self._start_operator()
 
@@ -73,7 +106,7 @@ class Operated:
         self.cluster.create_pod("mpi-operator", namespace=NAMESPACE)
         self.log = os.path.join(self.cluster.folder, "operator.log")
         environ = {"KUBECONFIG": self.cluster.kubeconfig(), "PYTHONPATH": _ROOT}
-        command = [sys.executable, "-c", _START, "--port", "0", "--lease-namespace", NAMESPACE]
+        command = [sys.executable, "-m", "agents.operator", "--port", "0", "--lease-namespace", NAMESPACE]
         with open(self.log, "ab") as log:
             self._operator = self.cluster.exec_local(
                 "mpi-operator",
@@ -102,3 +135,32 @@ class Operated:
         with contextlib.suppress(subprocess.TimeoutExpired):
             operator.wait(max(0.0, deadline - time.monotonic()))
         operator.close()
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the cleanup
+    raise Terminated
+
+
+def has_interface() -> bool:
+    """Whether an interface other than loopback is up and has an IPv4 address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _number, name in socket.if_nameindex():
+            request = struct.pack("16s16x", name.encode())
+            try:
+                flags = struct.unpack("16xH", fcntl.ioctl(sock, _SIOCGIFFLAGS, request)[:18])[0]
+                fcntl.ioctl(sock, _SIOCGIFADDR, request)
+            except OSError:  # it has no address, or has just gone
+                continue
+            if flags & _IFF_UP and not flags & _IFF_LOOPBACK:
+                return True
+    return False
+
+
+def describe(cluster: Cluster) -> str:
+    """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
+    own = ["home", "environment", "address"]
+    own += ["host name"] * cluster.hostnames + ["mounts"] * cluster.mounts
+    own += ["process ids"] * cluster.processes_apart
+    lacks = "" if cluster.processes_apart else " (this system allows no more namespaces)"
+    return f"processes of this machine, with {', '.join(own[:-1])} and {own[-1]} of their own{lacks}"

@@ -1,224 +1,151 @@
-"""The server's ends of a command's pipes (or of its terminal), on the loop."""
+"""The server's ends of a command's pipes, or of its terminal."""
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import fcntl
-import itertools
 import os
-from collections import deque
+import struct
+import termios
 from typing import TYPE_CHECKING
 
-from . import frames
-from .loop import READ, WRITE
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from .exec_session import Options
 
-    from .loop import Loop
-
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255  # Kubernetes' channels of an exec stream
+PIECE = 32 * 1024  # the runtime copies by so much (Go's io.Copy), and each piece becomes one frame
 _QUEUE = 1 << 20  # bytes of stdin that may wait for the command
-_BIG_PIPE = 1 << 20
-_AT_ONCE = 64  # pieces for one writev
-_BUSY = 65536  # a pipe that is found with so much in it gets a larger buffer
-_framer = frames.OutputFramer()
 
 
 class OutputPipe:
-    """What the command writes. `ready` is called when there is something to `read`."""
+    """What the command writes."""
 
-    def __init__(self, loop: Loop, fd: int, channel: int, ready: Callable[[OutputPipe], None]) -> None:
+    def __init__(self, fd: int, channel: int) -> None:
         self.channel = channel
-        self.open = True
-        self._loop = loop
         self._fd = fd
-        self._ready = ready
-        self._paused = True
+        self._is_open = True
+        self._loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
-        self.resume()
 
-    def read(self) -> tuple[int, memoryview | bytes]:
-        """Bytes read (0: it has ended, -1: nothing yet) and their frames, valid until the next read of any pipe."""
+    async def read(self, size: int = PIECE) -> bytes:
+        """What is there, waited for; nothing at the end."""
+        while self._is_open:
+            try:
+                return os.read(self._fd, size)
+            except BlockingIOError:
+                await self._wait()
+            except OSError:  # a terminal whose last user has left
+                break
+        return b""
+
+    async def _wait(self) -> None:
+        there = asyncio.Event()
+        self._loop.add_reader(self._fd, there.set)
         try:
-            count, data = _framer.read(self._fd, self.channel)
-        except BlockingIOError:
-            return -1, b""
-        except OSError as error:
-            if error.errno != errno.EIO:  # a terminal whose last user has left
-                raise
-            return 0, b""
-        if count >= _BUSY:
-            _enlarge(self._fd)
-        return count, data
-
-    def read_little(self, size: int) -> tuple[int, bytes]:
-        """As `read`, but at most so many bytes."""
-        try:
-            data = os.read(self._fd, size)
-        except BlockingIOError:
-            return -1, b""
-        except OSError:
-            return 0, b""
-        return len(data), frames.channel_frame(self.channel, data)
-
-    def pause(self) -> None:
-        """Read nothing for a while: the command then waits when the pipe is full."""
-        if self.open and not self._paused:
-            self._paused = True
-            self._loop.remove(self._fd)
-
-    def resume(self) -> None:
-        """Read again."""
-        if self.open and self._paused:
-            self._paused = False
-            self._loop.add(self._fd, READ, lambda _mask: self._ready(self))
+            await there.wait()
+        finally:
+            if self._is_open:
+                self._loop.remove_reader(self._fd)
 
     def close(self) -> None:
         """Read no more: the command gets SIGPIPE if it writes."""
-        if self.open:
-            self.pause()
-            self.open = False
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._fd)
             os.close(self._fd)
 
 
-class InputPipe:
-    """What the command reads. `crowded` is told True when too much waits for it, and False when all of it is taken."""
+class InputPipe(asyncio.BaseProtocol):
+    """What the command reads."""
 
-    def __init__(self, loop: Loop, fd: int, crowded: Callable[[bool], None]) -> None:
-        self._loop = loop
-        self._fd = fd
-        self._crowded = crowded
-        self._queue: deque[memoryview] = deque()
-        self._queued = 0
-        self._open = True
-        self._ending = False
-        self._waiting = False
-        self._is_crowded = False
-        os.set_blocking(fd, False)
+    def __init__(self) -> None:
+        self._transport: asyncio.WriteTransport
+        self._has_room = asyncio.Event()
+        self._has_room.set()
 
-    def write(self, data: memoryview) -> None:
-        """Give the command more, at the next `flush` or when it reads. Nothing happens after its end.
+    @classmethod
+    async def open(cls, fd: int) -> InputPipe:
+        """Write to this file descriptor, which is ours from now on."""
+        return (await asyncio.get_running_loop().connect_write_pipe(cls, os.fdopen(fd, "wb", 0)))[1]
 
-        The data are kept, not copied.
-        """
-        if self._open and not self._ending and data:
-            self._queue.append(data)
-            self._queued += len(data)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.set_write_buffer_limits(_QUEUE)
+        self._transport = transport
 
-    def flush(self) -> None:
-        """Write what has been given: many pieces by one system call."""
-        if not self._waiting and self._queue:
-            self._write()
-        if self._queued > _QUEUE and not self._is_crowded:
-            self._is_crowded = True
-            self._crowded(True)
+    async def write(self, data: bytes) -> None:
+        """Give the command more; waits while too much waits for it. Nothing happens after its end."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+            await self._has_room.wait()
 
     def end(self) -> None:
         """End of file, after all that waits."""
-        self._ending = True
-        self.flush()
-        if not self._queue:
-            self.close()
+        self._transport.close()
 
-    def close(self) -> None:
+    def abort(self) -> None:
         """End of file at once."""
-        if not self._open:
-            return
-        self._open = False
-        if self._waiting:
-            self._loop.remove(self._fd)
-        os.close(self._fd)
-        self._queue.clear()
-        self._queued = 0
-        self._relax()
+        if not self._transport.is_closing() or self._transport.get_write_buffer_size():
+            self._transport.abort()
 
-    def _write(self, _mask: int = 0) -> None:
-        try:
-            while self._queue:
-                self._drop(os.writev(self._fd, list(itertools.islice(self._queue, _AT_ONCE))))
-        except BlockingIOError:
-            self._wait()
-            return
-        except OSError:  # the command has closed it: what comes is dropped
-            self.close()
-            return
-        if self._waiting:
-            self._waiting = False
-            self._loop.remove(self._fd)
-        if self._ending:
-            self.close()
-        self._relax()
+    def pause_writing(self) -> None:
+        """Too much waits."""
+        self._has_room.clear()
 
-    def _drop(self, count: int) -> None:
-        """So much of what waits is written."""
-        self._queued -= count
-        while count:
-            first = self._queue.popleft()
-            if len(first) > count:
-                self._queue.appendleft(first[count:])
-                return
-            count -= len(first)
+    def resume_writing(self) -> None:
+        """The command has read."""
+        self._has_room.set()
 
-    def _wait(self) -> None:
-        if not self._waiting:
-            self._waiting = True
-            _enlarge(self._fd)
-            self._loop.add(self._fd, WRITE, self._write)
-
-    def _relax(self) -> None:
-        if self._is_crowded:
-            self._is_crowded = False
-            self._crowded(False)
+    def connection_lost(self, _error: Exception | None) -> None:
+        """The command has closed it, or it has ended: what comes is dropped."""
+        self._has_room.set()
 
 
 class Stdio:
-    """The streams of one command: our ends on the loop, `theirs` (stdin, stdout, stderr) to be given to it."""
+    """The streams of one command. `theirs` (stdin, stdout, stderr) are to be given to it, and to be closed then."""
 
-    def __init__(self, loop: Loop, ready: Callable[[OutputPipe], None], crowded: Callable[[bool], None]) -> None:
+    def __init__(self) -> None:
         self.theirs: list[int] = []
         self.outputs: list[OutputPipe] = []
         self.stdin: InputPipe | None = None
-        self.terminal: int | None = None
         self.tty = ""
-        self._loop = loop
-        self._ready = ready
-        self._crowded = crowded
+        self._terminal = -1
 
-    def open_pipes(self, *, stdin: bool, stdout: bool, stderr: bool) -> None:
-        """Pipes for those that are wanted, /dev/null for the others."""
-        if stdin:
-            reader, writer = os.pipe2(os.O_CLOEXEC)
-            self.stdin = InputPipe(self._loop, writer, self._crowded)
-            self.theirs.append(reader)
-        else:
-            self.theirs.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        for channel, wanted in ((frames.STDOUT, stdout), (frames.STDERR, stderr)):
+    async def open(self, options: Options) -> None:
+        """A terminal for all three, or pipes for those that are wanted and /dev/null for the others."""
+        if options.tty:
+            self._terminal, theirs = os.openpty()
+            self.tty = os.ttyname(theirs)
+            self.outputs.append(OutputPipe(self._terminal, STDOUT))
+            self.theirs = [theirs] * 3
+            if options.stdin:
+                self.stdin = await InputPipe.open(os.dup(self._terminal))
+            return
+        self.theirs = [os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)] * 3
+        for channel, wanted in ((STDOUT, options.stdout), (STDERR, options.stderr)):
             if wanted:
-                reader, writer = os.pipe2(os.O_CLOEXEC)
-                self.outputs.append(OutputPipe(self._loop, reader, channel, self._ready))
-                self.theirs.append(writer)
-            else:
-                self.theirs.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
+                reader, self.theirs[channel] = os.pipe2(os.O_CLOEXEC)
+                self.outputs.append(OutputPipe(reader, channel))
+        if options.stdin:
+            self.theirs[STDIN], writer = os.pipe2(os.O_CLOEXEC)
+            self.stdin = await InputPipe.open(writer)
 
-    def open_terminal(self, *, stdin: bool) -> None:
-        """A terminal for all three."""
-        self.terminal, theirs = os.openpty()
-        self.tty = os.ttyname(theirs)
-        self.outputs.append(OutputPipe(self._loop, self.terminal, frames.STDOUT, self._ready))
-        if stdin:
-            self.stdin = InputPipe(self._loop, os.dup(self.terminal), self._crowded)
-        self.theirs = [theirs] * 3
+    def resize(self, lines: int, columns: int) -> None:
+        """The client's terminal has another size."""
+        if self._terminal >= 0:
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def close_theirs(self) -> None:
         """When the command has them."""
         for fd in set(self.theirs):
             os.close(fd)
+        self.theirs = []
 
-
-def _enlarge(fd: int) -> None:
-    """A busy pipe gets a larger buffer, where the user's limit (pipe-user-pages-soft) allows it."""
-    try:
-        if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < _BIG_PIPE:
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _BIG_PIPE)
-    except OSError:
-        pass  # a terminal, or the limit is reached
+    def close(self) -> None:
+        """Read and write no more."""
+        self._terminal = -1
+        if self.stdin is not None:
+            self.stdin.abort()
+        for pipe in self.outputs:
+            pipe.close()

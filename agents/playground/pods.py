@@ -36,7 +36,6 @@ STATES = (
     "evicted",
     "unknown",
 )
-_EXECUTABLE = {"running", "ready", "initializing"}
 
 
 @dataclass(frozen=True)
@@ -273,8 +272,15 @@ def runs(thing: Object, container: str) -> bool:
 def waits(thing: Object, container: str) -> str:
     """Why a container has not started, "" if it has."""
     statuses = thing["status"].get("containerStatuses", []) + thing["status"].get("initContainerStatuses", [])
-    state: Object = next((status["state"] for status in statuses if status["name"] == container), {"waiting": {}})
-    return str(state["waiting"].get("reason", "ContainerCreating")) if "waiting" in state else ""
+    found: Object = next((status for status in statuses if status["name"] == container), {"state": {"waiting": {}}})
+    waiting = {} if found.get("lastState") else found["state"]
+    return str(waiting["waiting"].get("reason", "ContainerCreating")) if "waiting" in waiting else ""
+
+
+def is_over(thing: Object, container: str) -> bool:
+    """Whether a container has ended and is not started again."""
+    statuses = thing["status"].get("containerStatuses", []) + thing["status"].get("initContainerStatuses", [])
+    return any(status["name"] == container and "terminated" in status.get("state", {}) for status in statuses)
 
 
 def container_names(thing: Object) -> list[str]:

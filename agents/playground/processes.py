@@ -1,49 +1,67 @@
-"""The server's side of the pods' processes: the nursery, and one shim for each pod (see shim.py)."""
+"""The server's side of the pods' processes: the zygote, and one shim for each pod (see shim.py)."""
 
 from __future__ import annotations
 
 import array
+import asyncio
 import errno
 import marshal
 import os
 import socket
 import subprocess
 import sys
-from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
-
-from .loop import READ, WRITE, Loop
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 MARK = "PLAYGROUND_POD"  # the environment variable that every process of a pod carries
 _SEND_BUFFER = 1 << 18
+_KILLED = 137
+_AGAIN_S = 0.01
 _PF_EXITING = 0x4  # a flag in /proc/PID/stat (proc_pid_stat(5)): its memory is gone, its parent has not been told yet
 # Imports shim.py out of its folder as a package without an `__init__`, whose imports shims don't need.
 _START = """
 import sys
 package = sys.modules["pod"] = type(sys)("pod")
 package.__path__ = [sys.argv[1]]
-from pod.shim import nursery
-nursery(int(sys.argv[2]))
+from pod.shim import zygote
+zygote(int(sys.argv[2]))
 """
 
 
-class Listener(Protocol):
-    """Who is told what becomes of a process."""
+class Process:
+    """A process of a pod. `pid` is 0 if the pod has ended before it could start."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = 0
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[int] = loop.create_future()
 
     def started(self, pid: int) -> None:
         """It runs."""
+        self.pid = pid
+        if not self.begun.done():  # its start may be waited for no more
+            self.begun.set_result(None)
 
     def failed(self, error: int) -> None:
         """It could not be started: the errno."""
+        if not self.begun.done():
+            self.begun.set_exception(OSError(error, os.strerror(error)))
 
-    def exited(self, code: int) -> None:
-        """It ended: its exit code, 128+n for signal n."""
+    def ended(self, code: int) -> None:
+        """It ended, or its pod did."""
+        self._ended.set_result(code)
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+    async def wait(self) -> int:
+        """Its exit code, 128+n for signal n."""
+        return await asyncio.shield(self._ended)
 
 
-class Nursery:
+class Zygote:
     """The process that shims are forked from."""
 
     def __init__(self) -> None:
@@ -60,7 +78,7 @@ class Nursery:
         self._socket = ours
         answer = ours.recv(4096)
         if not answer:
-            raise RuntimeError("the stand-in's nursery did not start; its message is above")
+            raise RuntimeError("the stand-in's zygote did not start; its message is above")
         self.level: int = marshal.loads(answer)[1]  # noqa: S302 - our own child's bytes
         """What pods have of their own here (namespaces.py)."""
         self.pid = self._process.pid
@@ -85,102 +103,73 @@ def _rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
 class PodProcesses:
     """The process tree of one pod. Its shim starts with the first process."""
 
-    def __init__(self, loop: Loop, nursery: Nursery, settings: Mapping[str, Any]) -> None:
+    def __init__(self, zygote: Zygote, settings: Mapping[str, Any]) -> None:
         self.pid = 0
         self.mounted = False
         self.main_pids: set[int] = set()
-        self._loop = loop
-        self._nursery = nursery
+        self._loop = asyncio.get_running_loop()
+        self._zygote = zygote
         self._settings = settings
         self._socket: socket.socket | None = None
-        self._queue: deque[tuple[bytes, list[int]]] = deque()
-        self._listeners: dict[int, Listener] = {}
+        self._processes: dict[int, Process] = {}
         self._number = 0
-        self._on_entered: list[Callable[[], None]] = []
-        self._on_ended: list[Callable[[], None]] = []
-        self._over = False
+        self._entered = asyncio.Event()
+        self._over = asyncio.Event()
 
-    def exec(
-        self,
-        argv: Sequence[bytes],
-        environ: Mapping[bytes, bytes],
-        folder: str,
-        fds: Sequence[int],
-        listener: Listener,
-        tty: str = "",
-    ) -> None:
-        """Start a process in the pod. The file descriptors stay the caller's."""
+    async def exec(
+        self, argv: Sequence[bytes], environ: Mapping[bytes, bytes], folder: str, fds: Sequence[int], tty: str = ""
+    ) -> Process:
+        """Start a process in the pod. The file descriptors stay the caller's. Raises OSError."""
         self._number += 1
         message = marshal.dumps(("exec", self._number, list(argv), dict(environ), folder, tty))
         if len(message) > _SEND_BUFFER:  # as the kernel would say: more than 128 KiB in one argument
-            listener.failed(errno.E2BIG)
-            return
-        self._listeners[self._number] = listener
-        self._send(message, [os.dup(fd) for fd in fds])
+            raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+        process = Process()
+        if self._over.is_set():
+            process.ended(_KILLED)  # as those are told that were there when the pod ended
+            return process
+        self._processes[self._number] = process
+        await self._send(message, fds)
+        await process.begun
+        return process
 
-    def enter(self, then: Callable[[], None]) -> None:
-        """Start the shim if it is not there, and call when it is in its namespaces."""
-        if self.pid or self._over:
-            then()
-            return
-        self._on_entered.append(then)
-        self._start()
+    async def enter(self) -> None:
+        """Start the shim if it is not there, and wait until it is in its namespaces, or over."""
+        if not self._over.is_set():
+            self._start()
+        await self._entered.wait()
 
-    def end(self, then: Callable[[], None]) -> None:
-        """Kill the whole tree, and call when it is gone."""
+    async def end(self) -> None:
+        """Kill the whole tree, and wait until it is gone."""
         if self._socket is None:
-            self._over = True
-            then()
-            return
-        self._on_ended.append(then)
-        self._send(marshal.dumps(("end",)), [])
+            self._gone()
+        else:
+            await self._send(marshal.dumps(("end",)))
+        await self._over.wait()
 
     def tree(self) -> set[int]:
         """The process ids below the shim, those that have ended left out."""
-        found: set[int] = set()
-        waiting = [self.pid] if self.pid else []
-        while waiting:
-            for child in _children(waiting.pop()):
-                if child not in found:
-                    found.add(child)
-                    waiting.append(child)
-        return {pid for pid in found if not has_ended(pid)}
+        return {pid for pid in descendants(self.pid) if not has_ended(pid)} if self.pid else set()
 
     def _start(self) -> None:
         if self._socket is None:
-            self._socket = self._nursery.shim(self._settings)
+            self._socket = self._zygote.shim(self._settings)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
             self._socket.setblocking(False)
-            self._loop.add(self._socket.fileno(), READ, self._ready)
+            self._loop.add_reader(self._socket.fileno(), self._read)
 
-    def _send(self, message: bytes, fds: list[int]) -> None:
-        if self._over:
-            _close_all(fds)
-            return
+    async def _send(self, message: bytes, fds: Sequence[int] = ()) -> None:
         self._start()
-        self._queue.append((message, fds))
-        self._flush()
-
-    def _flush(self) -> None:
-        assert self._socket is not None
-        while self._queue:
-            message, fds = self._queue[0]
+        while self._socket is not None:
             try:
                 self._socket.sendmsg([message], _rights(fds) if fds else [])
-            except BlockingIOError:
-                self._loop.modify(self._socket.fileno(), READ | WRITE)
                 return
+            except BlockingIOError:  # the shim has not read for long
+                await asyncio.sleep(_AGAIN_S)
             except OSError:
                 self._gone()
-                return
-            self._queue.popleft()
-            _close_all(fds)
-        self._loop.modify(self._socket.fileno(), READ)
 
-    def _ready(self, mask: int) -> None:
-        assert self._socket is not None
-        if mask & WRITE:
-            self._flush()
+    def _read(self) -> None:
         for _ in range(64):
             try:
                 data = self._socket.recv(65536) if self._socket is not None else b""
@@ -197,38 +186,38 @@ class PodProcesses:
         kind = message[0]
         if kind == "entered":
             _, self.pid, self.mounted = message
-            waiting, self._on_entered = self._on_entered, []
-            for call in waiting:
-                call()
+            self._entered.set()
         elif kind == "started":
-            self._listeners[message[1]].started(message[2])
+            self._processes[message[1]].started(message[2])
         elif kind == "failed":
-            self._listeners.pop(message[1]).failed(message[2])
+            self._processes.pop(message[1]).failed(message[2])
         elif kind == "exited":
-            self._listeners.pop(message[1]).exited(message[2])
+            self._processes.pop(message[1]).ended(message[2])
 
     def _gone(self) -> None:
         """The shim has ended: whoever still waits for a process learns that it was killed."""
-        if self._socket is None:
-            return
-        self._loop.remove(self._socket.fileno())
-        self._socket.close()
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
         self._socket = None
-        self._over = True
         self.pid = 0
-        for _message, fds in self._queue:
-            _close_all(fds)
-        self._queue.clear()
-        for listener in tuple(self._listeners.values()):
-            listener.exited(137)
-        self._listeners.clear()
-        for call in (*self._on_entered, *self._on_ended):
-            call()
+        self._over.set()
+        self._entered.set()
+        for process in self._processes.values():
+            process.ended(_KILLED)
+        self._processes.clear()
 
 
-def _close_all(fds: Iterable[int]) -> None:
-    for fd in fds:
-        os.close(fd)
+def descendants(pid: int) -> set[int]:
+    """The process ids below a process."""
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        for child in _children(waiting.pop()):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
 
 
 def _children(pid: int) -> list[int]:

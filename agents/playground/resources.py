@@ -101,13 +101,13 @@ RESOURCES = (
 _SUBRESOURCES = {PODS.plural: frozenset({"exec", "log", "status"})}
 
 
-def target(path: str) -> Target | None:
+def target(path: str, resources: tuple[Resource, ...] = RESOURCES) -> Target | None:
     """What a path names; None if nothing that is served."""
     found = _PATH.match(path)
     if found is None:
         return None
     group, version = found["group"] or "", found["core"] or found["version"]
-    for resource in RESOURCES:
+    for resource in resources:
         if (resource.plural, resource.group) == (found["plural"], group) and version in resource.versions:
             subresource = found["subresource"] or ""
             if subresource not in {"", *subresources(resource)} or (subresource and not found["name"]):
@@ -128,4 +128,5 @@ def of_kind(api_version: str, kind: str) -> Resource | None:
 def subresources(resource: Resource) -> frozenset[str]:
     """What is served below an object."""
     own = frozenset({"status"}) if resource.has_status else frozenset()
+    own |= {"scale"} if resource is MPI_JOBS else frozenset()
     return own | _SUBRESOURCES.get(resource.plural, frozenset())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ _EQUAL = re.compile(r"^([^=!\s]+)\s*(==|=|!=)\s*(\S*)$")
 _NAME = re.compile(r"^!?\s*[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")
 
 
+@functools.lru_cache(256)
 def labels(selector: str) -> Matcher:
     """Whether an object's labels match: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`, by commas."""
     wanted = [_requirement(part) for part in _parts(selector)]
@@ -25,6 +27,8 @@ def labels(selector: str) -> Matcher:
 
 
 def _parts(selector: str) -> list[str]:
+    if not selector:
+        return []
     parts = re.split(r",(?![^()]*\))", selector)
     return [part.strip() for part in parts if part.strip()]
 
@@ -69,6 +73,7 @@ def _reader(path: str) -> Callable[[Mapping[str, Any]], str]:
     return read
 
 
+@functools.lru_cache(256)
 def fields(selector: str, kind: str = "Pod") -> Matcher:
     """Whether an object's fields match: `metadata.name=x`, `status.phase!=Running` and so on, by commas."""
     known = _FIELDS.get(kind, frozenset(_METADATA))

@@ -5,7 +5,9 @@ It ends, with every process of every pod, when the control channel closes: so al
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import faulthandler
 import os
 import resource
 import signal
@@ -15,132 +17,130 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from .access import Access
-from .api import Api, Conversation
+from .api import Api
 from .channel import Channel
-from .connection import Connection
 from .control import Control
 from .counters import Counters
 from .faults import Faults
 from .kubelet import Kubelet
-from .loop import READ, Loop
-from .processes import Nursery
+from .processes import Zygote
 from .store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 _END_S = 10.0
+_MAX_HEAD = 1024 * 1024  # Go's http.DefaultMaxHeaderBytes
+_MAX_BODY = 3 * 1024 * 1024
 
 
 def main() -> None:
     """Serve on the control channel whose file descriptor is given; its first message holds the settings."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the handle's to decide
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    zygote = Zygote()  # before the limit is raised: pods keep the usual one
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     first = channel.wait()
     if first is not None:
-        Server(channel, first[0]).run()
-
-
-class Listener:
-    """The port."""
-
-    def __init__(self, loop: Loop, address: str, port: int, accepted: Callable[[socket.socket], None]) -> None:
-        self._loop = loop
-        self._address = address
-        self._family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._accepted = accepted
-        self._socket: socket.socket | None = None
-        self.port = port
-        self.listen(on=True)
-
-    def listen(self, *, on: bool) -> None:
-        """Take connections, or refuse them."""
-        if on and self._socket is None:
-            self._socket = socket.create_server((self._address, self.port), family=self._family, backlog=4096)
-            self._socket.setblocking(False)
-            self.port = self._socket.getsockname()[1]
-            self._loop.add(self._socket.fileno(), READ, self._accept)
-        elif not on and self._socket is not None:
-            self._loop.remove(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
-
-    def _accept(self, _mask: int) -> None:
-        for _ in range(128):
-            try:
-                assert self._socket is not None
-                sock, _address = self._socket.accept()
-            except OSError:
-                return
-            self._accepted(sock)
+        asyncio.run(Server(channel, zygote, first[0]).run())
+    zygote.close()
 
 
 class Server:
     """All parts of the stand-in, put together."""
 
-    def __init__(self, channel: Channel, settings: Mapping[str, Any]) -> None:
+    def __init__(self, channel: Channel, zygote: Zygote, settings: Mapping[str, Any]) -> None:
         self._channel = channel
-        self._loop = Loop()
-        self._loop.on_error = self._tell_error
-        self._nursery = Nursery()  # before the limit is raised: pods keep the usual one
-        _raise_open_files()
-        store = Store()
-        kubelet = Kubelet(
-            self._loop,
-            store,
-            self._nursery,
-            settings["folder"],
-            settings["environ"],
-            ca=_text(settings["ca"]),
-            runs_pods=settings["runs_pods"],
-        )
-        self._kubelet = kubelet
-        counters = Counters()
-        self._counters = counters
-        api = Api(self._loop, store, kubelet, Access(), Faults(), counters, settings)
-        self._api = api
-        self._control = Control(api, self._nursery)
-        self._context = _context(settings)
-        self._listener = Listener(self._loop, settings["address"], settings["port"], self._converse)
-        self._control.listen = self._listener.listen
-        port = str(self._listener.port)
-        kubelet.services = {
-            "KUBERNETES_SERVICE_HOST": settings["address"],
-            "KUBERNETES_SERVICE_PORT": port,
-            "KUBERNETES_SERVICE_PORT_HTTPS": port,
-        }
-        self._loop.add(channel.fd, READ, self._read_control)
-        signal.signal(signal.SIGTERM, lambda _number, _frame: self._end())
-        channel.send({"ok": {"port": self._listener.port, "level": self._nursery.level}})
+        self._zygote = zygote
+        self._settings = settings
+        self._counters = Counters()
+        self._over = asyncio.Event()
+        self._listener: asyncio.Server | None = None
+        self._runner: web.AppRunner
+        self._kubelet: Kubelet
+        self._control: Control
+        self.port = settings["port"]
 
-    def run(self) -> None:
+    async def run(self) -> None:
         """Serve until the control channel closes."""
-        self._loop.run()
-        self._nursery.close()
+        loop, settings = asyncio.get_running_loop(), self._settings
+        loop.set_exception_handler(self._tell_error)
+        loop.add_signal_handler(signal.SIGTERM, self._end)
+        faulthandler.register(signal.SIGUSR1, file=2)
+        store = Store()
+        self._kubelet = Kubelet(store, self._zygote, settings)
+        api = Api(store, self._kubelet, Access(), Faults(), self._counters, settings)
+        app = web.Application(client_max_size=_MAX_BODY)
+        app.router.add_route("*", "/{path:.*}", api.handle)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,  # a request ends when its client leaves
+            max_line_size=_MAX_HEAD,
+            max_field_size=_MAX_HEAD,
+        )
+        await self._runner.setup()
+        await self.listen(on=True)
+        self._kubelet.services = {
+            "KUBERNETES_SERVICE_HOST": settings["address"],
+            "KUBERNETES_SERVICE_PORT": str(self.port),
+            "KUBERNETES_SERVICE_PORT_HTTPS": str(self.port),
+        }
+        self._control = Control(api, self)
+        loop.add_reader(self._channel.fd, self._read_control)
+        self._channel.send({"ok": {"port": self.port, "level": self._zygote.level}, "number": settings["number"]})
+        await self._over.wait()
 
-    def _converse(self, sock: socket.socket) -> None:
-        Conversation(self._api, Connection(self._loop, sock, self._context))
+    @property
+    def connections(self) -> list[web.RequestHandler]:
+        """The clients' connections."""
+        assert self._runner.server is not None
+        return self._runner.server.connections
 
-    def _read_control(self, _mask: int) -> None:
+    async def listen(self, *, on: bool) -> None:
+        """Take connections, or refuse them."""
+        if on and self._listener is None:
+            assert self._runner.server is not None
+            self._listener = await asyncio.get_running_loop().create_server(
+                self._runner.server,
+                self._settings["address"],
+                self.port,
+                ssl=_context(self._settings),
+                backlog=4096,
+                ssl_shutdown_timeout=1,
+            )
+            self.port = self._listener.sockets[0].getsockname()[1]
+        elif not on and self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _read_control(self) -> None:
         if not self._channel.fill(socket.MSG_DONTWAIT):
-            self._loop.remove(self._channel.fd)
+            asyncio.get_running_loop().remove_reader(self._channel.fd)
             self._end()
             return
         while (message := self._channel.next()) is not None:
-            self._control.carry_out(message[0], message[1], self._reply)
+            self._kubelet.background(self._answer(*message))
 
-    def _reply(self, reply: dict[str, Any]) -> None:
+    async def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
+        answer = await self._control.answer(message, fds)
         with contextlib.suppress(OSError):  # the handle is gone, which the next read tells
-            self._channel.send(reply)
+            self._channel.send(answer)
 
     def _end(self) -> None:
-        self._loop.call_later(_END_S, self._loop.stop)
-        self._kubelet.end_all(self._loop.stop)
+        asyncio.get_running_loop().call_later(_END_S, self._over.set)
+        self._kubelet.background(self._kubelet.end_all()).add_done_callback(lambda _task: self._over.set())
 
-    def _tell_error(self) -> None:
-        self._counters.errors += 1
-        traceback.print_exc()
+    def _tell_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError):  # a connection's are the client's doing
+            self._counters.errors += 1
+            sys.stderr.write(f"{context['message']}\n")
+            traceback.print_exception(error)
 
 
 def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
@@ -152,16 +152,6 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     context.num_tickets = 1  # as Go's server
     return context
-
-
-def _text(path: str) -> str:
-    with open(path, encoding="ascii") as file:
-        return file.read()
-
-
-def _raise_open_files() -> None:
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 if __name__ == "__main__":

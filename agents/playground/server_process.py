@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -11,12 +13,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .channel import Channel
+from .processes import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _END_S = 20.0
+_SILENT_S = 30.0  # an answer that takes longer is waited for still, but what the server does meanwhile is reported
 
 
 class ClusterError(Exception):
@@ -24,9 +28,12 @@ class ClusterError(Exception):
 
 
 class ServerProcess:
-    """One server. It ends when `close` is called, and by itself when this process ends."""
+    """One server. It ends when `close` is called, and by itself when this process ends.
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    It is loaded while its handle prepares the settings that it waits for.
+    """
+
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
         with theirs:
@@ -39,14 +46,8 @@ class ServerProcess:
             )
         self._channel = Channel(ours)
         self._lock = threading.Lock()
+        self._number = 0  # of the last request: an answer to an earlier one, whose wait was interrupted, is dropped
         self.pid = self._process.pid
-        self.started: dict[str, Any]
-        """What it said when it was ready: port, level."""
-        try:
-            self.started = self.send(settings)
-        except BaseException:
-            self.close()
-            raise
 
     def ask(self, what: str, fds: Sequence[int] = (), **fields: Any) -> Any:
         """Ask for something (see control.py) and return the answer. Raises ClusterError."""
@@ -56,8 +57,11 @@ class ServerProcess:
         """Send a message and return the answer. Raises ClusterError."""
         with self._lock:
             try:
-                self._channel.send(message, fds)
-                answer = self._channel.wait()
+                self._number += 1
+                self._channel.send({**message, "number": self._number}, fds)
+                self._report_silence(message)
+                while (answer := self._channel.wait()) is not None and answer[0]["number"] != self._number:
+                    pass
             except OSError:
                 answer = None
         if answer is None:
@@ -65,6 +69,17 @@ class ServerProcess:
         if "error" in answer[0]:
             raise ClusterError(answer[0]["error"])
         return answer[0]["ok"]
+
+    def _report_silence(self, message: Mapping[str, Any]) -> None:
+        """Say on stderr what the server and its processes do, if no answer comes."""
+        limit_s = _SILENT_S + float(message.get("grace_s", 0))
+        if select.select([self._channel.fd], [], [], limit_s)[0]:
+            return
+        pids = [self.pid, *sorted(descendants(self.pid))]
+        lines = [f"the stand-in has not answered {message.get('do', 'its start')!r} for {limit_s:g} s"]
+        sys.stderr.write("\n".join([*lines, *map(_state, pids), ""]))
+        if "do" in message:  # it has started, and so dumps its stack
+            self.signal(signal.SIGUSR1)
 
     def signal(self, number: int) -> None:
         """Signal the server, to stop it for a while or to kill it."""
@@ -79,3 +94,14 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()  # its shims then end their pods by themselves
             self._process.wait()
+
+
+def _state(pid: int) -> str:
+    """What a process does, as the kernel sees it: one line."""
+    found = []
+    with contextlib.suppress(OSError):  # it has ended
+        for name in ("stat", "wchan", "syscall"):
+            with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+                text = file.read().strip()
+                found.append(" ".join(text.split(" ")[1:4]) if name == "stat" else text)
+    return f"  {pid} {'; '.join(found)}"

@@ -1,14 +1,14 @@
-"""The nursery, from which a shim is forked for each pod: to its pod what containerd's shim and pause are to a real one.
+"""The zygote, from which a shim is forked for each pod: to its pod what containerd's shim and pause are to a real one.
 
 A shim enters the pod's namespaces, starts processes for the server and reports their ends. It is the first process of a
 pid namespace, or where there is none a child subreaper: so whatever a pod's processes leave behind becomes its child,
-and ending a pod is to kill the children until there are none. Shim and nursery end, and with them all processes, when
+and ending a pod is to kill the children until there are none. Shim and zygote end, and with them all processes, when
 their socket closes: nothing outlives the server.
 
 The server runs this with a light interpreter and without the package's `__init__` (processes.py): a shim takes 1 MiB.
 Messages are marshalled tuples over SOCK_SEQPACKET, file descriptors come by SCM_RIGHTS. Process ids are the server's.
-  server → nursery  ("pod", settings)                              with the pod's socket
-  nursery → server  ("level", level)                               what pods have of their own here: namespaces.py
+  server → zygote  ("pod", settings)                              with the pod's socket
+  zygote → server  ("level", level)                               what pods have of their own here: namespaces.py
   server → shim     ("exec", id, argv, environ, folder, tty)       with stdin, stdout, stderr
                     ("end",)
   shim → server     ("entered", pid, mounted: bool), ("started", id, pid), ("failed", id, errno), ("exited", id, code),
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 _ROUNDS = 10_000  # of killing, before a process that can't be killed is left
 
 
-def nursery(number: int) -> None:
-    """Be the nursery on the socket of this number."""
+def zygote(number: int) -> None:
+    """Be the zygote on the socket of this number."""
     server = socket.socket(fileno=number)
     os.setsid()
     level = namespaces.possible()
     namespaces.prepare(level)
-    namespaces.adopt_orphans("nursery")
+    namespaces.adopt_orphans("zygote")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended shims are reaped by the kernel
     gc.disable()
     gc.freeze()  # so that a shim's pages stay shared with ours

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from . import manifest
 from .manifest import ManifestError
+from .resources import MPI_JOBS, T9K_MPI_JOBS
 from .volumes import MissingError, Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from .kubelet import Kubelet
-    from .live import LivePod
-    from .processes import Listener
+    from .kubelet import Kubelet, LivePod
+    from .processes import Process
 
 Object = dict[str, Any]
 
@@ -35,6 +35,7 @@ class Starter:
         """Fill the volumes and find out all calls. Raises MissingError, ManifestError."""
         rewritten = self._volumes.rewritten(mounted=mounted)
         self._volumes.fill(self._issued)
+        self._live.image = self._image()
         for container in manifest.containers(self._thing):
             given = self._kubelet.base_environ(self._live)
             given["MPI_AGENT_TERMINATION_LOG"] = self._last_words_file(container["name"])
@@ -45,6 +46,21 @@ class Starter:
                 given["MPI_AGENT_SERVICE_ACCOUNT"] = self._volumes.folder(token)
             thing = self._kubelet.object(self._live)
             self._calls[container["name"]] = manifest.call(thing, container, given, self._volumes.value, rewritten)
+
+    def _image(self) -> Mapping[str, str] | None:
+        """The environment for the MPI of the pod's job. Raises MissingError while that is not installed."""
+        from .documents import job_of  # noqa: PLC0415 - most clusters have no images
+
+        meta = self._thing["metadata"]
+        uid = (meta.get("labels") or {}).get("mpi-agents/job-uid")
+        for kind in (MPI_JOBS, T9K_MPI_JOBS) if uid and self._kubelet.images else ():
+            for one in self._kubelet.store.all(kind.key, meta["namespace"]):
+                if one["metadata"]["uid"] == uid and not isinstance(job := job_of(one), tuple):
+                    marker, environ = self._kubelet.images[job.implementation]
+                    if not os.path.exists(marker):
+                        raise MissingError(marker)
+                    return environ
+        return None
 
     def refill(self, config_map: Object) -> None:
         """A config map has changed: show it anew."""
@@ -61,18 +77,19 @@ class Starter:
         """What a container runs; "" if it has no command."""
         return next(iter(self._calls[container].argv), "")
 
-    def run(self, container: str, listener: Listener) -> None:
-        """Start a container's own process; its output goes to its log."""
+    async def run(self, container: str) -> Process:
+        """Start a container's own process; its output goes to its log. Raises OSError."""
         path = os.path.join(self._live.folder, f"{container}.log")
         log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._exec(container, self._calls[container].argv, listener, log)
-        os.close(log)
+        return await self._exec(container, self._calls[container].argv, log)
 
-    def command(self, container: str, argv: Sequence[str], listener: Listener) -> None:
-        """Start a probe's or a hook's command."""
-        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        self._exec(container, argv, listener, null)
-        os.close(null)
+    async def command(self, container: str, argv: Sequence[str]) -> bool:
+        """Run a probe's or a hook's command; returns whether it ended with 0."""
+        try:
+            process = await self._exec(container, argv, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return await process.wait() == 0
 
     def last_words(self, container: str) -> str:
         """What a container has left in its termination log."""
@@ -83,14 +100,17 @@ class Starter:
             return file.read(4096)
         return ""
 
-    def _exec(self, container: str, argv: Sequence[str], listener: Listener, output: int) -> None:
+    async def _exec(self, container: str, argv: Sequence[str], output: int) -> Process:
         call = self._calls[container]
         environ = {os.fsencode(name): os.fsencode(value) for name, value in call.environ.items()}
         folder = call.folder or self._kubelet.home(self._live)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         words = [os.fsencode(word) for word in argv]
-        self._kubelet.processes(self._live).exec(words, environ, folder, [null, output, output], listener)
-        os.close(null)
+        try:
+            return await self._kubelet.processes(self._live).exec(words, environ, folder, [null, output, output])
+        finally:
+            os.close(null)
+            os.close(output)
 
     def _issued(self) -> str:
         if not self._token:

@@ -67,10 +67,13 @@ def conflict(key: str, name: str, words: str) -> Status:
     return failure(409, message, reason="Conflict", details={"name": name, "kind": key})
 
 
-def invalid(kind: str, group: str, name: str, words: str) -> Status:
-    """The object is none that can be."""
+def invalid(kind: str, group: str, name: str, *problems: str) -> Status:
+    """The object is none that can be. A problem is "FIELD: what is wrong"; kubectl shows the causes alone."""
+    words = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
     message = f'{f"{kind}.{group}" if group else kind} "{name}" is invalid: {words}'
-    return failure(422, message, reason="Invalid", details={"name": name, "kind": kind})
+    parts = [one.partition(": ") for one in problems]
+    causes = [{"reason": "FieldValueInvalid", "field": field, "message": told} for field, _, told in parts]
+    return failure(422, message, reason="Invalid", details={"name": name, "kind": kind, "causes": causes})
 
 
 def expired(message: str = "too old resource version") -> Status:

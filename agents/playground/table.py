@@ -1,8 +1,9 @@
-"""Objects as the tables that kubectl asks for. Pure but for the clock."""
+"""Other forms that clients ask objects in: kubectl's tables, and metadata alone. Pure but for the clock."""
 
 from __future__ import annotations
 
 import calendar
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,18 @@ _OTHER_COLUMNS = {  # the operator's definitions have these of MPIJobs
     "mpijobs.batch.tensorstack.dev": ("Name", "Phase", "Age"),
     "events": ("Last Seen", "Type", "Reason", "Object", "Message"),
 }
+METADATA = ("meta.k8s.io/v1", "PartialObjectMetadata")
+
+
+def metadata_wanted(accept: str) -> bool:
+    """Whether the client wants metadata alone (of lists with `List` behind the kind): the operator does, of Secrets."""
+    return f"as={METADATA[1]}" in accept.split(",", maxsplit=1)[0].replace(" ", "")
+
+
+def metadata_of(thing: Object) -> bytes:
+    """An object's metadata, as JSON."""
+    shown = {"kind": METADATA[1], "apiVersion": METADATA[0], "metadata": thing["metadata"]}
+    return json.dumps(shown, separators=(",", ":")).encode()
 
 
 def wanted(accept: str) -> bool:

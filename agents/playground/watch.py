@@ -1,4 +1,4 @@
-"""Lists and watches."""
+"""Lists and watches, without I/O."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from . import http1, partial, selector, statuses, table
+from . import selector, statuses, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .connection import Connection
-    from .loop import Loop
+    from .request import Request
     from .resources import Target
     from .store import Change, Object, Store
 
-_BOOKMARK_S = 60.0
 _DEFAULT_TIMEOUT_S = 3600.0
 _PAGES_KEPT = 64
 
@@ -28,7 +26,7 @@ class Lister:
         self._store = store
         self._pages: dict[str, tuple[int, list[Object]]] = {}
 
-    def answer(self, target: Target, request: http1.Request) -> tuple[int, bytes]:
+    def answer(self, target: Target, request: Request) -> tuple[int, bytes]:
         """HTTP code and body. Raises selector.SelectorError."""
         token = request.first("continue")
         if token:
@@ -55,9 +53,9 @@ class Lister:
         if table.wanted(request.headers.get("accept", "")):
             return 200, json.dumps(table.table(target.resource, things, meta)).encode()
         kind, version = target.resource.kind, target.api_version
-        if partial.wanted(request.headers.get("accept", "")):
-            kind, version = partial.KIND, partial.API_VERSION
-            items = b",".join(map(partial.encoded, things))
+        if table.metadata_wanted(request.headers.get("accept", "")):
+            version, kind = table.METADATA
+            items = b",".join(map(table.metadata_of, things))
         else:
             items = b",".join(self._store.encoded(thing, version) for thing in things)
         head = json.dumps(
@@ -70,7 +68,7 @@ class Lister:
         self._pages.clear()
 
 
-def selector_of(request: http1.Request, kind: str) -> Callable[[Object], bool]:
+def selector_of(request: Request, kind: str) -> Callable[[Object], bool]:
     """The request's label and field selectors together. Raises selector.SelectorError."""
     by_label = selector.labels(request.first("labelSelector"))
     by_field = selector.fields(request.first("fieldSelector"), kind)
@@ -78,121 +76,70 @@ def selector_of(request: http1.Request, kind: str) -> Callable[[Object], bool]:
 
 
 class Watch:
-    """One watch on one connection, until its time is over, the client leaves or a fault ends it."""
+    """One watch, polled for its lines whenever its kind changes. Raises selector.SelectorError."""
 
-    def __init__(self, loop: Loop, store: Store, connection: Connection, target: Target) -> None:
-        self._loop = loop
+    def __init__(self, store: Store, target: Target, request: Request) -> None:
         self._store = store
-        self._connection = connection
         self._target = target
-        self._key = target.resource.key
-        self._match: Callable[[Object], bool] = lambda _thing: True
-        self._bookmarks = False
-        self._as_table = False
-        self._as_partial = False
-        self._first = True
-        self._timers = [loop.call_later(_DEFAULT_TIMEOUT_S, self.end)]
-        self.stalled = False
-        self.over = False
-        self.on_over: Callable[[], None] = lambda: None
-        self._unsubscribe: Callable[[], None] = lambda: None
-
-    def start(self, request: http1.Request) -> None:
-        """Answer the request. Raises selector.SelectorError before anything is sent."""
-        self._match = selector_of(request, self._target.resource.kind)
-        self._bookmarks = request.flag("allowWatchBookmarks")
+        self._match = selector_of(request, target.resource.kind)
+        self.key = target.resource.key
+        self.timeout_s = float(request.first("timeoutSeconds", "0") or 0) or _DEFAULT_TIMEOUT_S
+        self.wants_bookmarks = request.flag("allowWatchBookmarks")
         self._as_table = table.wanted(request.headers.get("accept", ""))
-        self._as_partial = partial.wanted(request.headers.get("accept", ""))
-        timeout_s = float(request.first("timeoutSeconds", "0") or 0)
-        if timeout_s > 0:
-            self._timers[0].cancel()
-            self._timers[0] = self._loop.call_later(timeout_s, self.end)
-        self._connection.ended = self._left
+        self._as_metadata = table.metadata_wanted(request.headers.get("accept", ""))
+        self._has_head = False
         version = request.first("resourceVersion")
-        initial = request.flag("sendInitialEvents") or version in {"", "0"}
-        if not initial and int(version) < self._store.oldest:
-            message = f"too old resource version: {version} ({self._store.oldest})"
-            self._connection.write(http1.chunked_head())
-            self.fail(statuses.expired(message))
-            return
-        self._connection.write(http1.chunked_head())
-        if initial:
-            for thing in self._store.all(self._key, self._target.namespace or None):
-                if self._match(thing):
-                    self._send("ADDED", thing)
-            if request.flag("sendInitialEvents"):
-                self._bookmark(initial_end=True)
+        self._sends_end = request.flag("sendInitialEvents")
+        self._is_first = self._sends_end or version in {"", "0"}
+        self._reached = self._store.version if self._is_first else int(version)
+        self.is_expired = self._reached < store.oldest  # then its only line says so
+
+    def poll(self) -> list[bytes]:
+        """The lines of what has happened since."""
+        if self.is_expired:
+            message = f"too old resource version: {self._reached} ({self._store.oldest})"
+            return [self.error(statuses.expired(message))]
+        if self._is_first:
+            self._is_first = False
+            things = self._store.all(self.key, self._target.namespace or None)
+            lines = [self._line("ADDED", thing) for thing in things if self._match(thing)]
+            lines += [self.bookmark(is_initial_end=True)] if self._sends_end else []
         else:
-            for change in self._store.since(self._key, int(version)):
-                self._tell(change)
-        self._unsubscribe = self._store.subscribe(self._key, self._tell)
-        if self._bookmarks:
-            self._timers.append(self._loop.call_later(_BOOKMARK_S, self._regular_bookmark))
+            changes = self._store.since(self.key, self._reached)
+            lines = [line for change in changes if (line := self._told(change))]
+        self._reached = self._store.version
+        return lines
 
-    def fail(self, status: statuses.Status) -> None:
-        """End with an ERROR event."""
-        self._event(json.dumps({"type": "ERROR", "object": status}, separators=(",", ":")).encode())
-        self.end()
+    def error(self, status: statuses.Status) -> bytes:
+        """The line of an ERROR event, after which the watch ends."""
+        return json.dumps({"type": "ERROR", "object": status}, separators=(",", ":")).encode() + b"\n"
 
-    def end(self) -> None:
-        """End as the server does when the time is over."""
-        if not self.over:
-            self._connection.write(http1.chunk(b""))
-            self._connection.close()
-            self._left()
-
-    def cut(self) -> None:
-        """Lose the connection."""
-        self._connection.close(reset=True)
-
-    def raw(self, data: bytes) -> None:
-        """Send these bytes as if they were an event."""
-        self._connection.write(http1.chunk(data))
-
-    def _tell(self, change: Change) -> None:
-        if self.stalled or self._target.namespace not in {"", change.after["metadata"].get("namespace", "")}:
-            return
-        was = change.before is not None and self._match(change.before)
-        now = change.kind != "DELETED" and self._match(change.after)
-        if was and now:
-            self._send("MODIFIED", change.after)
-        elif now:
-            self._send("ADDED", change.after)
-        elif was:
-            self._send("DELETED", change.after)
-
-    def _send(self, kind: str, thing: Object) -> None:
-        data = self._store.encoded(thing, self._target.api_version)
-        if self._as_table:
-            meta = {"resourceVersion": thing["metadata"]["resourceVersion"]}
-            data = json.dumps(table.table(self._target.resource, [thing], meta, head=self._first)).encode()
-            self._first = False
-        elif self._as_partial:
-            data = partial.encoded(thing)
-        self._event(b'{"type":"%b","object":%b}' % (kind.encode(), data))
-
-    def _event(self, data: bytes) -> None:
-        self._connection.write(http1.chunk(data + b"\n"))
-
-    def _regular_bookmark(self) -> None:
-        if not self.over:
-            self._bookmark(initial_end=False)
-            self._timers.append(self._loop.call_later(_BOOKMARK_S, self._regular_bookmark))
-
-    def _bookmark(self, *, initial_end: bool) -> None:
+    def bookmark(self, *, is_initial_end: bool = False) -> bytes:
+        """The line of a BOOKMARK event."""
         meta: dict[str, Any] = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
-        if initial_end:
+        if is_initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         thing = {"kind": self._target.resource.kind, "apiVersion": self._target.api_version, "metadata": meta}
         if thing["kind"] == "Pod":
             thing |= {"spec": {"containers": None}, "status": {}}
-        self._event(json.dumps({"type": "BOOKMARK", "object": thing}, separators=(",", ":")).encode())
+        return json.dumps({"type": "BOOKMARK", "object": thing}, separators=(",", ":")).encode() + b"\n"
 
-    def _left(self) -> None:
-        if self.over:
-            return
-        self.over = True
-        for timer in self._timers:
-            timer.cancel()
-        self._unsubscribe()
-        self.on_over()
+    def _told(self, change: Change) -> bytes:
+        if self._target.namespace not in {"", change.after["metadata"].get("namespace", "")}:
+            return b""
+        was = change.before is not None and self._match(change.before)
+        now = change.kind != "DELETED" and self._match(change.after)
+        if not was and not now:
+            return b""
+        return self._line("DELETED" if not now else "MODIFIED" if was else "ADDED", change.after)
+
+    def _line(self, kind: str, thing: Object) -> bytes:
+        if self._as_table:
+            meta = {"resourceVersion": thing["metadata"]["resourceVersion"]}
+            shown = table.table(self._target.resource, [thing], meta, head=not self._has_head)
+            self._has_head, data = True, json.dumps(shown).encode()
+        elif self._as_metadata:
+            data = table.metadata_of(thing)
+        else:
+            data = self._store.encoded(thing, self._target.api_version)
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), data)

@@ -36,20 +36,25 @@ def folder(launcher: Launcher) -> str:
     return os.path.join(cache, "mpi-agents", "launchers", f"{launcher.name}-{launcher.version}-{python}")
 
 
+def marker(launcher: Launcher) -> str:
+    """The file that is there when a launcher has been installed."""
+    return os.path.join(folder(launcher), _DONE)
+
+
 def installed(launcher: Launcher, tell: Callable[[str], None]) -> str:
     """Return the folder of a launcher's virtual environment; install it there first if need be.
 
     Whoever comes while another process installs it waits for that. Raises InstallError.
     """
     prefix = folder(launcher)
-    if _is_done(prefix, launcher):
+    if is_installed(launcher):
         return prefix
     try:
         os.makedirs(os.path.dirname(prefix), exist_ok=True)
         with open(f"{prefix}.lock", "w", encoding="ascii") as lock:
             _lock(lock, lambda: tell(f"waiting for another process that installs into {prefix}"))
-            if not _is_done(prefix, launcher):
-                tell(f"installing {launcher.title} {launcher.version} into {prefix} (once)")
+            if not is_installed(launcher):
+                tell(f"installing {launcher.title} {launcher.version} into {prefix} (once; {launcher.megabytes} MB)")
                 began = time.monotonic()
                 _install(launcher, prefix)
                 tell(f"installed in {time.monotonic() - began:.1f} s")
@@ -67,10 +72,11 @@ def _lock(file: TextIO, on_wait: Callable[[], None]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def _is_done(prefix: str, launcher: Launcher) -> bool:
+def is_installed(launcher: Launcher) -> bool:
     """Whether it was installed to its end, with the packages of today's table and a Python that is still there."""
+    prefix = folder(launcher)
     try:
-        with open(os.path.join(prefix, _DONE), encoding="utf-8") as file:
+        with open(marker(launcher), encoding="utf-8") as file:
             return file.read() == _contents(launcher) and os.path.exists(os.path.join(prefix, "bin", "python"))
     except OSError:
         return False

@@ -1,22 +1,23 @@
-"""What the API server makes of a write: a new object, a changed one, or a refusal. Pure.
+"""What the API server makes of a write: a new object, a changed one, or a refusal. No I/O.
 
-What it does not do: schemas, defaults other than those that a job's meaning depends on, server-side apply, and which
-fields a manager owns (`managedFields` tells who wrote, when and by which version, without the fields).
+What it does not do: defaults other than those that a job's meaning depends on, and which fields a manager owns
+(`managedFields` tells who wrote, when and by which version, without the fields): an apply is a merge.
+
+Bodies come from JSON and are ours: new versions share their parts with them and with the old ones.
 """
 
 from __future__ import annotations
 
-import copy
 import re
 import secrets
-import uuid
 from typing import TYPE_CHECKING, Any
 
-from . import pods, statuses
+from . import definitions, pods, statuses
 from .resources import MPI_JOBS, PODS
 
 if TYPE_CHECKING:
     from .resources import Target
+    from .store import Store
 
 Object = dict[str, Any]
 
@@ -32,60 +33,56 @@ class RefusedError(Exception):
         self.status = status
 
 
-def created(target: Target, body: Object, manager: str) -> Object:
+def created(store: Store, target: Target, body: Object, manager: str) -> Object:
     """The object that a create makes. Raises RefusedError."""
     resource = target.resource
     _check_body(target, body)
-    thing = copy.deepcopy(body)
-    meta = thing.setdefault("metadata", {})
+    meta = body.get("metadata") or {}
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = f"{meta['generateName']}{secrets.token_hex(3)[:5]}"
+        meta = {**meta, "name": f"{meta['generateName']}{secrets.token_hex(3)[:5]}"}
     name = str(meta.get("name", ""))
     if not _NAME.match(name):
         raise RefusedError(statuses.invalid(resource.kind, resource.group, name, "metadata.name: a DNS-1123 subdomain"))
+    if resource.namespaced and meta.get("namespace", target.namespace) != target.namespace:
+        words = "the namespace of the provided object does not match the namespace sent on the request"
+        raise RefusedError(statuses.failure(400, words))
+    if resource.has_status:
+        body = {field: value for field, value in body.items() if field != "status"}
+    return stamped(store, target, {**body, "metadata": meta}, manager)
+
+
+def stamped(store: Store, target: Target, body: Object, manager: str) -> Object:
+    """A new object with the metadata that the API server gives it."""
+    resource = target.resource
+    dropped = (*_KEPT, "namespace", "resourceVersion", "selfLink")
+    meta = {field: value for field, value in body["metadata"].items() if field not in dropped}
     if resource.namespaced:
-        if meta.setdefault("namespace", target.namespace) != target.namespace:
-            words = "the namespace of the provided object does not match the namespace sent on the request"
-            raise RefusedError(statuses.failure(400, words))
-    else:
-        meta.pop("namespace", None)
-    for field in (*_KEPT, "resourceVersion", "selfLink"):
-        meta.pop(field, None)
-    meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": pods.timestamp()}
+        meta["namespace"] = target.namespace
+    meta |= {"uid": store.new_uid(), "creationTimestamp": store.timestamp()}
     if resource.counts_generations:
         meta["generation"] = 1
-    if resource.has_status:
-        thing.pop("status", None)
-    thing |= {"apiVersion": resource.api_version(resource.versions[0]), "kind": resource.kind}
+    thing = {**body, "metadata": meta, "apiVersion": resource.api_version(resource.versions[0]), "kind": resource.kind}
     if resource is MPI_JOBS:  # as each version's schema has it
-        spec = thing.setdefault("spec", {})
-        spec.setdefault("dialect", target.version)
-    _note_manager(thing, target, manager)
+        thing["spec"] = {"dialect": target.version, **thing.get("spec", {})}
+    _note_manager(store, thing, target, manager)
     return thing
 
 
-def replaced(target: Target, before: Object, body: Object, manager: str) -> Object | None:
+def replaced(store: Store, target: Target, before: Object, body: Object, manager: str) -> Object | None:
     """What a PUT makes of an object, or of its status; None if nothing changes. Raises RefusedError."""
     _check_body(target, body)
-    meta = body.get("metadata") or {}
-    check_preconditions(target, before, meta)
-    after = copy.deepcopy(before)
+    check_preconditions(target, before, body.get("metadata") or {})
     if target.subresource == "status":
-        after["status"] = copy.deepcopy(body.get("status", {}))
+        after = {**before, "status": body.get("status", {})}
     else:
-        status = after.get("status")
-        for field in set(after) - {"apiVersion", "kind", "metadata"}:
-            del after[field]
-        after |= copy.deepcopy({key: value for key, value in body.items() if key not in {"apiVersion", "kind"}})
-        _keep_metadata(before, after)
+        after = {**body, "apiVersion": before["apiVersion"], "kind": before["kind"]}
         if target.resource.has_status:
             after.pop("status", None)
-            if status is not None:
-                after["status"] = status
-    return _finished(target, before, after, manager)
+            after |= {"status": before["status"]} if "status" in before else {}
+    return _finished(store, target, before, after, manager)
 
 
-def patched(target: Target, before: Object, patch: Object, manager: str) -> Object | None:
+def patched(store: Store, target: Target, before: Object, patch: Object, manager: str) -> Object | None:
     """What a JSON merge patch makes of an object, or of its status; None if nothing changes. Raises RefusedError."""
     check_preconditions(target, before, patch.get("metadata") or {})
     if target.subresource == "status":
@@ -93,15 +90,14 @@ def patched(target: Target, before: Object, patch: Object, manager: str) -> Obje
     elif target.resource.has_status:
         patch = {key: value for key, value in patch.items() if key != "status"}
     after = merged(before, {key: value for key, value in patch.items() if key not in {"apiVersion", "kind"}})
-    _keep_metadata(before, after)
-    return _finished(target, before, after, manager)
+    return _finished(store, target, before, after, manager)
 
 
 def merged(before: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    after = copy.deepcopy(before) if isinstance(before, dict) else {}
+        return patch
+    after = dict(before) if isinstance(before, dict) else {}
     for key, value in patch.items():
         if value is None:
             after.pop(key, None)
@@ -122,6 +118,24 @@ def check_preconditions(target: Target, before: Object, wanted: Object) -> None:
         raise RefusedError(statuses.conflict(resource.key, have["name"], words))
 
 
+def check_fields(target: Target, thing: Object, asked: str) -> None:
+    """Refuse what the kind's definition does not allow, if the client asks for it (fieldValidation), as kubectl does.
+
+    Raises RefusedError.
+    """
+    resource = target.resource
+    schema = definitions.schemas().get((resource.group, target.version, resource.kind)) if asked else None
+    if schema is None or target.subresource:
+        return
+    fields = definitions.unknown(schema, thing) if asked == "Strict" else []
+    if fields:
+        words = ", ".join(f'unknown field "{one}"' for one in fields)
+        kind = f'{resource.kind} in version "{target.version}" cannot be handled as a {resource.kind}'
+        raise RefusedError(statuses.failure(400, f"{kind}: strict decoding error: {words}"))
+    if wrong := definitions.problems(schema, thing):
+        raise RefusedError(statuses.invalid(resource.kind, resource.group, thing["metadata"]["name"], *wrong))
+
+
 def _check_body(target: Target, body: Object) -> None:
     if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
         raise RefusedError(statuses.failure(400, "the body is no object"))
@@ -136,28 +150,26 @@ def _check_body(target: Target, body: Object) -> None:
             raise RefusedError(statuses.invalid("Pod", "", name, wrong))
 
 
-def _keep_metadata(before: Object, after: Object) -> None:
+def _finished(store: Store, target: Target, before: Object, after: Object, manager: str) -> Object | None:
     """Fields that no client writes stay as they are; so do name and namespace."""
-    have, meta = before["metadata"], after["metadata"]
-    for field in (*_KEPT, "name", "namespace", "resourceVersion"):
-        meta.pop(field, None)
-        if field in have:
-            meta[field] = copy.deepcopy(have[field])
-
-
-def _finished(target: Target, before: Object, after: Object, manager: str) -> Object | None:
+    fixed = (*_KEPT, "name", "namespace", "resourceVersion")
+    have = before["metadata"]
+    is_status = target.subresource == "status"
+    given = have if is_status else after.get("metadata") or {}
+    meta = {field: value for field, value in given.items() if field not in fixed}
+    after["metadata"] = meta | {field: have[field] for field in fixed if field in have}
     if after == before:
         return None
     if target.resource.counts_generations and after.get("spec") != before.get("spec"):
-        after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
-    _note_manager(after, target, manager)
+        after["metadata"]["generation"] = have.get("generation", 1) + 1
+    _note_manager(store, after, target, manager)
     return after
 
 
-def _note_manager(thing: Object, target: Target, manager: str) -> None:
+def _note_manager(store: Store, thing: Object, target: Target, manager: str) -> None:
     entry = {"manager": manager, "operation": "Update", "apiVersion": target.api_version}
     if target.subresource:
         entry["subresource"] = target.subresource
     others = [one for one in thing["metadata"].get("managedFields", ()) if not entry.items() <= one.items()]
-    noted = {**entry, "time": pods.timestamp(), "fieldsType": "FieldsV1", "fieldsV1": {}}
+    noted = {**entry, "time": store.timestamp(), "fieldsType": "FieldsV1", "fieldsV1": {}}
     thing["metadata"]["managedFields"] = [*others, noted]

@@ -1,1 +1,1 @@
-"""The worker sidecar: keeps an eye on sshd and on the processes of its pod. It has no API access."""
+"""The worker sidecar: monitors sshd and the processes of its pod. It has no API access."""

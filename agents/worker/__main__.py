@@ -1,7 +1,11 @@
-"""Run the worker agent: `python -m agents.worker`."""
+"""`python -m agents.worker`, and `mpi-worker`."""
 
 import sys
 
-from agents.worker.cli import main
+try:
+    from agents.worker.cli import main
+except ModuleNotFoundError as error:
+    sys.exit(f"mpi-worker: {error}: install mpi-agents[worker]")
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

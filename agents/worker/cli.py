@@ -1,13 +1,13 @@
-"""`mpi-worker`: set up, work, end. Exit codes: 0 ended as told, 2 wrong settings or usage, 3 can't serve."""
+"""`mpi-worker`: set up, run, shut down. Exit codes: 0 ended by a signal, 2 wrong settings or usage, 3 can't serve."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from agents.common.text import printable
 from agents.worker import settings as worker_settings
-from agents.worker.agent import Agent
-from agents.worker.listeners import ServeError
+from agents.worker.agent import Agent, ServeError
 from agents.worker.settings import SettingsError
 
 USAGE, CANNOT_SERVE = 2, 3
@@ -15,8 +15,8 @@ USAGE, CANNOT_SERVE = 2, 3
 _HELP = """\
 usage: mpi-worker
 
-Keeps an eye on sshd and on the processes of its pod. Told by the environment alone:
-docs/worker.md lists the variables, what is said, and every exit code.
+Monitors sshd and the processes of its pod. Configured by environment variables only:
+docs/worker.md lists them, the log lines and the exit codes.
 """
 
 
@@ -27,7 +27,7 @@ def main() -> int:
         sys.stdout.write(_HELP)
         return 0
     if arguments:
-        return _failed(f"{arguments[0]!a} is not known: mpi-worker has no arguments (mpi-worker --help)", USAGE)
+        return _failed(f"{arguments[0]!a} is unknown: mpi-worker takes no arguments (mpi-worker --help)", USAGE)
     try:
         agent = Agent(worker_settings.read(os.environ), os.environ)
     except SettingsError as error:
@@ -39,5 +39,5 @@ def main() -> int:
 
 
 def _failed(line: str, code: int) -> int:
-    sys.stderr.write(f"mpi-worker: {line}\n")
+    sys.stderr.write(f"mpi-worker: {printable(line)}\n")
     return code

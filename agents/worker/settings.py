@@ -1,25 +1,25 @@
-"""What the worker agent is told: by its environment alone, so that a pod's template shows all of it. Pure."""
+"""The worker agent's settings: only environment variables, so that a pod's template shows all of them. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from delivery import durations
+from agents.common import durations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PORT = 9470
-ORDERS = "/etc/mpi-orders/order"
+COMMANDS = "/etc/mpi-orders/order"
 GRACE_S = 60.0
 
 
 class SettingsError(ValueError):
-    """A variable that can't be taken: one line that names it and says what it should be."""
+    """An invalid variable: one line that names it and says what it should be."""
 
 
 class Settings(NamedTuple):
-    """Where things are, and how long to be patient."""
+    """Where things are, and how long orphans may live."""
 
     ports: tuple[int, ...] = ()
     """Where sshd may listen, the likeliest first; none: this job has no sshd."""
@@ -30,9 +30,9 @@ class Settings(NamedTuple):
     http_port: int = PORT
     socket: str = ""
     """The Unix socket; empty: none."""
-    orders: str = ORDERS
+    commands: str = COMMANDS
     grace_s: float = GRACE_S
-    """How long the leftovers of an ended launch may outlive it."""
+    """How long orphans may outlive their launch."""
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -45,14 +45,14 @@ def read(environ: Mapping[str, str]) -> Settings:
         volume=volume,
         http_port=_port(environ.get("MPI_WORKER_PORT") or str(PORT), "MPI_WORKER_PORT"),
         socket=environ.get("MPI_WORKER_SOCKET", f"{volume}/run/worker.sock" if volume else ""),
-        orders=environ.get("MPI_WORKER_ORDERS") or ORDERS,
+        commands=environ.get("MPI_WORKER_ORDERS") or COMMANDS,
         grace_s=_duration(environ.get("MPI_WORKER_GRACE", ""), "MPI_WORKER_GRACE"),
     )
 
 
 def _port(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
-        raise SettingsError(f"{name}: {text!a} is no port: a number from 1 to 65535 is meant")
+        raise SettingsError(f"{name}: {text!a} is not a port: use a number from 1 to 65535")
     return int(text)
 
 

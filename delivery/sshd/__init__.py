@@ -1,1 +1,1 @@
-"""The wait for the workers' sshds, by their names and banners: it needs no rights in the API."""
+"""The wait for the workers' sshds, by DNS and their banners: it needs no access to the API server."""

@@ -1,25 +1,129 @@
-"""One wanted worker: what is known of its sshd, what it lacks, and when it is looked at again. Pure."""
+"""One wanted worker: what is known of its sshd, why it is not ready, and when to probe it again. Pure.
+
+An sshd that comes up soon is seen at once, and one that takes minutes costs little: probe intervals grow with the wait.
+With many workers they are longer, as the launcher's init container may have a tenth of a CPU, and DNS is the cluster's.
+
+A name that doesn't exist and a port that refuses connections may be a pod that still pulls its image, for as long as
+that takes. Anything else is recoverable: something answers that is no sshd, or packets get lost.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from delivery.sshd import pace, words
-from delivery.sshd.answer import Kind
+from agents.common.not_ready import NotReady, Tolerance
+from agents.common.ssh_probe import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from delivery.lack import Lack
-    from delivery.sshd.answer import Answer
-    from delivery.sshd.lookups import Address, Found
+    from agents.common.ssh_probe import Result
+    from delivery.sshd.dns import Address, Found
+
+CHECK_AGAIN_S = 1.0  # an answer that is older when the last worker answers is asked for again, name and all
+ASK_ANYWAY_S = 30.0  # who is said not to be in DNS is looked up so often all the same
+_FIRST_S = 0.05
+_LONGEST_S = 1.0
+_GROWTH = 1 / 32
+_LOOK_UPS_A_SECOND = 300  # each is half a dozen of queries, by the search domains
+_CONNECTIONS_A_SECOND = 1500
+_CONNECT_FIRST_S, _CONNECT_LONGEST_S = 0.5, 4.0
+_ADDRESS_FIRST_S, _ADDRESS_LONGEST_S = 2.0, 10.0
+
+
+def probe_interval_s(waited_s: float, waiting: int, *, has_address: bool) -> float:
+    """Return how long to wait before the next look at a worker that has lacked the same for `waited_s`.
+
+    `waiting`: how many workers are waited for. `has_address`: the look is a connection, and else a look-up.
+    """
+    rate = _CONNECTIONS_A_SECOND if has_address else _LOOK_UPS_A_SECOND
+    return max(min(max(_FIRST_S, waited_s * _GROWTH), _LONGEST_S), waiting / rate)
+
+
+def connect_s(waited_s: float) -> float:
+    """Return how long a connection may take: short at first, as a new pod's address may not be routed yet.
+
+    The kernel itself would ask again after a second, and then ever more rarely.
+    """
+    return min(max(_CONNECT_FIRST_S, waited_s / 4), _CONNECT_LONGEST_S)
+
+
+def check_again_s(workers: int) -> float:
+    """Return how old an answer may be when the last of so many workers answers: names come and go while pods start.
+
+    Endpoints of a headless Service are rewritten then, and a name that was there a second ago may be missing for some.
+    All can be looked up once more in half of that time.
+    """
+    return max(CHECK_AGAIN_S, 2 * workers / _LOOK_UPS_A_SECOND)
+
+
+def address_s(waited_s: float, waiting: int) -> float:
+    """Return how old an address may be that nobody has answered at: a replaced pod has another."""
+    return max(min(max(_ADDRESS_FIRST_S, waited_s / 8), _ADDRESS_LONGEST_S), waiting / _LOOK_UPS_A_SECOND)
+
+
+SOON_S = 5.0  # a name takes so long at most where nothing is wrong
+LONG_S = 60.0  # who waits for longer is told where to look
+_LOOK = "its image, its init containers or its sshd: see `kubectl describe pod` and `kubectl logs`"
+_PORT_HINT = "set the job's ssh port, or free that one in the worker's image"
+_HINTS = {
+    Outcome.UNREACHABLE: "see whether its node is up",
+    Outcome.TIMED_OUT: "see whether its node is up, and whether a NetworkPolicy forbids it",
+    Outcome.SILENT: _PORT_HINT,
+    Outcome.CLOSED: "see the worker's log: its sshd, or a proxy before it, turns connections away",
+    Outcome.NOT_SSH: _PORT_HINT,
+    Outcome.BUSY: "raise MaxStartups in its sshd_config, or set PerSourcePenalties to no",
+}
+
+
+def no_name(waited_s: float, *, was_there: bool) -> NotReady:
+    """Return why a worker without an address in DNS is not ready; `was_there`: it had one before."""
+    if not was_there:
+        detail = "its pod has no address, or its Service does not select it: see `kubectl describe pod`"
+        return NotReady("name", "not in DNS yet", detail if waited_s >= LONG_S else "")
+    hint = "is the job being deleted, or its operator down?"
+    return NotReady("gone", "gone from DNS", "", Tolerance.REPLACEMENT, hint, is_gone=True)
+
+
+def no_lookup(reason: str, waited_s: float) -> NotReady:
+    """Return what a worker lacks of whose name DNS says nothing.
+
+    That alone is no trouble: where DNS serves the cluster only, it says so of all names that are not there.
+    """
+    return NotReady("name", "not in DNS yet", f"DNS gives no answer ({reason})" if waited_s >= SOON_S else "")
+
+
+def why_not_ready(answer: Result, ports: Sequence[int], waited_s: float) -> NotReady | None:
+    """Return why a worker is not ready, by the best result of its `ports`; None if an sshd answered."""
+    if answer.outcome is Outcome.READY:
+        return None
+    if answer.outcome is Outcome.REFUSED:
+        return NotReady("refused", f"not listening on {named_ports(ports)} yet", _LOOK if waited_s >= LONG_S else "")
+    words, detail = {
+        Outcome.UNREACHABLE: ("not reachable", answer.text),
+        Outcome.TIMED_OUT: (f"not answering on {named_ports(ports)}", "connections time out"),
+        Outcome.SILENT: (f"silent on port {answer.port}", "something other than sshd listens there, or sshd hangs"),
+        Outcome.CLOSED: (f"closing connections to port {answer.port}", "without an ssh banner"),
+        Outcome.NOT_SSH: (f"no sshd on port {answer.port}", f'what listens there says "{answer.text}"'),
+        Outcome.BUSY: (f"turning connections to port {answer.port} away", f'sshd says "{answer.text}"'),
+    }[answer.outcome]
+    kind = "lost" if answer.outcome in (Outcome.UNREACHABLE, Outcome.TIMED_OUT) else "no sshd"
+    return NotReady(kind, words, detail, Tolerance.GRACE, _HINTS[answer.outcome])
+
+
+def named_ports(ports: Sequence[int]) -> str:
+    """Return `port 22`, or `ports 22 and 2222`."""
+    if len(ports) == 1:
+        return f"port {ports[0]}"
+    return f"ports {', '.join(str(port) for port in ports[:-1])} and {ports[-1]}"
+
 
 _NEVER = float("-inf")
-_MOVED = frozenset({Kind.TIMED_OUT, Kind.UNREACHABLE})  # a pod of another address may be in its place
+_MOVED = frozenset({Outcome.TIMED_OUT, Outcome.UNREACHABLE})  # a pod of another address may be in its place
 
 
 class Worker:
-    """A host of the hostfile. `now` is in seconds of any one monotonic clock; `waiting`: how many lack something."""
+    """A host of the hostfile. `now` is in seconds of any one monotonic clock; `waiting`: how many are not ready."""
 
     def __init__(self, host: str, now: float) -> None:
         self.host = host
@@ -31,32 +135,32 @@ class Worker:
         self._is_doubted = False  # its name is to be asked for anew, whatever is known of it
         self._looked_up_at = self._answered_at = _NEVER
         self._asked_at = now  # for its address, whether or not there was one
-        self._answer: Answer | None = None
+        self._answer: Result | None = None
         self._kind = ""  # of what it lacks
         self._since = now  # it lacks it
 
     @property
     def mark(self) -> str:
-        """What tells one pod from another in its place."""
+        """Identifies the pod: another pod in its place has another."""
         return " ".join(sorted(address.host for address in self.addresses))
 
     def wants_look_up(self, now: float, waiting: int) -> bool:
-        """Whether its address is not known, or may be another by now."""
-        has_moved = self._answer is not None and self._answer.kind in _MOVED
-        is_old = now - self._looked_up_at >= pace.address_s(now - self._since, waiting)
+        """Whether its address is unknown, or may have changed."""
+        has_moved = self._answer is not None and self._answer.outcome in _MOVED
+        is_old = now - self._looked_up_at >= address_s(now - self._since, waiting)
         return not self.addresses or has_moved or is_old or self._is_doubted
 
     def wants_address(self, now: float) -> bool:
         """Whether the look-up is for an address, and not only for whether the name is there (`dns`)."""
-        return (bool(self.addresses) and not self._is_doubted) or now - self._asked_at >= pace.ASK_ANYWAY_S
+        return (bool(self.addresses) and not self._is_doubted) or now - self._asked_at >= ASK_ANYWAY_S
 
-    def is_missing(self, now: float) -> Lack:
-        """Take it that its name is not there."""
+    def is_missing(self, now: float) -> NotReady:
+        """Note that its name does not exist."""
         self.addresses, self._is_doubted = (), False
-        return words.no_name(now - self._since, was_there=self._looked_up_at > _NEVER)
+        return no_name(now - self._since, was_there=self._looked_up_at > _NEVER)
 
-    def found(self, found: Found, now: float) -> Lack | None:
-        """Take what a look-up brought; None: there is an address to connect to, maybe the one from before."""
+    def found(self, found: Found, now: float) -> NotReady | None:
+        """Take a look-up's result; None: there is an address to connect to, maybe the previous one."""
         self._asked_at, self._is_doubted = now, False
         if found.addresses or not found.trouble:
             self.addresses = found.addresses
@@ -64,31 +168,31 @@ class Worker:
             self._looked_up_at = now
             return None
         if found.trouble:
-            return words.no_lookup(found.trouble, now - self._since)
+            return no_lookup(found.trouble, now - self._since)
         return self.is_missing(now)
 
     def connect_s(self, now: float) -> float:
         """Return how long a connection may take."""
-        return pace.connect_s(now - self._since)
+        return connect_s(now - self._since)
 
-    def answered(self, answer: Answer, ports: Sequence[int], now: float) -> Lack | None:
-        """Take what came of connecting; None: an sshd is there."""
+    def answered(self, answer: Result, ports: Sequence[int], now: float) -> NotReady | None:
+        """Take a probe's result; None: an sshd is there."""
         self._answer = answer
-        if answer.kind is Kind.READY:
+        if answer.outcome is Outcome.READY:
             self.port, self._answered_at = answer.port, now
-        return words.lack_of(answer, ports, now - self._since)
+        return why_not_ready(answer, ports, now - self._since)
 
-    def lacks(self, lack: Lack | None, now: float) -> None:
-        """Take what it lacks by the last look."""
-        kind = lack.kind if lack else ""
+    def settle(self, reason: NotReady | None, now: float) -> None:
+        """Take why it is not ready by the last look."""
+        kind = reason.kind if reason else ""
         if kind != self._kind:
             self._kind, self._since = kind, now
 
     def pause_s(self, now: float, waiting: int) -> float:
         """Return how long to wait before the next look."""
-        return pace.pause_s(now - self._since, waiting, has_address=bool(self.addresses))
+        return probe_interval_s(now - self._since, waiting, has_address=bool(self.addresses))
 
     def is_doubted(self, now: float, workers: int) -> bool:
-        """Whether it answered so long ago that its sshd or its name may be gone: then it is looked up anew."""
-        self._is_doubted = now - self._answered_at >= pace.check_again_s(workers)
+        """Whether it answered so long ago that its sshd or its name may be gone: then it is looked up again."""
+        self._is_doubted = now - self._answered_at >= check_again_s(workers)
         return self._is_doubted

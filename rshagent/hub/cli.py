@@ -10,13 +10,15 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from rshagent import protocol
-from rshagent.cluster import Cluster, ConfigError
+from agents.common.loop import Loop
+from agents.common.text import printable
+from rshagent.call import surroundings
+from rshagent.hub import metrics
 from rshagent.hub import settings as hub_settings
-from rshagent.hub.exporter import Exporter
 from rshagent.hub.listening import HubError
 from rshagent.hub.server import Hub
-from rshagent.loop import Loop
+from rshagent.native import protocol
+from rshagent.net.cluster import Cluster, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,11 +31,12 @@ _CHECK_S = 5.0
 
 def main() -> int:
     """Run the hub, or check one."""
+    surroundings.hide()  # first, and in the hooks and probes as well: their root has the token, too
     settings = hub_settings.parse(sys.argv[1:], os.environ)
     if settings.check:
         return tell(settings.socket, protocol.encode(protocol.CHECK))
     if settings.ending:
-        return tell(settings.socket, protocol.ending_message(settings.grace_s))
+        return tell(settings.socket, protocol.ending_message(min(settings.grace_s, protocol.GRACE_MAX_S)))
     return run(settings)
 
 
@@ -48,7 +51,7 @@ def run(settings: Settings) -> int:
     try:
         return serve(settings)
     except (ConfigError, HubError) as error:
-        sys.stderr.write(f"rshagent-hub: {error}\n")
+        sys.stderr.write(f"rshagent-hub: {printable(str(error))}\n")
         return EXIT_CANNOT_SERVE
 
 
@@ -62,7 +65,7 @@ def serve(settings: Settings) -> int:
     hub = Hub(loop, Cluster.load(environ), settings, environ)
     loop.on_error = _Boundary(hub.log)
     if settings.metrics:
-        Exporter(loop, settings.metrics, hub.text_metrics)
+        metrics.serve(loop, settings.metrics, hub.text_metrics)
     loop.on_signals((signal.SIGTERM, signal.SIGINT), hub.end)
     hub.start()
     if settings.is_own:
@@ -84,7 +87,7 @@ class _Boundary:
         place = f"{os.path.basename(trace[-1].filename)}:{trace[-1].lineno}" if trace else "?"
         # Not the error's own text: it may hold what a session has sent.
         self._log(f"internal error: {type(error).__name__} at {place}; its session is abandoned")
-        owner = getattr(call, "__self__", None)
+        owner = getattr(getattr(call, "func", call), "__self__", None)  # of a method, or of a partial one
         abandon = getattr(owner, "abandon", None)
         if abandon is not None:
             abandon()
@@ -106,7 +109,10 @@ def tell(path: str, message: bytes) -> int:
         except (OSError, protocol.ProtocolError) as error:
             sys.stderr.write(f"rshagent-hub: no hub answers at {path}: {error}\n")
             return EXIT_CHECK_FAILED
-    return 0 if answer.kind == protocol.OK else EXIT_CHECK_FAILED
+    if answer.kind == protocol.OK:
+        return 0
+    sys.stderr.write(f"rshagent-hub: {printable(answer.payload[4:].decode('utf-8', 'replace'))}\n")
+    return EXIT_CHECK_FAILED
 
 
 def served(path: str) -> None:

@@ -7,26 +7,33 @@ import json
 import os
 import select
 import socket
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rshagent import arguments, discovery, explain, hosts, protocol, surroundings
-from rshagent.bootstrap import Mark
-from rshagent.execution import Where
-from rshagent.launch import Launch
-from rshagent.status import AGENT_FAILED
-from rshagent.stdio import Stdio
+from agents.common.text import printable
+from rshagent.call import arguments, discovery, explain, hosts, kubectl_get, surroundings
+from rshagent.call.bootstrap import MAX_ARGUMENT, Mark
+from rshagent.hub import cuts
+from rshagent.native import protocol
+from rshagent.net.stdio import Stdio
+from rshagent.session import decisions
+from rshagent.session.execution import Where
+from rshagent.session.launch import Launch
+from rshagent.stream.status import AGENT_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rshagent.arguments import Call
+    from rshagent.call.arguments import Call
+    from rshagent.call.kubectl_get import Query
     from rshagent.hub.server import Hub
 
-_FDS = 3
-_ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
+_ANCILLARY = socket.CMSG_SPACE(protocol.FDS * array.array("i").itemsize)
 _READ_SIZE = 64 * 1024
 _SESSION_BYTES = 8
+SESSIONS_MAX = 4096  # of some 35 KiB each: a launcher of so many needs a larger limit on the hub's memory
+_TOO_LONG = f"a command for the launcher itself can't have more than {MAX_ARGUMENT} bytes (execve(2))"
 
 
 class Client:
@@ -38,8 +45,13 @@ class Client:
         self._out = bytearray()
         self._fds: list[int] = []
         self._launch: Launch | None = None
+        self._size = 0  # of what it asked for, in bytes
         self._is_open = True
-        self._is_last = False  # what waits to be sent is the last
+        self._is_waiting = False  # with all that it has to say: for the workers to be known, or for room
+        self._is_last = False  # its answer waits to be sent, or was: nothing more is read
+        self._resumes = False  # what it asks for may run already
+        self._early_signals: list[int] = []  # that came while it waited
+        hub.pending.add(self)
         hub.loop.add(sock.fileno(), select.EPOLLIN, self._ready)
 
     def close(self) -> None:
@@ -66,7 +78,10 @@ class Client:
         if events & select.EPOLLOUT:
             self._flush()
         if self._is_open and events & ~select.EPOLLOUT:
-            self._receive()
+            if self._is_last:
+                self.close()
+            else:
+                self._receive()
 
     def _receive(self) -> None:
         try:
@@ -81,13 +96,15 @@ class Client:
             return
         try:
             self._inbox.feed(data, fds)
-            while self._is_open and (message := self._inbox.next()) is not None:
+            if len(self._inbox.fds) + len(self._fds) > protocol.FDS:
+                raise protocol.ProtocolError(f"more than {protocol.FDS} files came")
+            while self._is_open and not self._is_last and (message := self._inbox.next()) is not None:
                 self._take(message, is_cut=bool(flags & socket.MSG_CTRUNC))
+            if not self._is_waiting:
+                self._hub.pending.hold(self, self._inbox.size)
         except protocol.ProtocolError as error:
             launch, self._launch = self._launch, None
             self._fail(f"the client and the hub do not speak the same protocol: {error}")
-            self._is_last = True
-            self._flush()
             if launch is not None:
                 launch.end(None)
 
@@ -102,27 +119,53 @@ class Client:
         self._fds += message.fds
         if message.kind == protocol.CHECK:
             self._send(protocol.encode(protocol.OK))
-        elif message.kind == protocol.ENDING:
-            self._hub.pod_ends(message.number())
-            self._send(protocol.encode(protocol.OK))
         elif message.kind == protocol.SIGNAL:
-            if self._launch is not None:
-                self._launch.signal(message.number())
-        elif self._launch is not None:
+            self._take_signal(message.number_to(protocol.SIGNAL_MAX))
+        elif self._launch is not None or self._is_waiting:
             raise protocol.ProtocolError("a second start on one connection")
+        elif message.kind == protocol.ENDING:
+            self._take_ending(message.number_to(protocol.GRACE_MAX_S))
         elif message.kind not in (protocol.START, protocol.RESUME):
             raise protocol.ProtocolError(f"a message of the unknown kind {message.kind}")
-        elif is_cut or len(self._fds) != _FDS:
+        else:
+            self._open(message, is_cut=is_cut)
+
+    def _open(self, message: protocol.Message, *, is_cut: bool) -> None:
+        """Take what a connection begins with."""
+        self._size = len(message.payload)
+        if is_cut or len(self._fds) != protocol.FDS:
             self._fail(
                 "stdin, stdout and stderr did not reach the hub: it is out of descriptors, or the container runtime or "
                 "a security module keeps them from being passed between this pod's containers"
             )
+        elif self._hub.is_full:
+            self._fail(f"the hub holds {SESSIONS_MAX} sessions, which is as many as it can")
         elif message.kind == protocol.START:
-            self._start(protocol.Start.unpack(message.payload))
+            self._start(message.payload)
         else:
+            self._resumes = True
             self._resume(message.payload)
 
-    def _start(self, start: protocol.Start) -> None:
+    def _take_signal(self, number: int) -> None:
+        if self._launch is not None:
+            self._launch.signal(number)
+        elif self._is_waiting and not self._resumes and number not in decisions.PASSED_ON:  # nothing was started
+            self._finish(protocol.exit_message(decisions.told_to_end(number).code))
+        elif self._is_waiting and number not in self._early_signals:
+            self._early_signals.append(number)
+
+    def _take_ending(self, grace_s: int) -> None:
+        """Take the preStop hook's word, which is a process of our container: of our user, and one that we can see."""
+        process, user, _ = array.array("I", self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if process == 0 or user != os.geteuid():  # 0: of another process namespace
+            self._fail("only a process of the hub's own container and user may tell it that the pod ends")
+            return
+        self._hub.pod_ends(grace_s)
+        self._send(protocol.encode(protocol.OK))
+
+    def _start(self, payload: bytes) -> None:
+        """Do what START asks for. Who has to wait does so with the payload: taken apart, it is many times as large."""
+        start = protocol.Start.unpack(payload)
         if arguments.asks_for_hosts(start.argv):
             self._discover()
             return
@@ -135,13 +178,18 @@ class Client:
             found = self._hub.workers.resolve(call.host, call.namespace, self._hub.engine.pods)
             call.container = self._container(call.container or environ.get("MPI_AGENT_CONTAINER") or None)
         except (arguments.UsageError, hosts.UnknownHost) as error:
-            if not self._once_known(error, partial(self._start, start)):
+            if not self._once_known(error, partial(self._start, payload)):
                 self._fail(self._hub.no_hostfile() or str(error))
             return
         if surroundings.is_on(environ, "MPI_AGENT_EXPLAIN"):
             self._explain(call, found, environ)
+        elif call.query is not None:
+            self._show_pods(call.text, call.query, payload)
         elif isinstance(found, str):
             self._run_there(call.text, null_stdin=not call.wants_stdin)
+        elif not self._hub.has_room(len(call.text)):
+            self._hub.once_room(self, len(call.text), partial(self._again, partial(self._start, payload)))
+            self._wait()  # last: it may close the client, which then waits for nothing
         else:
             self._launch_in(found, call, start, environ)
 
@@ -150,18 +198,48 @@ class Client:
         found = self._hub.hosts_now()
         if found is not None:
             self._run_there(discovery.answer(found), null_stdin=True)
-        elif not self._hub.once_told(lambda: self._discover() if self._is_open else None):
+        elif self._hub.once_told(self, partial(self._again, self._discover)):
+            self._wait()
+        else:
             self._fail(f"the workers are not known: {self._hub.why_unwatched}")
+
+    def _show_pods(self, text: bytes, query: Query, payload: bytes) -> None:
+        """Have the client print the job's workers, as far as that was ever known: `kubectl get pods`."""
+        found = self._hub.pods_now()
+        if found is not None:
+            answer = query.answer(found, self._hub.engine.cluster.namespace, time.time())
+        elif self._hub.once_told(self, partial(self._again, partial(self._start, payload))):
+            self._wait()
+            return
+        else:
+            answer = kubectl_get.failure(f"the workers are not known: {self._hub.why_unwatched}")
+        self._run_there(text + answer, null_stdin=False)
 
     def _once_known(self, error: Exception, go: Callable[[], None]) -> bool:
         """Try an unknown host again once the hub, which has just started, has its list of workers; say whether."""
-        return isinstance(error, hosts.UnknownHost) and self._hub.once_known(lambda: go() if self._is_open else None)
+        waits = isinstance(error, hosts.UnknownHost) and self._hub.once_known(self, partial(self._again, go))
+        if waits:
+            self._wait()
+        return waits
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+        self._inbox.most = protocol.TICKET_MAX
+        self._hub.pending.wait(self, self._size)
+
+    def _again(self, go: Callable[[], None]) -> None:
+        """Go on after a wait."""
+        self._is_waiting = False
+        if self._is_open and not self._is_last:
+            self._hub.pending.hold(self, 0)
+            go()
 
     def _container(self, asked: str | None) -> str | None:
         """Return the container to exec into: where the hub was given one, that is the only one."""
         named = self._hub.container
-        if named is not None and asked not in (None, named):
-            raise arguments.UsageError(f"the container {asked!r} can't be reached: this job's hub execs into {named!r}")
+        if named is not None and asked is not None and asked != named:
+            shown = arguments.shown(asked)
+            raise arguments.UsageError(f"the container {shown} can't be reached: this job's hub execs into {named!r}")
         return named or asked
 
     def _launch_in(self, worker: hosts.Worker, call: Call, start: protocol.Start, environ: dict[str, str]) -> None:
@@ -173,20 +251,29 @@ class Client:
         except ValueError as error:
             self._fail(str(error))
             return
-        launch = self._make(where, mark, wants_stdin=call.wants_stdin)
+        launch = self._make(where, mark, environ.get("MPI_AGENT_CALLER", ""), wants_stdin=call.wants_stdin)
+        life = surroundings.life(environ, start.instance.decode("ascii", "replace"), hub.shared_first_process)
+        launch.life = surroundings.instance_of(hub.engine.launcher, hub.pod, life) if life else ""
         launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
         launch.wants_terminal = call.wants_terminal
+        launch.has_output = decisions.has_output(call.text, environ.get("MPI_AGENT_LOST_OUTPUT", ""))
         launch.text_by_stdin |= surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
         launch.start(call.text)
+        self._pass_on_early_signals()
 
     def _explain(self, call: Call, found: hosts.Worker | str, environ: dict[str, str]) -> None:
         """Have the client print what would be asked: the hub waits for nobody's stdout."""
+        if self._size > MAX_ARGUMENT:  # as JSON, and quoted, it is several times as long
+            self._fail(_TOO_LONG)
+            return
         shown = json.dumps(explain.describe(call, found, environ)).replace("'", "'\\''")
         self._run_there(f"printf '%s\\n' '{shown}'".encode(), null_stdin=True)
 
     def _run_there(self, text: bytes, *, null_stdin: bool) -> None:
-        self._drop_fds()
-        self._send(protocol.local_message(text, null_stdin=null_stdin))
+        if len(text) > MAX_ARGUMENT:
+            self._fail(_TOO_LONG)
+            return
+        self._finish(protocol.local_message(text, null_stdin=null_stdin))
 
     def _resume(self, ticket: bytes) -> None:
         """Take over a session of the hub that was here before us."""
@@ -203,13 +290,23 @@ class Client:
         if not known or mark.launcher != self._hub.engine.launcher:
             self._fail("the session that is to be resumed is none of this job's")
             return
-        self._make(where, mark, wants_stdin=False).resume(pid, has_output=has_output)
+        self._make(where, mark, read_caller(ticket), wants_stdin=False).resume(pid, has_output=has_output)
+        self._pass_on_early_signals()
 
-    def _make(self, where: Where, mark: Mark, *, wants_stdin: bool) -> Launch:
+    def _pass_on_early_signals(self) -> None:
+        for number in self._early_signals:
+            if self._launch is not None:
+                self._launch.signal(number)
+
+    def _make(self, where: Where, mark: Mark, caller: str, *, wants_stdin: bool) -> Launch:
         stdin, stdout, stderr = self._fds
         self._fds = []
+        self._hub.pending.remove(self)
+        self._inbox.most = protocol.TICKET_MAX
         stdio = Stdio(self._hub.loop, stdin, stdout, stderr, reads_stdin=wants_stdin)
         self._launch = Launch(self._hub.engine, where, mark, stdio, self._ended, self._asked)
+        self._launch.caller = cuts.valid_caller(caller)
+        self._hub.cuts.begin(self._launch)
         return self._launch
 
     def _asked(self, launch: Launch) -> None:
@@ -219,15 +316,27 @@ class Client:
     def _ended(self, launch: Launch) -> None:
         self._launch = None
         self._hub.ended(launch)
-        self._send(protocol.exit_message(launch.code))
+        self._finish(protocol.exit_message(launch.code))
 
     def _fail(self, text: str) -> None:
-        self._hub.log(f"refused: {text}")
+        line = printable(text)
+        self._hub.log(f"refused: {line}")
+        self._finish(protocol.fail_message(AGENT_FAILED, line))
+
+    def _finish(self, answer: bytes) -> None:
+        """Send the last words: nothing more is read, and the connection is closed when they have left."""
+        if self._is_last or not self._is_open:
+            return
         self._drop_fds()
-        self._send(protocol.fail_message(AGENT_FAILED, text))
+        self._inbox = protocol.Inbox()
+        self._is_last = True
+        self._hub.pending.remove(self)
+        self._hub.pending.add(self)
+        self._out += answer
+        self._flush()
 
     def _send(self, data: bytes) -> None:
-        if self._is_open:
+        if self._is_open and not self._is_last:
             self._out += data
             self._flush()
 
@@ -244,7 +353,8 @@ class Client:
         if self._is_last and not self._out:
             self.close()
             return
-        self._hub.loop.modify(self._sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if self._out else 0))
+        # Who does not read its answers is not read from, either: they would pile up here.
+        self._hub.loop.modify(self._sock.fileno(), select.EPOLLOUT if self._out else select.EPOLLIN)
 
     def _drop_fds(self) -> None:
         for fd in (*self._fds, *self._inbox.take_fds()):
@@ -256,12 +366,13 @@ def write_ticket(launch: Launch) -> bytes:
     """Return what finds a session again; nothing in it is secret."""
     mark, where = launch.mark, launch.where
     parts = [where.namespace, where.pod, where.container, mark.launcher, mark.instance, mark.session]
-    return json.dumps([*parts, launch.pid, launch.has_output]).encode()
+    line = json.dumps([*parts, launch.pid, launch.has_output])
+    return (f"{line}\n{launch.caller}" if launch.caller else line).encode()
 
 
 def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None, bool]:
     """Read a ticket, which came from outside: raises ValueError, TypeError or RecursionError for a bad one."""
-    parts: Any = json.loads(ticket)
+    parts: Any = json.loads(ticket.partition(b"\n")[0])
     namespace, pod, container, launcher, instance, session, pid, has_output = parts
     if not all(isinstance(part, str) for part in (namespace, pod, launcher, instance, session)):
         raise TypeError("a part of the ticket is no string")
@@ -270,6 +381,11 @@ def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None, bool]:
     if not isinstance(has_output, bool):
         raise TypeError("a part of the ticket is neither true nor false")
     return Where(namespace, pod, container), Mark(launcher, pod, instance, session), pid, has_output
+
+
+def read_caller(ticket: bytes) -> str:
+    """Return the launcher that stands in a ticket's second line, "" if none does."""
+    return ticket.partition(b"\n")[2].decode("ascii", "replace")
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

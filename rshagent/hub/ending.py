@@ -15,20 +15,21 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rshagent.bootstrap import LauncherMark
-from rshagent.control import KILL_AFTER_S, Reaper
-from rshagent.requests import get
-from rshagent.streams import quote
+from rshagent.native.protocol import GRACE_MAX_S
+from rshagent.net.requests import get
+from rshagent.session.control import KILL_AFTER_S, Reaper
+from rshagent.stream.streams import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from rshagent.cluster import Cluster
-    from rshagent.connection import Lost
-    from rshagent.engine import Engine
-    from rshagent.execution import Where
-    from rshagent.http import Head
-    from rshagent.loop import Loop, Timer
+    from agents.common.loop import Loop, Timer
+    from rshagent.call.bootstrap import LauncherMark
+    from rshagent.net.cluster import Cluster
+    from rshagent.net.connection import Lost
+    from rshagent.net.http import Head
+    from rshagent.session.engine import Engine
+    from rshagent.session.execution import Where
 
 SWEEP_S = 8.0  # TERM, KILL 5 s later, and time for both to get there
 LAST_S = 2.0  # what the kubelet leaves to a container when the grace period is over
@@ -55,6 +56,7 @@ class Deadline:
 
     def set(self, seconds: float) -> None:
         """Take it that the grace period is over in so many seconds."""
+        seconds = min(seconds, GRACE_MAX_S)
         self._at = self._loop.now() + seconds
         if self._timer is not None:
             self._timer.cancel()
@@ -95,7 +97,7 @@ def kill_after(left_s: float | None) -> float:
 class Sweep:
     """Ends all that carries this launcher's marks in some workers, as many at once as may be started in at once.
 
-    `instances` is what the instances of this pod begin with: a batch Job's next pod may have begun its job already.
+    `mark_of(where)` says which: where a pod ends its own, as a batch Job's next pod may have begun its job already.
     `may_hold(where)` says whether there can be anything of ours that nobody else ends; whoever changes what it says
     calls `look_again`. Where a job is deleted its workers go, and the rights to exec into them before: refusals are
     believed after seconds.
@@ -107,14 +109,14 @@ class Sweep:
         self,
         engine: Engine,
         places: Iterable[Where],
-        instances: str,
+        mark_of: Callable[[Where], LauncherMark],
         kill_after_s: float,
         *,
         may_hold: Callable[[Where], bool],
         on_left: Callable[[Where, str], None],
         on_done: Callable[[], None],
     ) -> None:
-        self._engine, self._instances, self._kill_after_s = engine, instances, kill_after_s
+        self._engine, self._mark_of, self._kill_after_s = engine, mark_of, kill_after_s
         self._may_hold, self._on_left, self._on_done = may_hold, on_left, on_done
         self._places = dict(enumerate(places))
         self._reapers: dict[int, Reaper] = {}
@@ -139,7 +141,7 @@ class Sweep:
             self._ended(key, where, f"its processes could not all be ended in time{reaper.why if reaper else ''}")
 
     def _reap(self, key: int, where: Where) -> None:
-        mark = LauncherMark(self._engine.launcher, where.pod, self._instances)
+        mark = self._mark_of(where)
         ended = partial(self._ended, key, where)
         self._reapers[key] = Reaper(
             self._engine, where, mark, "TERM", ended, self._kill_after_s, believes_refusals=True

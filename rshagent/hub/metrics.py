@@ -1,13 +1,22 @@
-"""What the hub counts, in Prometheus' text format."""
+"""The hub's metrics, and the endpoint that serves them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.common.http_server import ANY_PATH, METRICS, HttpServer, Response, listen
+from agents.common.metrics import Histogram, Sample, lines, single
+from rshagent.hub.listening import HubError
+from rshagent.net.proxy import split_host
+
 if TYPE_CHECKING:
-    from rshagent.launch import Launch
+    from collections.abc import Callable
+
+    from agents.common.loop import Loop
+    from rshagent.session.launch import Launch
 
 _START_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+CLIENTS_MAX = 16  # that wait for their response; their descriptors are needed for sessions
 _RESULTS = ("ok", "exit", "failed", "client_died", "signalled")
 
 
@@ -16,8 +25,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._results = dict.fromkeys(_RESULTS, 0)
-        self._buckets = [0] * len(_START_BUCKETS_S)
-        self._starts, self._start_seconds = 0, 0.0
+        self._starts = Histogram(_START_BUCKETS_S)
         self._sent = self._received = self._retries = 0
 
     def count(self, launch: Launch) -> None:
@@ -27,40 +35,23 @@ class Metrics:
         self._received += launch.stdio.received
         self._retries += launch.retries
         if launch.times.acknowledged:
-            seconds = launch.times.acknowledged - launch.times.created
-            self._starts += 1
-            self._start_seconds += seconds
-            for index, bound in enumerate(_START_BUCKETS_S):
-                self._buckets[index] += seconds <= bound
+            self._starts.observe(launch.times.acknowledged - launch.times.created)
 
     def text(self, active: int) -> str:
         """Return all metrics; `active` is the number of sessions under way."""
-        name = "mpi_agents_hub"
-        lines = [
-            f"# HELP {name}_sessions_total Ended sessions by result.",
-            f"# TYPE {name}_sessions_total counter",
-            *(f'{name}_sessions_total{{result="{result}"}} {count}' for result, count in self._results.items()),
-            f"# HELP {name}_sessions_active Sessions under way.",
-            f"# TYPE {name}_sessions_active gauge",
-            f"{name}_sessions_active {active}",
-            f"# HELP {name}_start_seconds From the agent's call to the command's start.",
-            f"# TYPE {name}_start_seconds histogram",
-            *(
-                f'{name}_start_seconds_bucket{{le="{bound:g}"}} {count}'
-                for bound, count in zip(_START_BUCKETS_S, self._buckets, strict=True)
-            ),
-            f'{name}_start_seconds_bucket{{le="+Inf"}} {self._starts}',
-            f"{name}_start_seconds_sum {self._start_seconds:.6f}",
-            f"{name}_start_seconds_count {self._starts}",
-            f"# HELP {name}_bytes_total Bytes of stdin (sent) and of stdout and stderr (received).",
-            f"# TYPE {name}_bytes_total counter",
-            f'{name}_bytes_total{{direction="sent"}} {self._sent}',
-            f'{name}_bytes_total{{direction="received"}} {self._received}',
-            f"# HELP {name}_retries_total Starts that were tried again.",
-            f"# TYPE {name}_retries_total counter",
-            f"{name}_retries_total {self._retries}",
-        ]
-        return "\n".join(lines) + "\n"
+        results = [Sample(count, {"result": result}) for result, count in self._results.items()]
+        sizes = [Sample(self._sent, {"direction": "sent"}), Sample(self._received, {"direction": "received"})]
+        meaning = "Bytes of stdin (sent) and of stdout and stderr (received)."
+        start = "From the agent's call to the command's start."
+        return "".join(
+            [
+                *lines("mpi_agents_hub_sessions_total", "counter", "Ended sessions by result.", results),
+                *single("mpi_agents_hub_sessions_active", "gauge", "Sessions under way.", active),
+                *lines("mpi_agents_hub_start_seconds", "histogram", start, self._starts.samples()),
+                *lines("mpi_agents_hub_bytes_total", "counter", meaning, sizes),
+                *single("mpi_agents_hub_retries_total", "counter", "Starts that were tried again.", self._retries),
+            ]
+        )
 
 
 def result_of(launch: Launch) -> str:
@@ -69,6 +60,18 @@ def result_of(launch: Launch) -> str:
         return "client_died"
     if launch.ended_by_signal:
         return "signalled"
-    if launch.reason:
+    if launch.reason and launch.code:
         return "failed"
     return "ok" if launch.code == 0 else "exit"
+
+
+def serve(loop: Loop, address: str, text: Callable[[], str]) -> HttpServer:
+    """Serve `text()` at an address, whatever the path. Raises HubError."""
+    try:
+        host, port = split_host(address, 0)
+        if not port:
+            raise HubError(f"the metrics' address {address} has no port")
+        listener = listen(host, port)
+    except (OSError, ValueError) as error:
+        raise HubError(f"metrics can't be served at {address}: {error}") from None
+    return HttpServer(loop, listener, {ANY_PATH: lambda: Response(200, text(), METRICS)}, CLIENTS_MAX)

@@ -6,8 +6,9 @@ import argparse
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from rshagent import __version__, surroundings
-from rshagent.engine import MAX_STARTS
+from rshagent import __version__
+from rshagent.call import surroundings
+from rshagent.session.engine import MAX_STARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ class Settings(NamedTuple):
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Read options and environment. Exits with 2 and a usage line as argparse does."""
     parser = argparse.ArgumentParser(
-        prog="rshagent-hub", description="Hold the exec streams of all rsh agents of one launcher pod."
+        prog="rshagent-hub", description="Hold the exec streams of all rsh agents in a launcher pod."
     )
     add = parser.add_argument
     add(
@@ -57,7 +58,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         default=environ.get("MPI_AGENT_HOSTS") or surroundings.HOSTS,
         help="addresses of the workers (%(default)s)",
     )
-    add("--container", default=environ.get("MPI_AGENT_CONTAINER"), help="container of the worker pods to exec into")
+    add("--container", default=environ.get("MPI_AGENT_CONTAINER"), help="container to exec into in worker pods")
     add("--namespace", default=environ.get("MPI_AGENT_NAMESPACE"), help="the job's namespace (default: the pod's)")
     add("--selector", default=environ.get("MPI_AGENT_SELECTOR"), help="label selector of the worker pods")
     add(
@@ -66,17 +67,17 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         default=environ.get("MPI_AGENT_SLOTS") or None,
         help="slots of each worker, for --discover-hosts (default: the hostfile's)",
     )
-    add("--max-starts", type=_positive, default=MAX_STARTS, help="starts under way at once (%(default)s)")
-    add("--metrics", metavar="[HOST]:PORT", help="serve Prometheus metrics there (default: not at all)")
+    add("--max-starts", type=_positive, default=MAX_STARTS, help="maximum number of concurrent starts (%(default)s)")
+    add("--metrics", metavar="[HOST]:PORT", help="serve Prometheus metrics there (default: don't)")
     add("--no-watch", action="store_true", help="do not watch the worker pods")
-    add("--check", action="store_true", help="ask the hub that runs whether it is well, and exit with 0 or 1")
-    add("--ending", action="store_true", help="tell the hub that runs that this pod is being deleted: its preStop hook")
+    add("--check", action="store_true", help="check the running hub; exit with 0 if it is healthy, else 1")
+    add("--ending", action="store_true", help="preStop hook: tell the running hub that the pod is being deleted")
     add(
         "--grace",
         type=_positive,
         default=30,
         metavar="SECONDS",
-        help="with --ending: the pod's grace period, where the hub may not read its own pod (%(default)s)",
+        help="with --ending: the pod's grace period, if the hub may not read its own pod (%(default)s)",
     )
     add("--version", action="version", version=f"rshagent-hub {__version__}")
     options = parser.parse_args(arguments)

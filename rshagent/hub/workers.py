@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rshagent import discovery
-from rshagent.hosts import LOCAL, Entry, Resolver, UnknownHost, Worker, canonical_address, parse_hostfile, parse_hosts
-from rshagent.watchedfile import WatchedFile
+from rshagent.call import discovery
+from rshagent.call.hosts import (
+    LOCAL,
+    Entry,
+    Resolver,
+    UnknownHost,
+    Worker,
+    canonical_address,
+    parse_hostfile,
+    parse_hosts,
+)
+from rshagent.net.watchedfile import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from rshagent.pods import Pod
+    from agents.common.pods import Pod
 
 __all__ = ["LOCAL", "Worker", "Workers"]
 
@@ -58,8 +67,12 @@ class Workers:
 
     def discover(self, pods: Mapping[str, Pod], slots: int | None) -> list[str]:
         """Return the hosts that are Ready now, as `--discover-hosts` prints them."""
+        return discovery.lines(self._entries, self.seen(pods), own=self._by_name, slots=slots)
+
+    def seen(self, pods: Mapping[str, Pod]) -> dict[str, Pod]:
+        """Return the workers' pods as they are now."""
         self.refresh()
-        return discovery.lines(self._entries, pods, own=self._by_name, slots=slots)
+        return discovery.workers(self._entries, pods, own=self._by_name, by_selector=self._by_selector)
 
     def _new(self, pods: Mapping[str, Pod] | None) -> list[str]:
         """Return the pods that the selector has found and the hostfile does not have."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.benchmarks import report
 from tests.benchmarks.measure import BenchmarkError, machine, noise
-from tests.cluster.bed.places import BedError, Places
+from tests.cluster.local.places import Places, SetupError
 from tests.cluster.operators.operator import TakenError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(measure: Callable[[Say], Table], write_between: tuple[str, str] | None) 
     print(setting, flush=True)
     try:
         table = measure(_progress(began))
-    except (BenchmarkError, BedError, TakenError) as error:
+    except (BenchmarkError, SetupError, TakenError) as error:
         print(f"benchmark: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from agents.playground.cluster import Cluster
-from rshagent import client_build
+from rshagent.native import client_build
 
 from .measure import BenchmarkError
 from .peers import Direct, Hub, Kubectl

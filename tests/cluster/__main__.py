@@ -1,7 +1,7 @@
 """The cluster tier's command line, behind `make test-cluster`, `bench-cluster`, `cluster-up` and `cluster-down`.
 
 Where KUBECONFIG is set, that cluster is used, and has the images already (docs/images.md). Else a cluster of our own is
-brought up (`tests.cluster.bed`) with fresh images in it, and taken down at the end unless it was up before.
+brought up (`tests.cluster.local`) with fresh images in it, and taken down at the end unless it was up before.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tests.cluster.bed.bed import Bed
-from tests.cluster.bed.places import BedError, Places
+from images import catalog
 from tests.cluster.images import REPOSITORY, image
+from tests.cluster.local.cluster import LocalCluster
+from tests.cluster.local.places import Places, SetupError
 from tests.cluster.operators import kubectl_delivery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Built on each run, from layers that are there already; `horovod` takes a quarter of an hour the first time.
+# Built on each run, from layers that are there already. A slow one takes a quarter of an hour the first time: it is
+# built where CLUSTER_IMAGES=all says so, and then kept, and in the cluster of each run, while its files stay the same.
 BARE = ("bare-static", "bare-musl", "bare-glibc231")
 WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
 IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *BARE)
@@ -52,46 +54,53 @@ def bench(words: Sequence[str]) -> None:
 @command.command()
 def up() -> None:
     """Bring a cluster up, and say how to use it."""
-    bed = Bed(Places.of(), _say)
-    _bring_up(bed)
-    click.echo(f"export KUBECONFIG={bed.places.kubeconfig} PATH={bed.places.bin}:$PATH")
+    cluster = LocalCluster(Places.of(), _say)
+    _bring_up(cluster)
+    click.echo(f"export KUBECONFIG={cluster.places.kubeconfig} PATH={cluster.places.bin}:$PATH")
 
 
 @command.command()
 def down() -> None:
     """Take it down."""
-    Bed(Places.of(), _say).down()
+    LocalCluster(Places.of(), _say).down()
 
 
 def _with_cluster(words: list[str]) -> int:
     """Run a command with KUBECONFIG naming a cluster that has the images; its exit code."""
-    bed = Bed(Places.of(), _say)
+    cluster = LocalCluster(Places.of(), _say)
     named = os.environ.get("KUBECONFIG")
-    if named and Path(named).resolve() != bed.places.kubeconfig.resolve():
+    if named and Path(named).resolve() != cluster.places.kubeconfig.resolve():
         return subprocess.run(words, check=False).returncode
-    was_up = bed.is_up
+    was_up = cluster.is_up
     try:
-        _bring_up(bed)
-        env = {**os.environ, "KUBECONFIG": str(bed.places.kubeconfig)}
+        _bring_up(cluster)
+        env = {**os.environ, "KUBECONFIG": str(cluster.places.kubeconfig)}
         return subprocess.run(words, check=False, env=env).returncode
     finally:
         if not was_up:
-            bed.down()
+            cluster.down()
 
 
-def _bring_up(bed: Bed) -> None:
-    """Bring the cluster up with today's images in it. Raises BedError."""
-    bed.up()
+def _bring_up(cluster: LocalCluster) -> None:
+    """Bring the cluster up with today's images in it. Raises SetupError."""
+    cluster.up()
     try:
-        bed.engine.start()
-        names = [*IMAGES, *SLOW_IMAGES] if os.environ.get("CLUSTER_IMAGES") == "all" else [*IMAGES]
-        builder = [sys.executable, "-m", "images.build", "--network", "host", "--repository", REPOSITORY, *names]
-        if subprocess.run(builder, env=bed.engine.environment, stdout=subprocess.DEVNULL, check=False).returncode:
-            raise BedError("the images could not be built")
+        cluster.engine.start()
+        is_all = os.environ.get("CLUSTER_IMAGES") == "all"
+        names = [*IMAGES, *(name for name in SLOW_IMAGES if is_all or _is_kept(cluster, name))]
+        options = ["--unpinned", "--network", "host", "--repository", REPOSITORY]  # the engine's bases are its own
+        builder = [sys.executable, "-m", "images.build", *options, *names]
+        if subprocess.run(builder, env=cluster.engine.environment, stdout=subprocess.DEVNULL, check=False).returncode:
+            raise SetupError("the images could not be built")
         built = [image(name) for name in names]
-        bed.load_built([*built, kubectl_delivery.build(bed.places, bed.engine, _say)])
+        cluster.load_built([*built, kubectl_delivery.build(cluster.places, cluster.engine, _say)])
     finally:
-        bed.engine.stop()
+        cluster.engine.stop()
+
+
+def _is_kept(cluster: LocalCluster, name: str) -> bool:
+    slow = catalog.IMAGES[name]
+    return cluster.engine.has_content(slow.content(slow.by_tag(), None))
 
 
 def _say(text: str) -> None:
@@ -110,7 +119,7 @@ def main() -> int:
         said = (error.stderr or b"").decode(errors="replace").strip()
         _say(f"{' '.join(map(str, error.cmd))} failed ({error.returncode}): {said}")
         return 1
-    except (BedError, OSError) as error:
+    except (SetupError, OSError) as error:
         _say(str(error))
         return 1
     except (click.Abort, KeyboardInterrupt):

@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +20,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
 from kubernetes.dynamic.exceptions import ForbiddenError
 from urllib3.exceptions import HTTPError
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.cluster.failure import describe
 from tests.cluster.faults import node  # noqa: F401 (a fixture)
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 _GONE_S = 120.0
 _TEST_S = 600.0  # pods start slowly where many do at once, and programs beside ours are built once, from modules
+_PLAIN = re.compile(r"tests/cluster/test_(?!faults)")
 _NUMBERS = itertools.count()
 _made: list[Namespace] = []  # all of this session
 _BEGAN = pytest.StashKey[int]()  # how many there were when a test began
@@ -51,6 +55,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/cluster" in item.nodeid and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_TEST_S))
+
+
+class Rows(LoadScopeScheduling):  # type: ignore[misc]
+    """The tests in two rows, side by side.
+
+    One has those of operators, as a cluster has one definition of MPIJobs, and those of faults; the other those whose
+    jobs need no operator.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "plain" if _PLAIN.match(nodeid) else "operators"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Rows:
+    """Have xdist's processes take a row each."""
+    return Rows(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +94,18 @@ def images_there(api: Api) -> set[str]:
         for one in api.call("get", api.path("Node", "v1"))["items"]:
             found |= {name for known in one["status"].get("images") or () for name in known.get("names") or ()}
     return {name.removeprefix("docker.io/library/") for name in found}
+
+
+@pytest.fixture(autouse=True)
+def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let tests of faults and of many workers have the node to themselves: others queue behind one that waits."""
+    folder = tmp_path_factory.getbasetemp().parent  # of all processes that run tests
+    with (folder / "queue").open("w") as queue, (folder / "node").open("w") as node_itself:
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        is_alone = {"node", "fleet"} & {*request.fixturenames}
+        fcntl.flock(node_itself, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -167,6 +167,23 @@ class Namespace:
         listed = self.api.call("get", self.path("Event"))["items"]
         return sorted(listed, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
 
+    def warnings(self, job: str) -> list[str]:
+        """The Warning events of a job's objects, up to the end of each pod: of a healthy start there are none."""
+        events = [(event, event["involvedObject"]["name"]) for event in self.events()]
+        ends: dict[str, str] = {}  # a probe may still meet a container that the kubelet has just ended
+        for event, name in events:
+            if event["reason"] == "Killing":
+                ends.setdefault(name, str(event["firstTimestamp"]))
+        return [
+            f"{name}: {event['reason']}: {event['message']}"
+            for event, name in events
+            if event["type"] == "Warning"
+            and f"{name}-".startswith(f"{job}-")
+            # The kubelet gives its own cache of Secrets one second on a busy node, and then tries again.
+            and "failed to sync secret cache" not in event["message"]
+            and not (name in ends and str(event.get("firstTimestamp") or event.get("eventTime")) >= ends[name])
+        ]
+
     def path(self, kind: str, name: str | None = None, api_version: str = "v1") -> str:
         """The URL's path of a kind's objects in this namespace, or of one."""
         return self.api.path(kind, api_version, name, self.name)

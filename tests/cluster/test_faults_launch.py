@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.faults import gated, until
+from tests.cluster.faults import gated, until, words_of_ours
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_the_api_server_hangs_dies_and_comes_back(node: Node, waiting: tuple[Run
     _go_until_all_are_called(launcher)
     node.restart_api_server()
     assert_done(running)
-    assert "rshagent" not in running.output
+    assert not words_of_ours(running.output)
 
 
 @pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)
@@ -83,7 +83,7 @@ def test_the_hub_hangs_and_is_killed(node: Node, waiting: tuple[Running, Contain
     _go_until_all_are_called(launcher)
     hub.kill()
     assert_done(running)
-    assert "rshagent" not in running.output
+    assert not words_of_ours(running.output)
 
 
 @pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)

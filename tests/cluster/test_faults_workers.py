@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.bed.pki import NODE
 from tests.cluster.faults import Ranks, gated, until
 from tests.cluster.jobs import Job
+from tests.cluster.local.pki import NODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

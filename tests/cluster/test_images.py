@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from images import catalog, sbom
 from tests.cluster import pods as of
 from tests.cluster.images import image as full_name
 from tests.cluster.images import needs_horovod
@@ -112,6 +115,32 @@ def test_our_image_is_delivery_if_nothing_else_is_said(namespace: Namespace) -> 
 def test_our_image_has_each_role_on_its_path(namespace: Namespace, command: list[str], code: int, says: str) -> None:
     ended, log = run(namespace, "mpi-agents", command)
     assert (ended, log.startswith(says)) == (code, True), log
+
+
+# What a package's metadata and Debian's status say in the image itself, whatever the bill of it says.
+CONTENTS = """
+import importlib.metadata, json, os
+folder = "/var/lib/dpkg/status.d"
+fields = (dict(line.split(": ", 1) for line in open(f"{folder}/{name}") if ": " in line) for name in os.listdir(folder))
+print(json.dumps({
+    "pypi": {one.name: one.version for one in importlib.metadata.distributions()},
+    "deb": {one["Package"].strip(): one["Version"].strip() for one in fields},
+}))
+"""
+
+
+def test_the_bill_of_our_image_is_what_is_in_it(namespace: Namespace) -> None:
+    with open(
+        sbom.path_of(full_name("mpi-agents"), os.path.join(catalog.ROOT, "build/sbom")), encoding="utf-8"
+    ) as file:
+        bill = json.load(file)["components"]
+    code, log = run(namespace, "mpi-agents", ["python3", "-c", CONTENTS])
+    there = json.loads(log)
+    assert code == 0, log
+    assert {kind: sbom.names(bill, kind) for kind in ("pypi", "deb")} == there
+    assert {"click", "cryptography", "kubernetes", "mpi-agents"} <= there["pypi"].keys()
+    assert {"libc6", "libssl3", "musl-dev", "python3.11-minimal"} <= there["deb"].keys()
+    assert sbom.names(bill, "generic").keys() == {"rshagent", "rshagent-direct", "sshd-start"}
 
 
 def test_the_variant_has_a_real_kubectl(namespace: Namespace) -> None:

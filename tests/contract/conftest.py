@@ -1,4 +1,4 @@
-"""The stand-in cluster of the tests that need no other."""
+"""The fake cluster of the tests that need no other, and what is left out where there is no sshd."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from running import WORKERS
+from ssh_server import NO_SSHD
 
 from agents.playground import Cluster
 
@@ -20,3 +21,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for name in WORKERS:
             cluster.create_pod(name, ready_after_s=0)
         yield cluster
+
+
+def pytest_report_header() -> list[str]:
+    return [NO_SSHD] if NO_SSHD else []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say once that there is no sshd, and not by a skip for each test."""
+    if NO_SSHD:
+        without = [
+            one for one in items if NO_SSHD in (mark.kwargs.get("reason") for mark in one.iter_markers("skipif"))
+        ]
+        config.hook.pytest_deselected(items=without)
+        items[:] = [one for one in items if one not in without]

@@ -21,12 +21,12 @@ BANNER = b"SSH-2.0-test\r\n"
 # Names are looked up as ever, but those of the zone's file, which a test changes as it likes. "" is a DNS that is down.
 BY_ZONE = """
 import json, os, sys
-from delivery.sshd import lookups, pace, presence, waiting
+from delivery.sshd import dns, wait, worker
 
-waiting._RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
-presence._PORT = int(os.environ.get("DNS_PORT", 53))
-pace.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", pace.CHECK_AGAIN_S))
-look_up = lookups.look_up
+wait._RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
+dns._PORT = int(os.environ.get("DNS_PORT", 53))
+worker.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", worker.CHECK_AGAIN_S))
+look_up = dns.look_up
 
 def by_zone(name):
     with open(os.environ["ZONE"] + ".asked", "a") as file:
@@ -34,10 +34,10 @@ def by_zone(name):
     with open(os.environ["ZONE"]) as file:
         addresses = json.load(file).get(name, [])
     if addresses == "":
-        return lookups.Found((), "Temporary failure in name resolution")
-    return lookups.Found(tuple(found for one in addresses for found in look_up(one).addresses))
+        return dns.Found((), "Temporary failure in name resolution")
+    return dns.Found(tuple(found for one in addresses for found in look_up(one).addresses))
 
-lookups.look_up = by_zone
+dns.look_up = by_zone
 from delivery.cli import main
 main()
 """

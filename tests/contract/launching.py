@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from agents.playground.job import Job
+    from launcher_job import Job
+
     from agents.playground.pod_process import PodProcess
 
 __all__ = ["DEADLINE_S", "Running", "until"]

@@ -6,36 +6,39 @@ and a deleted pod is gone a moment later.
 
 from __future__ import annotations
 
-import json
-import re
 import socket
 import threading
 from collections import Counter
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
 
-from stored_objects import T9K, Failure, Objects, Place, conditions, matches, merged, only_metadata, plural_of, running
+from agents.playground.access import user
+from agents.playground.request import Request as HttpRequest
+from agents.playground.rest import Response
+from tests.objects import T9K, Failure, Objects, Request, plural_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from agents.playground.watch import Watch
 
 Body = dict[str, Any]
 
-_PATH = re.compile(r"^/apis?/(?:([^/]+)/)?v[0-9a-z]+/(?:namespaces/([^/]+)/)?([a-z]+)(?:/([^/]+))?(?:/([^/]+))?$")
 _BOOKMARK_S = 0.2
+_ANYONE = user("anyone", ["*"])
 
 
-@dataclass
-class Request:
-    """What a fault is asked about."""
+class SharedObjects(Objects):
+    """What several threads may wait for, who hold the lock `changed` when they write."""
 
-    verb: str
-    plural: str  # T9k's have their group behind it
-    name: str
-    partial: bool = False  # asks for metadata alone
-    namespace: str = ""
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = threading.Condition(threading.RLock())
+
+    def _write(self, *change: Any) -> Body:
+        with self.changed:
+            self.changed.notify_all()
+            return super()._write(*change)
 
 
 class ObjectsApi:
@@ -46,7 +49,7 @@ class ObjectsApi:
     """
 
     def __init__(self, port: int = 0) -> None:
-        self.objects = Objects()
+        self.objects = SharedObjects()
         self.requests: Counter[tuple[str, str]] = Counter()
         self.fault: Callable[[Request], bool] = lambda _request: True
         self.forgets: Callable[[Request], bool] = lambda _request: False
@@ -89,17 +92,16 @@ class ObjectsApi:
         with self.objects.changed:
             self.epoch += 1
             if forget:
-                self.objects.compacted = self.objects.version + 1
-                self.objects.version += 1
+                self.objects.forget()
             self.objects.changed.notify_all()
 
-    def wait(self, condition: Callable[[Objects], Any], timeout_s: float = 60.0) -> None:
+    def wait(self, condition: Callable[[SharedObjects], Any], timeout_s: float = 60.0) -> None:
         """Wait until the objects meet a condition."""
         with self.objects.changed:
             assert self.objects.changed.wait_for(lambda: condition(self.objects), timeout_s), self.picture()
 
     def picture(self) -> str:
-        jobs = [*self.objects.select("mpijobs", "", ""), *self.objects.select(f"mpijobs.{T9K}", "", "")]
+        jobs = [*self.objects.select("mpijobs"), *self.objects.select(f"mpijobs.{T9K}")]
         return str([(job["metadata"]["name"], conditions(job)) for job in jobs])
 
     def _run_pods(self) -> None:
@@ -110,12 +112,13 @@ class ObjectsApi:
                 objects.changed.wait(0.05)
                 if objects.version == seen:
                     continue
-                for pod in objects.select("pods", "", ""):
+                for pod in objects.select("pods"):
                     after = self._next(pod)
                     if after is not None:
-                        objects.put("pods", after, "MODIFIED")
+                        objects.put("pods", after)
                     elif "deletionTimestamp" in pod["metadata"]:
-                        objects.put("pods", pod, "DELETED")
+                        objects.end(pod)
+                objects.collect()
                 seen = objects.version
 
     def _next(self, pod: Body) -> Body | None:
@@ -124,14 +127,14 @@ class ObjectsApi:
         if "deletionTimestamp" in pod["metadata"] or phase == "Succeeded":
             return None
         if phase == "Pending":
-            return {**pod, "status": running(pod)}
+            return {**pod, "spec": {**pod["spec"], "nodeName": "node-1"}, "status": running(pod)}
         if is_launcher and self._has_workers(pod) and self.may_end(pod):
             return {**pod, "status": {"phase": "Succeeded", "conditions": []}}
         return None
 
     def _has_workers(self, launcher: Body) -> bool:
         owner = launcher["metadata"]["ownerReferences"][0]
-        job = self.objects.get((plural_of(owner), launcher["metadata"]["namespace"], owner["name"]))
+        job = self.objects.at((plural_of(owner), launcher["metadata"]["namespace"], owner["name"]))
         uid = launcher["metadata"]["labels"]["mpi-agents/job-uid"]
         workers = self.objects.select("pods", "", f"mpi-agents/job-uid={uid},mpi-agents/role=worker")
         ready = [each for each in workers if each.get("status", {}).get("phase") == "Running"]
@@ -180,122 +183,68 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _answer(self) -> None:
-        parts = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else {}
+        api, headers = self.server.api, {name.lower(): text for name, text in self.headers.items()}
+        body = self.rfile.read(int(headers.get("content-length", "0")))
+        call = api.objects.api.read(HttpRequest(self.command, self.path, headers, body))
         try:
-            found = _PATH.match(parts.path)
-            if found is None:
-                self._discover(parts.path)
-                return
-            group, namespace, plural, name, subresource = (text or "" for text in found.groups())
-            plural = f"{plural}.{group}" if group == T9K else plural
-            verb = self._verb(name, query)
-            self.server.api.requests[verb, plural] += 1
-            partial = "as=PartialObjectMetadata" in self.headers.get("Accept", "")
-            request = Request(verb, plural, name or body.get("metadata", {}).get("name", ""), partial, namespace)
-            if not self.server.api.fault(request):
-                self.close_connection = True
-            elif verb == "watch":
-                self._watch(plural, namespace, query, partial=partial)
-            else:
-                with self.server.api.objects.changed:
-                    answer = self._do(verb, (plural, namespace, name), subresource, query, body)
-                if self.server.api.forgets(request):
+            if call.target is not None:
+                request = Request.of(call)
+                api.requests[request.verb, request.plural] += 1
+                if not api.fault(request):
                     self.close_connection = True
                     return
-                self._send(201 if verb == "create" else 200, only_metadata(answer) if partial else answer)
+            elif self.path not in api.served:
+                raise Failure(404, "NotFound", "no such path")
+            with api.objects.changed:
+                answer, epoch = api.objects.api.answer(call, _ANYONE), api.epoch
+            if not isinstance(answer, Response):
+                self._watch(answer, epoch)
+            elif call.target is not None and api.forgets(request):
+                self.close_connection = True
+            else:
+                self._send(answer)
         except Failure as failure:
-            status = {"kind": "Status", "status": "Failure", "reason": failure.reason, "message": str(failure)}
             headers = {"Retry-After": failure.retry_after} if failure.retry_after else {}
-            self._send(failure.code, status | {"code": failure.code}, headers)
+            self._send(Response.of(failure.status["code"], failure.status, **headers))
 
-    def _verb(self, name: str, query: dict[str, str]) -> str:
-        if self.command == "GET":
-            return "get" if name else "watch" if query.get("watch") else "list"
-        if self.command == "DELETE":
-            return "delete" if name else "deletecollection"
-        return {"POST": "create", "PUT": "update", "PATCH": "patch"}[self.command]
-
-    def _do(self, verb: str, place: Place, subresource: str, query: dict[str, str], body: Body) -> Body:
-        objects, selector = self.server.api.objects, query.get("labelSelector", "")
-        plural, namespace, _ = place
-        match verb:
-            case "get":
-                return objects.get(place)
-            case "list":
-                return self._list(plural, namespace, query)
-            case "create":
-                return objects.create(plural, namespace, body)
-            case "update":
-                return objects.replace(place, body, subresource)
-            case "patch":
-                return objects.put(plural, merged(objects.get(place), body), "MODIFIED")
-            case "delete":
-                return objects.delete(place, body.get("preconditions", {}).get("uid", ""))
-        for each in objects.select(plural, namespace, selector):
-            objects.delete((plural, each["metadata"]["namespace"], each["metadata"]["name"]))
-        return {"kind": "List", "items": []}
-
-    def _list(self, plural: str, namespace: str, query: dict[str, str]) -> Body:
-        objects = self.server.api.objects
-        items = objects.select(plural, namespace, query.get("labelSelector", ""))
-        if field := query.get("fieldSelector"):
-            items = [each for each in items if each["metadata"]["name"] == field.removeprefix("metadata.name=")]
-        begin, limit = int(query.get("continue", "0")), int(query.get("limit", "0")) or len(items)
-        metadata = {"resourceVersion": str(objects.version)}
-        if begin + limit < len(items):
-            metadata["continue"] = str(begin + limit)
-        return {"kind": "List", "metadata": metadata, "items": items[begin : begin + limit]}
-
-    def _watch(self, plural: str, namespace: str, query: dict[str, str], *, partial: bool) -> None:
+    def _watch(self, watch: Watch, epoch: int) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.close_connection = True
-        for event in self._events(plural, namespace, query):
-            told = {**event, "object": only_metadata(event["object"])} if partial else event
-            data = json.dumps(told, separators=(",", ":")).encode() + b"\n"
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        objects = self.server.api.objects
+        while self.server.api.epoch == epoch:
+            with objects.changed:
+                lines = watch.poll()
+                if not lines:
+                    objects.changed.wait(_BOOKMARK_S)
+                    lines = watch.poll() or [watch.bookmark()]
+            for line in lines:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             self.wfile.flush()
+            if watch.is_expired:
+                break
         self.wfile.write(b"0\r\n\r\n")
 
-    def _events(self, plural: str, namespace: str, query: dict[str, str]) -> Iterator[Body]:
-        api, version = self.server.api, int(query["resourceVersion"])
-        objects, epoch, place = api.objects, api.epoch, 0
-        if version < objects.compacted:
-            yield {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old resource version"}}
-            return
-        while api.epoch == epoch:
-            with objects.changed:
-                objects.changed.wait_for(self._is_new(place, epoch), _BOOKMARK_S)
-                fresh, place, now = objects.log[place:], len(objects.log), objects.version
-            for at, event, its, body in fresh:
-                here = at > version and its == plural and namespace in {"", body["metadata"].get("namespace")}
-                if here and matches(body, query.get("labelSelector", "")):
-                    yield {"type": event, "object": body}
-            if not fresh:
-                yield {"type": "BOOKMARK", "object": {"kind": "x", "metadata": {"resourceVersion": str(now)}}}
-
-    def _is_new(self, place: int, epoch: int) -> Callable[[], bool]:
-        api = self.server.api
-        return lambda: len(api.objects.log) > place or api.epoch != epoch
-
-    def _discover(self, path: str) -> None:
-        if path in self.server.api.served:
-            self._send(200, {"kind": "APIResourceList", "resources": [{"name": "mpijobs"}]})
-        else:
-            raise Failure(404, "NotFound", "no such path")
-
-    def _send(self, code: int, body: Body, headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(body, separators=(",", ":")).encode()
-        self.send_response(code)
-        for name, text in {
-            **(headers or {}),
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-        }.items():
+    def _send(self, answer: Response) -> None:
+        self.send_response(answer.code)
+        for name, text in {"Content-Type": answer.media, "Content-Length": str(len(answer.body))}.items():
+            self.send_header(name, text)
+        for name, text in answer.headers.items():
             self.send_header(name, text)
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(answer.body)
+
+
+def running(pod: Body) -> Body:
+    """The status of a pod that runs."""
+    state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    containers = [
+        {"name": each["name"], "ready": True, "restartCount": 0, "state": state} for each in pod["spec"]["containers"]
+    ]
+    return {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": containers}
+
+
+def conditions(job: Body) -> list[str]:
+    """The types of a job's conditions that hold."""
+    return [each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"]

@@ -11,12 +11,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from objects_api import ObjectsApi
-from stored_objects import T9K, Objects, conditions, plural_of
+from objects_api import ObjectsApi, conditions
+
+from tests.objects import T9K, plural_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from tests.objects import Objects
 
 
 OPERATOR = os.path.join(os.path.dirname(sys.executable), "mpi-operator")
@@ -123,11 +126,11 @@ def submit(api: ObjectsApi, *names: str, faces: Sequence[Callable[[str], Any]] =
     with api.objects.changed:
         for number, name in enumerate(names):
             body = faces[number % len(faces)](name)
-            api.objects.create(plural_of(body), "team", body)
+            api.objects.add(plural_of(body), "team", body)
 
 
 def job_of(objects: Objects, name: str) -> Any:
-    return objects.stored.get(("mpijobs", "team", name)) or objects.get((f"mpijobs.{T9K}", "team", name))
+    return objects.stored.get(("mpijobs", "team", name)) or objects.at((f"mpijobs.{T9K}", "team", name))
 
 
 def all_succeeded(names: list[str]) -> Callable[[Objects], bool]:
@@ -136,7 +139,7 @@ def all_succeeded(names: list[str]) -> Callable[[Objects], bool]:
 
 
 def workers_gone(objects: Objects) -> bool:
-    return not objects.select("pods", "", "mpi-agents/role=worker")
+    return not objects.select("pods", labels="mpi-agents/role=worker")
 
 
 def have_been_made(pods: int) -> Callable[[Objects], bool]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WORKERS = ["worker-0", "worker-1"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DEADLINE_S = 30.0
+USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]  # for `unshare`
 # Short enough to meet every limit in a test, long enough for a slow machine.
 LIMITS = "start=20,acknowledge=12,worker=3,absent=3,unready=1,settle=10,reap=8,ping=0.5,silence=3"
 
@@ -45,6 +46,7 @@ class Agent:
             if kind is None:
                 self.close()
             else:
+                sys.stderr.write(self.log())  # of a wait without an end it is all that tells
                 self.kill()
         finally:
             for session in self.sessions:
@@ -75,6 +77,7 @@ class WithHub(Agent):
     """A hub, and its client as the agent."""
 
     name = "hub"
+    prefix: tuple[str, ...] = ()  # what the hub's command begins with
 
     def __init__(self, environ: Mapping[str, str], client: str, folder: Path, *options: str) -> None:
         super().__init__(environ, client)
@@ -87,7 +90,7 @@ class WithHub(Agent):
         """Start the hub and wait until it serves and has seen the workers."""
         with open(self._log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rshagent.hub", *self._options],
+                [*self.prefix, sys.executable, "-m", "rshagent.hub", *self._options],
                 cwd=ROOT, env=self.environ, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         try:
@@ -121,6 +124,15 @@ class WithHub(Agent):
         assert self.process.poll() is None, self.log()
         check = [sys.executable, "-m", "rshagent.hub", "--check"]
         return subprocess.run(check, cwd=ROOT, env=self.environ, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+class InItsContainer(WithHub):
+    """A hub in a process namespace of its own, as containers of a pod have them: other containers' are not seen."""
+
+    prefix = ("unshare", *USER, "--pid", "--fork", "--kill-child", "--mount-proc")
+
+    def close(self) -> None:
+        self.kill()
 
 
 def environment(cluster: Cluster, folder: Path, hosts: list[str], token: str | None = None) -> dict[str, str]:

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from ssh_server import NO_SSHD, SSHD
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
+from agents.operator.executor import new_key_pair
 from sshd_bootstrap import start_build
 from sshd_bootstrap.exits import BootstrapError
 from sshd_bootstrap.prepare import prepare
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 PATIENCE_S = 30
-SSHD = "/usr/sbin/sshd"
 RUN = "/run/mpi-agents/ssh"
 DEFAULT = (SSHD, "-D", "-e", "-f", f"{RUN}/sshd_config")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -42,8 +42,8 @@ LAUNCHED_BY = ("ssh", "-F", f"{RUN}/ssh_config")
 
 
 def _lacking() -> str:
-    if not os.path.exists(SSHD):
-        return "no sshd here: install openssh-server"
+    if NO_SSHD:
+        return NO_SSHD
     if os.geteuid() != 0:
         return "only root can be several users"
     if subprocess.run([*_UNSHARE, "true"], capture_output=True, check=False).returncode != 0:
@@ -71,7 +71,7 @@ class Spec:
 
 def write_keys(folder: str, key_type: KeyType = KeyType.ED25519) -> dict[str, bytes]:
     """Put a new pair into the Secret's folder, and return it."""
-    pair = {name: base64.b64decode(content) for name, content in new_pair(key_type).items()}
+    pair = {name: base64.b64decode(content) for name, content in new_key_pair(key_type).items()}
     for name, content in pair.items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SSHD = "/usr/sbin/sshd"
-needs_sshd = pytest.mark.skipif(not os.path.exists(SSHD), reason="no sshd here (apt-get install openssh-server)")
+NO_SSHD = "" if os.path.exists(SSHD) else f"no {SSHD}: the tests by a real sshd are left out (Debian: openssh-server)"
+needs_sshd = pytest.mark.skipif(bool(NO_SSHD), reason=NO_SSHD)
 
 
 def new_key(path: Path) -> None:

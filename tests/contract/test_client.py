@@ -11,9 +11,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_hub import FIXTURES, ended
+from scripted_hub import FIXTURES, ended, launcher
 
-from rshagent import protocol
+from rshagent.native import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +47,37 @@ def test_start_carries_argv_the_agents_variables_cwd_and_instance(
         first = stat.read()
     assert start.instance.decode() == f"{first.rpartition(')')[2].split()[19]}-{os.stat('/proc/self/ns/mnt').st_ino}"
     assert len(message.fds) == 3
+    connection.exit(0)
+    assert ended(client) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("called_by", "caller"),
+    [
+        ("mpirun", "mpirun"),
+        ("mpirun run.sh", "mpirun"),
+        ("horovodrun python3 sh", "horovodrun"),
+        ("mpirun.sh mpiexec.hydra hydra_bstrap_proxy", "hydra_bstrap_pr"),
+        ("run.sh", ""),
+        ("mpirun a b c d e f g", "mpirun"),
+        ("mpirun a b c d e f g h", ""),
+    ],
+)
+def test_start_names_the_launcher_that_called(
+    clients: Clients, hub: ScriptedHub, tmp_path: Path, called_by: str, caller: str
+) -> None:
+    """Also where a shell or two are between; and nobody else names one."""
+    chain = [launcher(tmp_path, name) for name in called_by.split()]
+    client = clients.start(command=[*chain, clients.program], env={"MPI_AGENT_CALLER": "7-7"})
+    connection = hub.accept()
+    said = connection.start().env.get(b"MPI_AGENT_CALLER", b"").decode()
+    assert bool(said) is bool(caller)
+    if caller:
+        pid, _, started = said.partition("-")
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            fields = stat.read()
+        assert fields.partition("(")[2].rpartition(")")[0] == caller
+        assert fields.rpartition(")")[2].split()[19] == started
     connection.exit(0)
     assert ended(client) == (0, "")
 

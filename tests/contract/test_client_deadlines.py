@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_hub import FIXTURES, Clients, Connection, ScriptedHub, ended
 
-from rshagent import protocol
+from rshagent.native import protocol
 
 if TYPE_CHECKING:
     import subprocess

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_hub import FIXTURES, Clients, ScriptedHub, ended, launcher, output
 
-from rshagent import protocol
+from rshagent.native import protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_hub import FIXTURES, ended, launcher
 
-from rshagent import protocol
+from rshagent.native import protocol
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -91,8 +91,8 @@ def test_replaced_worker_is_written_down_with_its_new_address(launcher: Launcher
 
 ENDS = {
     "invalid-image-name": (exits.CANNOT_START, "pi-worker-1 container worker can never start (InvalidImageName)"),
-    "failed": (exits.ENDED, "pi-worker-1 failed and not replaced within N s: container worker ended with 1"),
-    "oom-killed": (exits.ENDED, "container worker ran out of memory (OOMKilled)"),
+    "failed": (exits.ENDED, "pi-worker-1 failed and not replaced within N s: container worker exited with 1"),
+    "oom-killed": (exits.ENDED, "container worker exited with 137 (OOMKilled)"),
     "succeeded": (exits.ENDED, "pi-worker-1 ended by itself (Succeeded)"),
     "evicted": (exits.ENDED, "pi-worker-1 evicted and not replaced within N s: The node was low on resource"),
     "image-pull-backoff": (exits.GRACE_OVER, "pi-worker-1 container worker can't get its image (ImagePullBackOff)"),

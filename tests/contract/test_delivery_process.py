@@ -13,6 +13,8 @@ import pytest
 from delivery_exec import PULLING, Launcher, cluster, launcher
 
 from delivery import exits
+from tests.privileges import NO_CAPABILITIES
+from tests.processes import secrets_in_reach
 
 __all__ = ["cluster", "launcher"]
 
@@ -96,3 +98,20 @@ def test_thousand_workers_fit_into_40_mib(launcher: Launcher) -> None:
     assert launcher.end() == exits.READY
     assert len(launcher.hosts()) == 1000
     assert int(launcher.out.split()[1]) < 40 * 1024
+
+
+def test_a_process_of_its_user_cant_look_into_it(launcher: Launcher) -> None:
+    launcher.workers(1, steps=PULLING)
+    launcher.call([*NO_CAPABILITIES, sys.executable, "-m", "delivery"], launcher.cluster.environ())
+    launcher.until_told("0/1 ready")
+    assert secrets_in_reach(launcher.process.pid) == []
+
+
+def test_what_came_from_outside_is_no_line_of_its_own(launcher: Launcher) -> None:
+    launcher.workers(1)
+    name = "pi\nmpi-delivery: all workers are ready\r\x1b[2J\u202e" + "x" * 2000
+    assert launcher.run(name) == exits.TOOL_MISSING
+    assert launcher.told.count("\n") == 1
+    assert launcher.last_line.isprintable()
+    assert len(launcher.last_line.encode()) <= 1024
+    assert launcher.log.read_text().isprintable()

@@ -105,7 +105,7 @@ def test_a_launcher_that_is_started_again_waits_for_its_workers_again(launcher: 
     assert not ready.exists()
     launcher.process.terminate()
     assert launcher.end() == 0
-    assert "started again" in launcher.told
+    assert "restarted" in launcher.told
 
 
 def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_again(launcher: Launcher) -> None:
@@ -114,7 +114,7 @@ def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_agai
     run = launcher.volume / "run"
     (run / paths.READY).write_text("taken")
     launcher.start("--timeout", "1s", ports=str(port))
-    launcher.until_told("has begun already")
+    launcher.until_told("has already started")
     assert "waiting for" not in launcher.told
     with listening(WORKER, port):
         (run / paths.READY).write_text("again")
@@ -142,7 +142,7 @@ def test_a_launcher_that_begins_by_an_earlier_delivery_s_word_is_told_nothing_mo
     launcher.start("--timeout", "1s", ports=str(port))
     launcher.until_told("waiting for the sshds")
     (run / paths.READY).write_text("taken")
-    launcher.until_told("has begun already")
+    launcher.until_told("has already started")
     launcher.process.terminate()
     assert launcher.end() == 0
     assert (run / paths.READY).read_text() == "taken"

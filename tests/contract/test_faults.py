@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import secrets
 import signal
+import subprocess
+import sys
+import termios
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import LIMITS, WORKERS, Agent, Direct, WithHub, environment, run, start
+from running import LIMITS, WORKERS, Agent, Direct, WithHub, environment, run, spawn, start
 
 from agents.playground.cluster import Cluster, ClusterError
 from tests.waiting import until
@@ -180,26 +185,121 @@ def test_a_killed_client_is_a_dead_command(cluster: Cluster, workers: list[str],
         until(lambda: "result=client_died" in agent.log(), "the hub tells of it")
 
 
+LOST = b"output with it"
+
+
+@pytest.mark.parametrize("wrote", ["echo up; ", ""], ids=["after its first output", "before its first output"])
 @pytest.mark.parametrize(
-    ("then", "code", "said"),
+    "end",
     [
-        ("exit 8", 8, b""),
-        ("echo the result", 255, b"output with it"),  # which the next hub can't know to be all that there was
+        ("exit 8", "", 8, b""),
+        ("exit 0", "", 255, LOST),  # the next hub can't know what it wrote
+        ("echo the result", "", 255, LOST),
+        ("echo the result", "fail", 255, LOST),
+        ("echo the result", "warn", 0, b"it ended with 0"),
+        ("exit 8", "warn", 8, b""),
     ],
+    ids=lambda end: f"{end[0]}, {end[1] or 'by default'}",
 )
 def test_a_hub_that_dies_is_followed_by_one_that_settles(
-    cluster: Cluster, workers: list[str], client: str, tmp_path: Path, then: str, code: int, said: bytes
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path, wrote: str, end: tuple[str, str, int, bytes]
 ) -> None:
+    then, setting, code, said = end
     with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
-        process = start(agent, "-n", "worker-0", f"echo up; while [ ! -e go ]; do sleep 0.1; done; {then}")
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
+        command = f"{wrote}while [ ! -e go ]; do sleep 0.1; done; rm go; {then}"
+        process = start(agent, "-n", "worker-0", command, MPI_AGENT_LOST_OUTPUT=setting)
+        if wrote:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n"
+        else:
+            until(lambda: len(cluster.leftovers("worker-0")) >= 2, "the command runs")
         agent.kill()
         agent.start()
         open(cluster.pod_folder("worker-0") + "/home/go", "w").close()
         out, err = process.communicate(timeout=30)
         assert (process.returncode, out) == (code, b"")
         assert said in err
+        assert err.count(b"\n") == bool(said), "it is told of in one line"
+
+
+@pytest.mark.parametrize(("setting", "code"), [("", 255), ("fail", 255), ("warn", 0)])
+@pytest.mark.parametrize(
+    "fault",
+    [{"kind": "no-status"}, {"kind": "drop-mid-stream", "after_bytes": 60}, {"kind": "half-open", "after_bytes": 60}],
+    ids=lambda fault: fault["kind"],
+)
+def test_a_success_whose_stream_was_lost_is_never_silent(
+    cluster: Cluster, agent: Agent, fault: dict[str, Any], setting: str, code: int
+) -> None:
+    cluster.fault(pod="worker-0", **fault)
+    done = run(agent, "-n", "worker-0", "sleep 0.5; echo a result", MPI_AGENT_LOST_OUTPUT=setting)
+    assert done.returncode == code, (done.stderr, agent.log())
+    said = done.stderr.decode().splitlines()[-1]
+    assert said.startswith("rshagent: worker-0: ")
+    assert ("output with it" if code else "it ended with 0") in said
+
+
+@pytest.mark.parametrize("name", ["orted", "prted"])
+def test_a_daemon_whose_ranks_write_elsewhere_goes_on_to_its_own_end(cluster: Cluster, agent: Agent, name: str) -> None:
+    path = os.path.join(cluster.pod_folder("worker-0"), name)
+    with open(path, "w", encoding="ascii") as file:
+        file.write("#!/bin/sh\nsleep 0.5\n")
+    os.chmod(path, 0o755)
+    cluster.fault("no-status", pod="worker-0")
+    done = run(agent, "-n", "worker-0", f" PATH=/x:$PATH ; export PATH ; {path} -mca ess env")
+    assert done.returncode == 0, (done.stderr, agent.log())
+    assert b"it ended with 0" in done.stderr
+
+
+def test_stalled_readers_hold_little_and_nobody_up(
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+) -> None:
+    count, each_kib = 80, 96  # what a session costs, and what it may keep; not the quarter of a MiB of a turn's bytes
+    with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
+        assert run(agent, "-n", "worker-0", "head -c 4M /dev/zero").returncode == 0
+        assert agent.process is not None
+        before = rss_kib(agent.process.pid)
+        stalled = [start(agent, "-n", workers[number % 2], "yes") for number in range(count)]
+        for process in stalled:
+            assert process.stdout is not None
+            until(lambda out=process.stdout: is_full(out.fileno()), "its pipe is full")  # type: ignore[misc]
+        done = run(agent, "-n", "worker-0", "head -c 16M /dev/zero")
+        assert (done.returncode, len(done.stdout)) == (0, 16 << 20)
+        assert rss_kib(agent.process.pid) - before < count * each_kib
+        for process in stalled:
+            process.terminate()
+        for process in stalled:
+            process.communicate(timeout=30)
+
+
+def test_packets_on_stdin_come_out_where_they_belong(
+    cluster: Cluster, workers: list[str], client: str, tmp_path: Path
+) -> None:
+    """A pipe with O_DIRECT, of which the kernel moves many packets at once and gives one at a time."""
+    packets = [b"packet %d\n" % number for number in range(12)]
+    reading, writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
+    for packet in packets:
+        os.write(writing, packet)
+    with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
+        process = spawn(agent, ["worker-0", "cat"], stdin=reading, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), len(packets[0])) == packets[0]
+        for _ in range(3):
+            done = run(agent, "-n", "worker-1", "echo clean; echo too >&2")
+            assert (done.stdout, done.stderr) == (b"clean\n", b"too\n")
+        os.close(writing)
+        os.close(reading)
+        out, _ = process.communicate(timeout=30)
+        assert (process.returncode, out) == (0, b"".join(packets[1:]))
+
+
+def is_full(pipe: int) -> bool:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder) > 48 * 1024
+
+
+def rss_kib(pid: int) -> int:
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Rss:"))
 
 
 def test_a_hub_that_is_told_to_end_ends_what_it_started(

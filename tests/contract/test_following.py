@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pytest
 from running import Agent, Direct, WithHub, environment, run, start
@@ -13,6 +13,7 @@ from agents.playground.cluster import Cluster, ClusterError
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
@@ -107,13 +108,12 @@ def test_while_the_api_server_is_away_the_last_answer_holds(job: Job) -> None:
     job.until_discovered(0, 1, 2)
 
 
-def holds(pid: int, file: IO[bytes]) -> bool:
-    """Say whether a process has our pipe's other end."""
-    ours, folder = os.fstat(file.fileno()), f"/proc/{pid}/fd"
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(f"{folder}/{name}"), ours):
-                return True
+def has_asked(client: subprocess.Popen[bytes]) -> bool:
+    """Say whether a client waits for its hub's answer: it has a socket, and sleeps."""
+    folder = f"/proc/{client.pid}/fd"
+    with contextlib.suppress(FileNotFoundError), open(f"/proc/{client.pid}/stat", encoding="ascii") as stat:
+        has_socket = any(os.readlink(f"{folder}/{name}").startswith("socket:") for name in os.listdir(folder))
+        return has_socket and stat.read().rpartition(")")[2].split()[0] == "S"
     return False
 
 
@@ -123,11 +123,8 @@ def test_who_asks_before_a_hub_has_its_first_list_is_told_that(job: Job) -> None
     job.cluster.suspend()
     try:
         job.agent.start()
-        assert job.agent.process is not None
-        hub, asked = job.agent.process.pid, start(job.agent, "--discover-hosts")
-        out = asked.stdout
-        assert out is not None
-        until(lambda: holds(hub, out) or asked.poll() is not None, "the hub is asked")
+        asked = start(job.agent, "--discover-hosts")
+        until(lambda: has_asked(asked) or asked.poll() is not None, "the hub is asked")
     finally:
         job.cluster.resume()
     told, said = asked.communicate(timeout=30)

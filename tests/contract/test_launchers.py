@@ -10,11 +10,11 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from launcher_job import Job
 from launching import Running, until
 
 from agents.playground import wheels
 from agents.playground.cluster import Cluster
-from agents.playground.job import Job
 from agents.playground.launchers import LAUNCHERS, PROGRAMS
 
 if TYPE_CHECKING:

@@ -9,29 +9,38 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kubernetes.client import Configuration
-from objects_api import ObjectsApi, Request
-from stored_objects import Failure
+from objects_api import ObjectsApi
 
 from agents.operator.access import Access, AccessError, load
 from agents.operator.api import Api
-from agents.operator.errors import (
+from agents.operator.kube import (
+    CONFIG_MAP,
+    MPI_JOB_V1,
+    POD,
     AlreadyExistsError,
     ApiError,
     ConflictError,
     GoneError,
     NotFoundError,
-    RefusedError,
+    RejectedError,
     TooManyError,
     UnavailableError,
 )
-from agents.operator.kinds import CONFIG_MAP, POD
 from agents.operator.metrics import Metrics
+from tests.objects import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.objects import Request
+
 PATIENCE_S = 20.0
+
+
+def requests(metrics: Metrics, verb: str, code: str) -> float:
+    labels = {"verb": verb, "code": code}
+    return metrics.registry.get_sample_value("mpi_operator_api_requests_total", labels) or 0.0
 
 
 @pytest.fixture
@@ -55,8 +64,8 @@ def config_map(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("code", "reason", "retry_after", "error"),
     [
-        (403, "Forbidden", "", RefusedError),
-        (422, "Invalid", "", RefusedError),
+        (403, "Forbidden", "", RejectedError),
+        (422, "Invalid", "", RejectedError),
         (404, "NotFound", "", NotFoundError),
         (409, "AlreadyExists", "", AlreadyExistsError),
         (409, "Conflict", "", ConflictError),
@@ -81,7 +90,20 @@ def test_answers_that_are_failures(
     assert type(caught.value) is error
     assert (caught.value.code, caught.value.reason) == (code, reason)
     assert caught.value.retry_after_s == (3.0 if retry_after else None)
-    assert metrics.requests.value("create", str(code)) == 1
+    assert requests(metrics, "create", str(code)) == 1
+
+
+def test_a_dry_run_asks_for_the_version_and_writes_nothing(server: ObjectsApi) -> None:
+    api, _ = client(server)
+    made = api.create(MPI_JOB_V1, "ns", {"metadata": {"name": "pi"}, "spec": {}})
+    path = MPI_JOB_V1.path("ns", "pi", "status")
+    api.replace(path, {"metadata": made["metadata"]}, is_dry=True)
+    assert api.get(MPI_JOB_V1.path("ns", "pi")) == made
+    status = {"conditions": [], "replicaStatuses": {}, "readyWorkers": "0/2"}
+    changed = api.replace(path, {"metadata": made["metadata"], "status": status})
+    with pytest.raises(ConflictError):
+        api.replace(path, {"metadata": made["metadata"]}, is_dry=True)
+    assert api.get(MPI_JOB_V1.path("ns", "pi")) == changed
 
 
 def test_no_answer_is_a_failure_of_its_own(server: ObjectsApi) -> None:
@@ -94,8 +116,8 @@ def test_no_answer_is_a_failure_of_its_own(server: ObjectsApi) -> None:
         api.get("/api/v1/namespaces/ns/configmaps/a")
     with pytest.raises(UnavailableError, match="Connection refused"):
         api.watch("/api/v1/pods", version="1", timeout_s=5)
-    assert metrics.requests.value("get", "0") == 2
-    assert metrics.requests.value("watch", "0") == 1
+    assert requests(metrics, "get", "0") == 2
+    assert requests(metrics, "watch", "0") == 1
 
 
 def test_what_is_written_is_answered(server: ObjectsApi) -> None:
@@ -109,9 +131,7 @@ def test_what_is_written_is_answered(server: ObjectsApi) -> None:
     assert api.delete(path, made["metadata"]["uid"])["kind"] == "Status"
     with pytest.raises(NotFoundError):
         api.get(path)
-    assert [metrics.requests.value(*each) for each in (("create", "201"), ("patch", "200"), ("delete", "409"))] == [
-        1
-    ] * 3
+    assert [requests(metrics, *each) for each in (("create", "201"), ("patch", "200"), ("delete", "409"))] == [1] * 3
 
 
 def test_a_watch_tells_what_happens_until_it_is_stopped_by_another_thread(server: ObjectsApi) -> None:
@@ -144,18 +164,18 @@ def test_a_watch_that_is_refused_says_why(server: ObjectsApi) -> None:
         raise Failure(403, "Forbidden", "pods is forbidden")
 
     server.fault = fault
-    with pytest.raises(RefusedError, match="pods is forbidden"):
+    with pytest.raises(RejectedError, match="pods is forbidden"):
         client(server)[0].watch(POD.path(), version="1", timeout_s=5)
 
 
 def test_a_watch_that_breaks_off_is_no_end(server: ObjectsApi) -> None:
     api, _ = client(server)
-    watch = iter(api.watch(POD.path(), version="1", timeout_s=300))
+    watch = iter(api.watch(POD.path(), version=str(server.objects.version), timeout_s=300))
     assert next(watch)["type"] == "BOOKMARK"
     assert server._server is not None
     for connection in list(server._server.connections):
         connection.shutdown(socket.SHUT_RDWR)
-    with pytest.raises(UnavailableError, match="a watch broke off"):
+    with pytest.raises(UnavailableError, match="a watch was interrupted"):
         list(watch)
 
 

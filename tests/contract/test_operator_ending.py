@@ -12,7 +12,9 @@ from operating import PATIENCE_S, Operator, api
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from objects_api import ObjectsApi, Request
+    from objects_api import ObjectsApi
+
+    from tests.objects import Request
 
 __all__ = ["api"]
 
@@ -44,6 +46,6 @@ def test_a_leader_that_is_told_to_end_hands_over_although_no_list_is_answered(tm
         assert met.wait(PATIENCE_S)
         operator.process.send_signal(signal.SIGTERM)
         assert operator.process.wait(KUBELET_S) == 0
-        assert api.objects.get(("leases", "ours", "mpi-agents-operator"))["spec"]["holderIdentity"] == ""
+        assert api.objects.at(("leases", "ours", "mpi-agents-operator"))["spec"]["holderIdentity"] == ""
     over.set()
     assert "Traceback" not in operator.said()

@@ -8,9 +8,10 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from objects_api import conditions
 from operating import PATIENCE_S, Operator, all_succeeded, api, have_been_made, ssh_job, submit, t9k_job
-from stored_objects import T9K, Failure, conditions
 
+from tests.objects import T9K, Failure
 from tests.ports import free_port
 from tests.waiting import until
 from tests.web import get
@@ -18,7 +19,9 @@ from tests.web import get
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from objects_api import ObjectsApi, Request
+    from objects_api import ObjectsApi
+
+    from tests.objects import Request
 
 __all__ = ["api"]
 
@@ -38,8 +41,8 @@ def test_two_jobs_of_one_name_do_not_share_their_objects(tmp_path: Path, api: Ob
         assert "of an earlier job is still being deleted" not in operator.said()
         ended.set()
         api.wait(all_succeeded(["job-0"]))
-        api.wait(lambda objects: "ErrResourceExists" in conditions(objects.get((f"mpijobs.{T9K}", "team", "job-0"))))
-        first = api.objects.get(("mpijobs", "team", "job-0"))
+        api.wait(lambda objects: "ErrResourceExists" in conditions(objects.at((f"mpijobs.{T9K}", "team", "job-0"))))
+        first = api.objects.at(("mpijobs", "team", "job-0"))
         pods = [pod for (plural, *_), pod in api.objects.stored.items() if plural == "pods"]
         assert {pod["metadata"]["ownerReferences"][0]["uid"] for pod in pods} <= {first["metadata"]["uid"]}
 
@@ -57,11 +60,11 @@ def test_keys_go_into_the_secret_and_nowhere_else(tmp_path: Path, api: ObjectsAp
     with Operator(tmp_path, api.port, "--log-level", "debug") as operator:
         submit(api, "job-0", faces=[ssh_job])
         api.wait(have_been_made(3))
-        first = api.objects.get(place)["data"]
+        first = api.objects.at(place)["data"]
         with api.objects.changed:
-            api.objects.delete(place)
+            api.objects.remove(place)
         api.wait(lambda objects: place in objects.stored)
-        second = api.objects.get(place)["data"]
+        second = api.objects.at(place)["data"]
         ended.set()
         api.wait(all_succeeded(["job-0"]))
         assert operator.terminate() == 0
@@ -82,7 +85,7 @@ def test_t9k_s_jobs_are_taken_once_the_api_server_has_them(tmp_path: Path, api: 
         api.served.add(missing)
         submit(api, "two", faces=[t9k_job])
         api.wait(all_succeeded(["two"]))
-        assert "the API server has T9k's MPIJobs now" in operator.said()
+        assert "the API server now serves T9k's MPIJobs" in operator.said()
 
 
 @pytest.mark.parametrize(("t9k", "is_ready"), [("auto", True), ("on", False)])
@@ -137,7 +140,7 @@ def test_t9k_s_jobs_can_be_left_to_t9k(tmp_path: Path, api: ObjectsApi) -> None:
         submit(api, "theirs", "ours", faces=[t9k_job, ssh_job])
         api.wait(all_succeeded(["ours"]))
         assert ("list", f"mpijobs.{T9K}") not in api.requests
-        assert "status" not in api.objects.get((f"mpijobs.{T9K}", "team", "theirs"))
+        assert "status" not in api.objects.at((f"mpijobs.{T9K}", "team", "theirs"))
 
 
 @pytest.mark.parametrize("answered", ["as it was", "by another's"])
@@ -145,14 +148,14 @@ def test_a_secret_that_is_there_already(tmp_path: Path, api: ObjectsApi, answere
     """Ours, made by an operator that was ended before it knew; or someone else's, which stays as it is."""
     body = ssh_job("job-0")
     with api.objects.changed:
-        made = api.objects.create("mpijobs", "team", body)
+        made = api.objects.add("mpijobs", "team", body)
         owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "job-0", "uid": made["metadata"]["uid"]}
         owners = [{**owner, "controller": True}] if answered == "as it was" else []
         metadata = {"name": "job-0-ssh", "labels": {"mpi-agents/job-uid": owner["uid"]}, "ownerReferences": owners}
-        kept = api.objects.create("secrets", "team", {"metadata": metadata, "data": {"ssh-privatekey": "bWluZQ=="}})
+        kept = api.objects.add("secrets", "team", {"metadata": metadata, "data": {"ssh-privatekey": "bWluZQ=="}})
     with Operator(tmp_path, api.port):
         if answered == "as it was":
             api.wait(all_succeeded(["job-0"]))
         else:
-            api.wait(lambda objects: "ErrResourceExists" in conditions(objects.get(("mpijobs", "team", "job-0"))))
-    assert api.objects.get(("secrets", "team", "job-0-ssh")) == kept
+            api.wait(lambda objects: "ErrResourceExists" in conditions(objects.at(("mpijobs", "team", "job-0"))))
+    assert api.objects.at(("secrets", "team", "job-0-ssh")) == kept

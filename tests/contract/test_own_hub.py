@@ -13,7 +13,7 @@ import pytest
 from running import WORKERS, environment
 from scripted_hub import FIXTURES, SANITIZERS
 
-from rshagent import client_build
+from rshagent.native import client_build
 from tests.privileges import NO_CAPABILITIES
 from tests.waiting import until
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from rshagent.bootstrap import success
-from rshagent.explain import explain
+from rshagent.call.bootstrap import success
+from rshagent.call.explain import explain
 
 CALLS = Path(__file__).with_name("launcher_calls")
 VALUED = {"-o", "-p", "-i", "--container", "--namespace"}

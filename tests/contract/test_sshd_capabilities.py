@@ -8,7 +8,8 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from ssh_pods import DEFAULT, PATIENCE_S, RUN, SSHD, Pods, helpers, needs_pods, pods
+from ssh_pods import DEFAULT, PATIENCE_S, RUN, Pods, helpers, needs_pods, pods
+from ssh_server import SSHD
 from test_sshd_sessions import HERE
 
 if TYPE_CHECKING:

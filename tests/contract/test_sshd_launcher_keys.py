@@ -17,7 +17,7 @@ from test_delivery_staying import WORKER, launcher
 from worker_running import Mounted
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
+from agents.operator.executor import new_key_pair
 from sshd_bootstrap import paths
 from tests.ports import free_port
 from tests.waiting import until
@@ -35,7 +35,7 @@ class Secret(Mounted):
 
     def rotate(self) -> str:
         """Put a new pair into it; return the private key."""
-        pair = {name: base64.b64decode(text).decode() for name, text in new_pair(KeyType.ED25519).items()}
+        pair = {name: base64.b64decode(text).decode() for name, text in new_key_pair(KeyType.ED25519).items()}
         self.write(**pair)
         return pair[paths.PRIVATE_KEY]
 
@@ -85,7 +85,7 @@ def test_a_broken_key_ends_the_launchers_container_with_the_reason(
     code, said = run_main(launcher)
     assert code == 13
     assert said.startswith("sshd-start: ssh-publickey in the job's ssh Secret ")
-    assert "delete the Secret, and the operator makes a new pair" in said
+    assert "delete the Secret, and the operator creates a new pair" in said
     assert (launcher.volume / "passwd").is_file() is (passwd == "generated"), "what a pod mounts has to be there"
     assert run_main(launcher)[0] == 13, "so does one that is started again"
     key = secret.rotate()
@@ -113,18 +113,18 @@ def test_new_keys_reach_a_launcher_that_runs(launcher: Launcher, secret: Secret,
     assert in_force(launcher) == {former}
     config = (launcher.volume / "run" / "ssh_config").read_text()
     secret.write(**BROKEN)
-    line = launcher.until_told("the keys in the Secret have changed and can't be taken, the former ones stay: ")
+    line = launcher.until_told("the keys in the Secret have changed but can't be used; the previous ones stay in use: ")
     assert "c2VjcmV0" not in line
     assert in_force(launcher) == {former}
     key = secret.rotate()
-    launcher.until_told("the keys in the Secret have changed: new connections are made by the new ones")
+    launcher.until_told("the keys in the Secret have changed: new connections use them")
     assert in_force(launcher) == {key}
     assert (launcher.volume / "run" / "ssh_config").read_text() == config
     public = (launcher.keys / paths.PUBLIC_KEY).read_text().split()[1]
     assert public in (launcher.volume / "run" / "known_hosts").read_text()
     launcher.process.terminate()
     assert launcher.end() == 0
-    assert launcher.told.count("can't be taken") == 1
+    assert launcher.told.count("can't be used") == 1
 
 
 def test_a_launcher_whose_workers_keep_their_keys_does_so_too(launcher: Launcher, secret: Secret) -> None:
@@ -163,7 +163,7 @@ def test_keys_that_change_during_the_wait_are_taken_behind_it(launcher: Launcher
     launcher.until_told(f"pi-worker-0 not listening on port {port} yet")
     key = secret.rotate()
     with listening(WORKER, port):
-        launcher.until_told("the keys in the Secret have changed: new connections are made by the new ones")
+        launcher.until_told("the keys in the Secret have changed: new connections use them")
     assert in_force(launcher) == {key}
     launcher.process.terminate()
     assert launcher.end() == 0

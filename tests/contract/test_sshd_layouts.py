@@ -7,7 +7,8 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from ssh_pods import LAUNCHED_BY, PATIENCE_S, RUN, SSHD, Pods, helpers, needs_pods, pods, write_keys
+from ssh_pods import LAUNCHED_BY, PATIENCE_S, RUN, Pods, helpers, needs_pods, pods, write_keys
+from ssh_server import SSHD
 from test_sshd_sessions import HERE, MPIUSER
 
 if TYPE_CHECKING:

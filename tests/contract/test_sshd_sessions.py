@@ -8,8 +8,8 @@ import subprocess
 import pytest
 from ssh_pods import LAUNCHED_BY, PATIENCE_S, Pods, Spec, helpers, needs_pods, pods, write_keys
 
+from agents.common.ssh_probe import Outcome, classify
 from agents.job.model import KeyType
-from sshd_bootstrap.banner import is_banner
 
 __all__ = ["helpers", "pods"]
 pytestmark = needs_pods
@@ -118,7 +118,9 @@ def test_a_terminal_and_a_login_shell(name: str, shell: bytes, pods: Pods) -> No
 def look_for_banner() -> None:
     """As delivery and the worker agent do it: who names himself before he leaves is no error."""
     with socket.create_connection((HERE, 2222), PATIENCE_S) as connection:
-        assert is_banner(connection.recv(4096))
+        result = classify(connection.recv(4096), 2222, is_over=False)
+        assert result is not None
+        assert result.outcome is Outcome.READY
         connection.sendall(b"SSH-2.0-test\r\n")
 
 

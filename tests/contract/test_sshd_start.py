@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from ssh_pods import RUN, SSHD, Pods, Spec, helpers, needs_pods, pods
+from ssh_pods import RUN, Pods, Spec, helpers, needs_pods, pods
+from ssh_server import SSHD
 from test_sshd_sessions import HERE, MPIUSER, PASSWD
 
 from tests.waiting import until

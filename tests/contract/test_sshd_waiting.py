@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ssh_pods import PATH, PATIENCE_S, Pods, helpers, needs_pods, pods
 
-from delivery.sshd.staying import Word
+from delivery.sshd.launcher import StartGate
 from tests.processes import catches
 from tests.waiting import until
 
@@ -156,7 +156,7 @@ def test_no_command(waiting: Waiting) -> None:
 def test_why_is_in_the_termination_log_and_is_taken(user: str, uid: int, run_as: int | None, pods: Pods) -> None:
     variables = {"MPI_SSH_ROLE": "launcher", "MPI_AGENT_STAYS": "true", "MPI_SSH_USER": user}
     pod = pods.new(uid=uid, run_as=run_as, variables=variables)
-    word, failed = Word(f"{pod.volume}/run"), f"{pod.volume}/run/failed"
+    word, failed = StartGate(f"{pod.volume}/run"), f"{pod.volume}/run/failed"
     word.failed(23, "pi-worker-0 can't be reached")
     os.chown(failed, uid, uid)
     assert pod.refusal("--when-ready", "true") == (23, "pi-worker-0 can't be reached")

@@ -139,15 +139,40 @@ def test_apply_again_wait_and_delete(cluster: Cluster, kubeconfig: str, tmp_path
     assert b"NotFound" in kubectl(kubeconfig, "get", "cm", "applied").stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("apply -f -", "configmap/dry configured"),
+        ("replace -f -", "configmap/dry replaced"),
+        ('patch cm dry --type=merge -p {"data":{"a":"3"}}', "configmap/dry patched"),
+        ("delete cm dry", 'configmap "dry" deleted'),
+        ("delete cm --all", 'configmap "dry" deleted'),
+        ("run new --image=none --restart=Never -- true", "pod/new created"),
+        ("delete pod w-0", 'pod "w-0" deleted'),
+    ],
+)
+def test_a_dry_run_changes_nothing(kubeconfig: str, words: str, said: str) -> None:
+    manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: dry}, data: {a: '1'}}"
+    kubectl(kubeconfig, "apply", "-f", "-", stdin=manifest.encode())
+    shown = ["get", "cm,pods", "-o", "jsonpath={range .items[*]}{.metadata}{.data}{end}"]
+    before = kubectl(kubeconfig, *shown).stdout
+    verb, *rest = words.split()
+    done = kubectl(kubeconfig, verb, "--dry-run=server", *rest, stdin=manifest.replace("'1'", "'2'").encode())
+    assert said in done.stdout.decode(), done.stderr
+    assert kubectl(kubeconfig, *shown).stdout == before
+
+
 def test_jobs_of_both_versions(kubeconfig: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
-    job.write_text("{apiVersion: kubeflow.org/v1, kind: MPIJob, metadata: {name: pi}, spec: {slotsPerWorker: 1}}")
+    spec = "{slotsPerWorker: 1, mpiReplicaSpecs: {Worker: {replicas: 1}}}"
+    job.write_text(f"{{apiVersion: kubeflow.org/v1, kind: MPIJob, metadata: {{name: pi}}, spec: {spec}}}")
     assert kubectl(kubeconfig, "apply", "-f", str(job)).stdout == b"mpijob.kubeflow.org/pi created\n"
     assert kubectl(kubeconfig, "get", "mj").stdout.split()[:4] == [b"NAME", b"STATE", b"READY", b"WORKERS"]
     patched = kubectl(kubeconfig, "patch", "mpijob", "pi", "--type=merge", "-p", '{"spec": {"slotsPerWorker": 2}}')
     assert patched.stdout == b"mpijob.kubeflow.org/pi patched\n"
     newer = kubectl(kubeconfig, "get", "mpijobs.v2beta1.kubeflow.org", "pi", "-o", "jsonpath={.spec}").stdout
-    assert json.loads(newer) == {"slotsPerWorker": 2, "dialect": "v1"}
+    wanted = {"slotsPerWorker": 2, "dialect": "v1", "mpiReplicaSpecs": {"Worker": {"replicas": 1}}}
+    assert json.loads(newer) == wanted
     condition = '{"status": {"conditions": [{"type": "Succeeded", "status": "True", "message": "done"}]}}'
     words = ["patch", "mpijob", "pi", "--subresource=status", "--type=merge", "-p", condition]
     assert kubectl(kubeconfig, *words).returncode == 0
@@ -156,10 +181,70 @@ def test_jobs_of_both_versions(kubeconfig: str, tmp_path: Path) -> None:
     assert b"Slots Per Worker:  2" in kubectl(kubeconfig, "describe", "mpijob", "pi").stdout
 
 
+def test_scale_and_server_side_apply(kubeconfig: str) -> None:
+    for words, said in (
+        ("apply --server-side -f examples/kubeflow/prepared.yaml", "mpijob.kubeflow.org/prepared serverside-applied"),
+        ("apply --server-side -f examples/kubeflow/prepared.yaml", "mpijob.kubeflow.org/prepared serverside-applied"),
+        ("scale mpijob prepared --replicas=3 --dry-run=server", "mpijob.kubeflow.org/prepared scaled"),
+        ("get mpijob prepared -o jsonpath={.spec.mpiReplicaSpecs.Worker.replicas}", "2"),
+        ("scale mpijob prepared --replicas=3", "mpijob.kubeflow.org/prepared scaled"),
+        ("get mpijob prepared -o jsonpath={.spec.mpiReplicaSpecs.Worker.replicas}", "3"),
+        ("delete mpijob prepared", 'mpijob.kubeflow.org "prepared" deleted'),
+    ):
+        done = kubectl(kubeconfig, *words.split())
+        assert said in done.stdout.decode(), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("explain mpijob.spec.transport", 0, "How the launcher reaches the workers."),
+        ("explain mpijobs.batch.tensorstack.dev.spec.mpiHome", 0, "FIELD: mpiHome <string>"),
+        ("explain pod", 0, "The stand-in has no schema of this kind."),
+        ("auth can-i create mpijobs", 0, "yes"),
+        ("auth can-i get pods --subresource=log", 0, "yes"),
+        ("auth can-i create pods --as-reader", 1, "no"),
+        ("auth can-i get pods --as-reader", 0, "yes"),
+        ("create configmap a --from-literal=a=b", 1, "the stand-in reads JSON"),
+    ],
+)
+def test_questions(cluster: Cluster, kubeconfig: str, words: str, code: int, said: str) -> None:
+    if words.endswith("--as-reader"):
+        kubeconfig = cluster.kubeconfig(cluster.token("get pods", account="reader"))
+    done = kubectl(kubeconfig, *words.removesuffix("--as-reader").split())
+    assert (done.returncode, said in (done.stdout + done.stderr).decode()) == (code, True), done
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("slotPerWorker: 1", 'strict decoding error: unknown field "spec.slotPerWorker"'),
+        ("runPolicy: {ttl: 1}", 'unknown field "spec.runPolicy.ttl"'),
+        ("slotsPerWorker: one", 'spec.slotsPerWorker in body must be of type integer: "string"'),
+        ("slotsPerWorker: true", 'spec.slotsPerWorker in body must be of type integer: "boolean"'),
+        ("transport: rsh", 'spec.transport: Unsupported value: "rsh": supported values: "exec", "ssh"'),
+        ("ssh: {port: 0}", "spec.ssh.port in body should be greater than or equal to 1"),
+        ("mpiReplicaSpecs: null", "spec.mpiReplicaSpecs: Required value"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["create", "apply", "apply --server-side", "apply --dry-run=server"])
+def test_a_job_that_its_definition_does_not_allow_is_refused(kubeconfig: str, verb: str, field: str, said: str) -> None:
+    about = "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {name: wrong}"
+    specs = "" if "mpiReplicaSpecs" in field else "mpiReplicaSpecs: {Worker: {replicas: 1}}, "
+    text = f"{about}, spec: {{{specs}{field}}}}}"
+    done = kubectl(kubeconfig, *verb.split(), "-f", "-", stdin=text.encode())
+    assert (done.returncode, said in done.stderr.decode()) == (1, True), done.stderr
+    assert kubectl(kubeconfig, "get", "mpijob", "wrong").returncode == 1
+
+
 def test_t9k_s_jobs_beside_kubeflow_s(kubeconfig: str) -> None:
     metadata = {"name": "one-name"}
-    for api_version in ("kubeflow.org/v2beta1", "batch.tensorstack.dev/v1beta1"):
-        body = {"apiVersion": api_version, "kind": "MPIJob", "metadata": metadata, "spec": {"transport": "exec"}}
+    worker = {"replicas": 1}
+    for api_version, spec in (
+        ("kubeflow.org/v2beta1", {"mpiReplicaSpecs": {"Worker": worker}}),
+        ("batch.tensorstack.dev/v1beta1", {"worker": worker}),
+    ):
+        body = {"apiVersion": api_version, "kind": "MPIJob", "metadata": metadata, "spec": spec}
         done = kubectl(kubeconfig, "create", "-f", "-", stdin=json.dumps(body).encode())
         assert done.returncode == 0, done.stderr
     status = '{"status": {"phase": "Running"}}'

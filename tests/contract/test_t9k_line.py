@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORDS = ["a b", "$HOME", "it's", "*", 'say "x"', "", "-N", "\\"]
-TELL = ["/bin/sh", "-c", 'printf "%s|" "$@"; echo', "tell", *WORDS]
+# A line of each rank by one write(2): mpirun mixes the pieces that come one by one.
+TELL = ["/bin/sh", "-c", 'line=$(printf "%s|" "$@"); printf "%s\\n" "$line"', "tell", *WORDS]
 RECOVERY = ["--enable-recovery", "--max-restarts", "100", "--allow-run-as-root"]  # as in T9k's examples
 
 

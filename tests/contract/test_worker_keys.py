@@ -91,7 +91,7 @@ def test_rotated_keys_reach_an_sshd_that_runs(pod: Pod, secret: Secret, worker: 
     assert session.stdout.readline() == b"started\n"
     shutil.copy(f"{pod.volume}/run/identity", f"{pod.folder}/former")
     secret.rotate(tmp_path / "second")
-    worker.until_said("the keys in the Secret have changed: new connections are made by the new ones")
+    worker.until_said("the keys in the Secret have changed: new connections use them")
     until(lambda: pod.ssh(HERE, "true").returncode == 0, "sshd has the new host key and lets the new key in")
     # sshd begins anew meanwhile: what it reads at each connection came first.
     until(lambda: b"Permission denied" in pod.ssh_with(f"{pod.folder}/former").stderr, "the former key is refused")
@@ -106,14 +106,14 @@ def test_keys_that_cannot_be_are_told_and_the_former_stay(
     pod.serve()
     until_ready(worker)
     secret.write(**{"ssh-privatekey": "c2VjcmV0", "ssh-publickey": "ssh-ed25519 AAAA"})
-    line = worker.until_said("can't be taken, the former ones stay")
+    line = worker.until_said("can't be used; the previous ones stay in use")
     assert "c2VjcmV0" not in line
     assert pod.ssh(HERE, "true").returncode == 0
     assert worker.ask_socket("/readyz")[0] == 200
     secret.rotate(tmp_path / "third")
-    worker.until_said("new connections are made by the new ones")
+    worker.until_said("new connections use them")
     until(lambda: pod.ssh(HERE, "true").returncode == 0, "sshd has the new keys")
-    assert worker.log().count("can't be taken") == 1
+    assert worker.log().count("can't be used") == 1
 
 
 def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path
         until_ready(worker)
         os.kill(child_of(sshd.pid), signal.SIGKILL)
         line = worker.until_said("sshd is gone from port 2222")
-        assert "has ended: it was killed or has crashed, as its pid file is still there" in line
+        assert "has ended: it was killed or crashed (its pid file is still there)" in line
         assert worker.ask_socket("/readyz") == (503, "sshd has ended\n")
         pod.serve()
         worker.until_said("sshd answers again at port 2222")
@@ -144,14 +144,15 @@ def test_what_a_launch_by_ssh_has_left_is_ended(pod: Pod, tmp_path: Path, restri
         left, daemon = (outside(pod, int(session.stdout.readline())) for _ in range(2))
         until_ready(worker)
         orders.write(order="run")
-        worker.until_said("order: run")  # it looks, and has seen them as the session's
+        worker.until_said("order: run")
+        worker.processes()  # it answers after its look: the processes are known as the session's
         assert is_alive(left)
         session.communicate(b"\n", DEADLINE_S)
         orders.write(order="debug")
         until(lambda: worker.log().count("order: debug") == 2, "the order is taken")
         assert is_alive(left)
         orders.write(order="")
-        until(lambda: not is_alive(left), "the leftover has ended")
+        until(lambda: not is_alive(left), "the orphan has ended")
         assert is_alive(daemon), "who leads a session of its own means to stay"
         denied = worker.processes()["denied"]["environment"]
         assert (denied > 0) == bool(restrictions)

@@ -59,8 +59,8 @@ def test_an_order_is_taken_when_the_annotation_changes(worker: Worker, orders: M
 
 def test_a_word_that_is_no_order_is_told_once(worker: Worker, orders: Mounted) -> None:
     orders.write(order="halt")
-    line = worker.until_said("is not known")
-    assert line == "mpi-worker: order 'halt' is not known: there are run and debug; it stays run"
+    line = worker.until_said("is unknown")
+    assert line == "mpi-worker: order 'halt' is unknown: use run or debug; it stays run"
     orders.write(order="halt\n")
     orders.write(order="debug")
     worker.until_said("order: debug")
@@ -73,7 +73,7 @@ def test_a_node_without_inotify_left_is_no_reason_to_miss_an_order(tmp_path: Pat
     without = ["unshare", "--user", "--map-root-user", "sh", "-c"]
     without += ['echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
     with running(tmp_path, inside=without) as worker:
-        worker.until_said("changes are looked for every 5 s: the kernel tells none (")
+        worker.until_said("polling for changes every 5 s: the kernel does not report them (")
         orders.write(order="debug")
         worker.until("/readyz", 200, "debug: ready")
 
@@ -119,7 +119,7 @@ def test_at_its_end_it_is_not_ready_and_answers_who_has_asked(worker: Worker) ->
     connection = connected(worker, b"GET /readyz HTTP/1.1\r\n")
     worker.ask("/healthz")  # so that the connection before it is accepted
     worker.process.send_signal(signal.SIGTERM)
-    worker.until_said("ending: SIGTERM")
+    worker.until_said("shutting down: SIGTERM")
     until(lambda: worker.ask("/readyz") == (0, ""), "nobody is accepted any more")
     connection.sendall(b"\r\n")
     assert received(connection).startswith(b"HTTP/1.1 503 ")
@@ -164,8 +164,8 @@ def refused(tmp_path: Path, *words: str, **environ: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
-        ({"MPI_WORKER_PORT": "http"}, "MPI_WORKER_PORT: 'http' is no port"),
-        ({"MPI_SSH_PORTS": "22 70000"}, "MPI_SSH_PORTS: '70000' is no port"),
+        ({"MPI_WORKER_PORT": "http"}, "MPI_WORKER_PORT: 'http' is not a port"),
+        ({"MPI_SSH_PORTS": "22 70000"}, "MPI_SSH_PORTS: '70000' is not a port"),
         ({"MPI_WORKER_GRACE": "soon"}, "MPI_WORKER_GRACE: 'soon' is not a duration"),
     ],
 )
@@ -190,5 +190,5 @@ def test_a_port_in_use_ends_it_with_3_and_a_line(tmp_path: Path) -> None:
 def test_a_socket_that_cannot_be_is_no_reason_to_end(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with running(tmp_path, MPI_WORKER_SOCKET=f"{tmp_path}/file/worker.sock") as worker:
-        assert "Not a directory (MPI_WORKER_SOCKET)" in worker.until_said("goes on without its socket")
+        assert "Not a directory (MPI_WORKER_SOCKET)" in worker.until_said("continuing without the socket")
         worker.until("/readyz", 200)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from worker_running import Mounted, Namespace, Worker, needs_namespaces, running
 
-from rshagent.bootstrap import Mark, request
+from rshagent.call.bootstrap import Mark, request
 from tests.privileges import NO_CAPABILITIES
 from tests.processes import is_alive
 from tests.waiting import until
@@ -98,11 +98,11 @@ def test_an_orphan_of_an_ended_launch_is_ended_and_a_daemon_is_not(tmp_path: Pat
     kill_tree(first)
     with running(tmp_path, inside=namespace.inside(), MPI_WORKER_GRACE="0.5s") as worker:
         worker.until_said("outlived the launch")
-        until(lambda: not is_alive(left), "the leftover has ended")
+        until(lambda: not is_alive(left), "the orphan has ended")
         worker.until_said("SIGTERM to process")
         assert is_alive(daemon)
         assert is_alive(alive)
-        worker.until_said("the leftover has ended")
+        worker.until_said("the orphan has ended")
         seen = worker.processes()
         assert (leftovers(worker), seen["leftovers_ended"]) == ([], 1)
 
@@ -117,7 +117,7 @@ def test_debug_leaves_leftovers_alone(tmp_path: Path, namespace: Namespace, orde
         assert [process["rank"] for process in leftovers(worker)] == [3]
         orders.write(order="")
         worker.until_said("order: run")
-        until(lambda: not is_alive(left), "the leftover has ended")
+        until(lambda: not is_alive(left), "the orphan has ended")
     assert worker.log().index("order: run") < worker.log().index("outlived")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent import fds
+from rshagent.net import fds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rshagent.pods import ContainerState, Pod
+from agents.common.pods import ContainerState, Pod
 
 
 def container(name: str = "mpi", **fields: Any) -> ContainerState:

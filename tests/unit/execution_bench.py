@@ -11,11 +11,11 @@ from scripted_api import Authority, Server, read_head, settle, until_on
 from test_streams import switching
 from test_websocket import decode
 
-from rshagent.cluster import Cluster
-from rshagent.engine import Engine
-from rshagent.execution import Execution, Listener, Where
-from rshagent.loop import Loop
-from rshagent.streams import Acknowledged, Opened, Output
+from agents.common.loop import Loop
+from rshagent.net.cluster import Cluster
+from rshagent.session.engine import Engine
+from rshagent.session.execution import Execution, Listener, Where
+from rshagent.stream.streams import Acknowledged, Opened, Output
 
 if TYPE_CHECKING:
     import socket
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from rshagent.status import Exited, Failure
-    from rshagent.streams import Event
+    from rshagent.stream.status import Exited, Failure
+    from rshagent.stream.streams import Event
 
 ACK = b"mpi-agent 0123456789abcdef"
 

@@ -8,12 +8,9 @@ from clocks import Clock
 
 from agents.operator.actions import Create, Emit, Plan
 from agents.operator.caches import Caches, Key
-from agents.operator.controller import Controller
-from agents.operator.errors import (
-    ApiError,
-)
+from agents.operator.controller import Controller, Scope
 from agents.operator.executor import Executor
-from agents.operator.kinds import MPI_JOB_V1, POD
+from agents.operator.kube import MPI_JOB_V1, POD, ApiError
 from agents.operator.metrics import Metrics
 from agents.operator.queue import Queue
 from agents.operator.settings import PodSettings
@@ -21,7 +18,7 @@ from agents.operator.settings import PodSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agents.operator.observed import Observed
+    from agents.operator.planning.view import Observed
 
 Body = dict[str, Any]
 KEY = Key("team", "pi")
@@ -51,6 +48,7 @@ class Api:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
         self.bodies: list[Body] = []
+        self.managers: list[str] = []
         self.answers: dict[tuple[str, str], Body | ApiError] = {}
         self.on_update: Callable[[Body], None] = lambda _answer: None  # before it is answered
 
@@ -64,11 +62,16 @@ class Api:
     def get(self, path: str) -> Body:
         return self._answer("get", path, {})
 
+    def list(self, path: str, *, keep: Callable[[Body], Body], fieldSelector: str) -> Body:  # noqa: N803
+        found = self._answer("list", f"{path} {fieldSelector}", {})
+        return {"items": [keep(found)] if found else []}
+
     def create(self, kind: Any, namespace: str, body: Body) -> Body:
         return self._answer("create", body["metadata"]["name"], made(body["metadata"]["name"]))
 
-    def replace(self, path: str, body: Body) -> Body:
+    def replace(self, path: str, body: Body, manager: str = "mpi-agents", *, partial: bool = False) -> Body:
         self.bodies.append(body)
+        self.managers.append(manager)
         answer = self._answer("update", path, job(version=8 + len(self.bodies)) | {"status": body["status"]})
         self.on_update(answer)
         return answer
@@ -76,11 +79,13 @@ class Api:
     def patch(self, path: str, body: Body) -> Body:
         return self._answer("patch", path, made(path.rpartition("/")[2], version=8))
 
-    def delete(self, path: str, uid: str, *, waits: bool = False) -> Body:
-        return self._answer("delete", f"{path} {uid}{' foreground' if waits else ''}", {"kind": "Status"})
+    def delete(self, path: str, uid: str, *, waits: bool = False, grace_s: int | None = None) -> Body:
+        how = f"{' foreground' if waits else ''}{'' if grace_s is None else f' in {grace_s} s'}"
+        return self._answer("delete", f"{path} {uid}{how}", {"kind": "Status"})
 
-    def delete_collection(self, path: str, selector: str, newest: int) -> Body:
-        return self._answer("deletecollection", f"{path} {selector} {newest}", {"kind": "PodList"})
+    def delete_collection(self, path: str, selector: str, newest: int, grace_s: int | None = None) -> Body:
+        how = "" if grace_s is None else f" in {grace_s} s"
+        return self._answer("deletecollection", f"{path} {selector} {newest}{how}", {"kind": "PodList"})
 
 
 class Recorder:
@@ -97,10 +102,20 @@ class Loop:
     def __init__(self, *plans: Plan | Callable[[Observed], Plan]) -> None:
         self.plans, self.observed = list(plans), list[Any]()
         self.api, self.recorder, self.metrics, self.clock = Api(), Recorder(), Metrics(), Clock()
-        self.caches, self.queue = Caches([MPI_JOB_V1]), Queue[Key](self.clock, lambda: 1.0)
+        self.on_job: Callable[[Key], None] = lambda _key: None
+        self.claims: Callable[[Body], bool] = lambda _resource: True
+        self.plan_unclaimed: Callable[[Any, Body, float], Plan] = lambda _job, _resource, _now: Plan()
+        self.may_act: Callable[[], bool] = lambda: True
+        self.caches = Caches([MPI_JOB_V1], on_job=lambda key: self.on_job(key))  # noqa: PLW0108 (bound later)
+        self.queue = Queue[Key](self.clock, lambda: 1.0)
+        scope = Scope(
+            lambda resource: self.claims(resource),  # noqa: PLW0108 (bound later)
+            lambda job, resource, now: self.plan_unclaimed(job, resource, now),  # noqa: PLW0108 (bound later)
+            lambda: self.may_act(),  # noqa: PLW0108 (bound later)
+        )
         executor = Executor(self.api, self.caches, self.recorder, self.metrics)  # type: ignore[arg-type]
         self.controller = Controller(
-            self._plan, self.caches, self.queue, executor, PodSettings("i"), self.metrics, self.clock
+            self._plan, self.caches, self.queue, executor, PodSettings("i"), self.metrics, scope, self.clock
         )
         self.caches.jobs().put(job())
 
@@ -128,3 +143,8 @@ def create(name: str = "pi-worker-0", kind: Any = POD) -> Create:
 
 def steps(*each: Any) -> Plan:
     return Plan(tuple(one if isinstance(one, tuple) else (one,) for one in each))
+
+
+def errors(loop: Loop, why: str) -> float:
+    """How many tries have failed for this reason."""
+    return loop.metrics.registry.get_sample_value("mpi_operator_reconcile_errors_total", {"why": why}) or 0.0

@@ -11,8 +11,8 @@ from agents.job.model import Job
 from agents.job.read import read
 from agents.operator import objects
 from agents.operator.actions import Action, Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
-from agents.operator.observed import Observed
 from agents.operator.plan import plan
+from agents.operator.planning.view import Observed
 from agents.operator.settings import PodSettings
 
 Object = dict[str, Any]
@@ -94,7 +94,10 @@ def own(version: str, made: Object | None = None) -> dict[str, Any]:
 
 
 def observed(body: Object, *pods: Object, **more: Any) -> Observed:
-    """All that the job needs is there, as it is made for its present number of workers; `more` replaces it."""
+    """All that the job needs is there, as it is made for its present number of workers; `more` replaces it.
+
+    The Role of a job that has ended or is suspended has no rules any more.
+    """
     job = read(body)
     found: Object = {}
     if isinstance(job, Job):
@@ -113,6 +116,8 @@ def observed(body: Object, *pods: Object, **more: Any) -> Observed:
                     **one,
                     "metadata": {**one["metadata"], "uid": f"uid-of-{field}", "resourceVersion": "8"},
                 }
+        if job.policy.is_suspended or "completionTime" in body.get("status", {}):
+            found["role"] = {**found["role"], "rules": []} if "role" in found else None
     return Observed(body, tuple(pods), **{**found, **more})
 
 

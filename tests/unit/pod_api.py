@@ -11,9 +11,9 @@ import pytest
 from clocks import Clock
 from scripted_api import Authority, Server, read_head, read_to_end, reset_at_its_end, settle, until_on
 
-from rshagent.cluster import Cluster
-from rshagent.loop import Loop
-from rshagent.podwatch import PodWatch, Trouble
+from agents.common.loop import Loop
+from rshagent.net.cluster import Cluster
+from rshagent.pods.podwatch import PodWatch, Trouble
 
 if TYPE_CHECKING:
     import socket

@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rshagent.cluster import Cluster
-from rshagent.connection import Link, Lost, Owner
-from rshagent.loop import Loop
-from rshagent.tls import Context
+from agents.common.loop import Loop
+from rshagent.net.cluster import Cluster
+from rshagent.net.connection import Link, Lost, Owner
+from rshagent.net.tls import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, cast
 
 from scripted_api import settle
 
-from rshagent import bootstrap
-from rshagent.engine import Engine
-from rshagent.execution import Where
-from rshagent.launch import Launch
-from rshagent.loop import Loop
-from rshagent.pods import Pod, parse
-from rshagent.stdio import Stdio
-from rshagent.streams import STDOUT, Acknowledged, Opened, Output
+from agents.common.loop import Loop
+from agents.common.pods import Pod, parse
+from rshagent.call import bootstrap
+from rshagent.net.stdio import Stdio
+from rshagent.session.engine import Engine
+from rshagent.session.execution import Where
+from rshagent.session.launch import Launch
+from rshagent.stream.streams import STDOUT, Acknowledged, Opened, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pytest
 
-    from rshagent.cluster import Cluster
-    from rshagent.execution import Listener
-    from rshagent.status import Exited, Failure
+    from rshagent.net.cluster import Cluster
+    from rshagent.session.execution import Listener
+    from rshagent.stream.status import Exited, Failure
 
 
 def pod(uid: str) -> Pod:
@@ -81,25 +81,21 @@ class Exec:
 class Bench:
     """A launch in a cluster that is not there, on a clock that the test moves."""
 
-    def __init__(self, stdin: int | None = None, text: bytes = b"true") -> None:
+    def __init__(self, stdin: int | None = None, text: bytes = b"true", stdout: int | None = None) -> None:
         self.now = 1000.0
         self.loop = Loop(lambda: self.now)
         self.engine = Engine(self.loop, cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
         self.execs: list[Exec] = []
         self.ends: list[Launch] = []
-        self.asked: list[tuple[bool, int]] = []  # each time that another hub was to know of it: is there output; bytes
         out, self._theirs = os.pipe()
         self._ours = os.fdopen(out, "rb")
         null = os.open(os.devnull, os.O_RDWR)
-        stdio = Stdio(self.loop, os.dup(null), null, self._theirs, reads_stdin=False)
+        stdio = Stdio(self.loop, os.dup(null), null if stdout is None else stdout, self._theirs, reads_stdin=False)
         if stdin is not None:
             stdio._stdin = stdin
         where = Where("training", "worker-0", "main")
-        self.launch = Launch(self.engine, where, MARK, stdio, self.ends.append, self._note)
+        self.launch = Launch(self.engine, where, MARK, stdio, self.ends.append, lambda _: None)
         self._text = text
-
-    def _note(self, launch: Launch) -> None:
-        self.asked.append((launch.has_output, launch.stdio.received))
 
     def execute(
         self,
@@ -164,10 +160,14 @@ class Bench:
         return launch.code, launch.reason
 
 
-def benches(monkeypatch: pytest.MonkeyPatch, stdin: int | None = None, text: bytes = b"true") -> Iterator[Bench]:
-    bench = Bench(stdin, text)
-    monkeypatch.setattr("rshagent.launch.Execution", bench.execute)
-    monkeypatch.setattr("rshagent.control.Execution", bench.execute)
+def benches(
+    monkeypatch: pytest.MonkeyPatch, stdin: int | None = None, text: bytes = b"true", stdout: int | None = None
+) -> Iterator[Bench]:
+    bench = Bench(stdin, text, stdout)
+    # A delay's jitter is chance, and where 59 s end must not be.
+    monkeypatch.setattr("rshagent.net.retry.os", SimpleNamespace(urandom=lambda size: b"\x80" + bytes(size - 1)))
+    monkeypatch.setattr("rshagent.session.launch.Execution", bench.execute)
+    monkeypatch.setattr("rshagent.session.control.Execution", bench.execute)
     yield bench
     bench.launch.abandon()
     bench._ours.close()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from simulated_cluster import PLURALS, Cluster, make_of, role
+from simulated_cluster import PLURALS, Cluster, controller, make_of, role
 from simulated_job import RESUMED, is_t9k
 
-from agents.job.modes import WAIT, effective
 from agents.job.read import read
+from agents.job.run_mode import WAIT, effective
 from agents.job.status import conditions_of
 from agents.operator import objects
-from agents.operator.observed import Observed
 from agents.operator.plan import plan
+from agents.operator.planning.view import Observed
 
 if TYPE_CHECKING:
-    from simulated_operator import SimulatedOperator
+    from stepped_operator import SteppedOperator
 
     from agents.job.model import Job
 
@@ -27,14 +27,19 @@ def true_of(body: Body) -> set[str]:
     return {one["type"] for one in conditions_of(body) if one["status"] == "True"}
 
 
-def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) -> None:
-    """`has_foreign`: someone else has a name that the job wants, and waiting for it was cut short."""
+def check(operator: SteppedOperator, jobs: str, *, has_ended: bool, has_foreign: bool, is_mistaken: bool) -> None:
+    """`jobs`: plural. `has_foreign`: someone else has a name that the job wants, and waiting for it was cut short.
+
+    `is_mistaken`: it was planned without its launcher being known, so the status may not tell how that was made.
+    """
     api, cluster = operator.api, Cluster(operator.api)
-    body = api.find("mpijobs", operator.name)
+    body = api.find(jobs, "pi")
     if body is None:
         assert [one for plural in PLURALS for one in api.all(plural) if one["metadata"].get("ownerReferences")] == []
         return
     job = read(_as_made(cluster, body))
+    if not isinstance(job, tuple):
+        _check_rights(cluster, body, has_ended=has_ended or job.policy.is_suspended)
     if isinstance(job, tuple):
         assert "ValidationError" in true_of(body) or has_ended
         return
@@ -50,10 +55,22 @@ def check(operator: SimulatedOperator, *, has_ended: bool, has_foreign: bool) ->
     elif has_foreign:
         assert "Created" in {one["type"] for one in conditions_of(body)}  # T9k's is not True until all is there
     else:
-        _check_running(operator, cluster, body, job)
+        _check_running(operator, cluster, body, job, is_mistaken=is_mistaken)
     assert plan(
         job, Observed({**body, "status": {}}), operator.settings, api.now
     ).steps  # nothing but its status stops it
+
+
+def _check_rights(cluster: Cluster, body: Body, *, has_ended: bool) -> None:
+    """A launcher that has ended has none, and no other has any to a pod that is not this job's."""
+    found = cluster.api.find("roles", f"{body['metadata']['name']}-launcher")
+    if found is None or controller(found) != body["metadata"]["uid"]:
+        return
+    own = {pod["metadata"]["name"] for pod in cluster.pods("worker") if controller(pod) == body["metadata"]["uid"]}
+    assert {name for one in found["rules"] for name in one.get("resourceNames", [])} <= own
+    over = ("Succeeded", "Failed")
+    if has_ended and all(pod["status"]["phase"] in over for pod in cluster.pods("launcher")):
+        assert found["rules"] == []
 
 
 def _as_made(cluster: Cluster, body: Body) -> Body:
@@ -80,7 +97,7 @@ def _check_ended(cluster: Cluster, body: Body, job: Job) -> None:
     assert "completionTime" in body["status"]
 
 
-def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, job: Job) -> None:
+def _check_running(operator: SteppedOperator, cluster: Cluster, body: Body, job: Job, *, is_mistaken: bool) -> None:
     assert job.policy.active_deadline_s is None  # it would be over
     wanted = [job.worker_name(index) for index in range(job.worker.replicas)]
     workers = {pod["metadata"]["name"]: pod for pod in cluster.pods("worker")}
@@ -111,7 +128,7 @@ def _check_running(operator: SimulatedOperator, cluster: Cluster, body: Body, jo
     outdated = [one["reason"] for one in conditions_of(body) if one["type"] == "WorkersOutdated"]
     assert ("SettingsKept" in outdated) is is_kept
     _check_way_in(cluster, job, wanted, str(launcher["spec"].get("serviceAccountName")), has_changed=bool(given))
-    _check_commands(body, job, list(workers.values()), launcher)
+    _check_commands(body, job, list(workers.values()), launcher, is_mistaken=is_mistaken)
     if job.worker_update == "RollingUpdate":
         was_paused = any(one["type"] == "Suspended" for one in conditions_of(body))
         current = objects.template_hash(effective(job, is_resumed=was_paused).worker)
@@ -135,11 +152,11 @@ def _check_way_in(cluster: Cluster, job: Job, workers: list[str], account: str, 
     assert secret["data"]
 
 
-def _check_commands(body: Body, job: Job, workers: list[Body], launcher: Body) -> None:
+def _check_commands(body: Body, job: Job, workers: list[Body], launcher: Body, *, is_mistaken: bool) -> None:
     """What resumeSpecs say holds from the first resume on; a launcher waits if it was made in debug mode."""
     found = {one["type"]: one for one in conditions_of(body)}
-    assert ("Debugging" in found) is (job.debug is not None or "Debugging" in true_of(body))
-    assert (_main(job, launcher).get("command") == list(WAIT)) is ("Debugging" in true_of(body))
+    assert is_mistaken or ("Debugging" in found) is (job.debug is not None or "Debugging" in true_of(body))
+    assert is_mistaken or (_main(job, launcher).get("command") == list(WAIT)) is ("Debugging" in true_of(body))
     if "runMode" in body["spec"] and "debug" in body["spec"]["runMode"]:
         return  # some may be of the time when it was debugged
     is_resumed = "Suspended" in found and bool(job.resume)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent.bootstrap import Mark
+from rshagent.call.bootstrap import Mark
 
 if TYPE_CHECKING:
     from pathlib import Path

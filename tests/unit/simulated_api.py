@@ -1,167 +1,176 @@
-"""An API server in a dictionary, as far as the operator's executor asks: uids, versions, conflicts, watches, graceful
-deletion. It is called as `agents.operator.api.Api` is, and shares nothing else with it."""
+"""An API server in memory, with a clock that a test moves and the faults that a test asks for.
+
+The operator's `Api` speaks to it in place of a connection pool: all of its HTTP is real but the sockets.
+"""
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.operator.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError
+import yaml
+from urllib3.exceptions import ProtocolError
+
+from agents.playground.access import Rule, User, rules_of
+from agents.playground.request import Request
+from agents.playground.resources import BATCH_JOBS, MPI_JOBS, PODS
+from agents.playground.rest import Response
+from agents.playground.writes import RefusedError
+from tests.objects import T9K, Failure, Objects, place_of
 
 if TYPE_CHECKING:
-    from agents.operator.kinds import Kind
+    from collections.abc import Callable, Iterator, Mapping
 
-Body = dict[str, Any]
-Key = tuple[str, str]  # plural and name: all is in one namespace
+    from agents.playground.rest import Call
+    from tests.objects import Body
 
 NAMESPACE = "default"
-GRACE_S = 30
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A watch event: an object as it was then, or that it is gone."""
-
-    kind: str
-    body: Body
-    is_gone: bool
+class KilledError(BaseException):
+    """The operator is killed: nothing of it goes on."""
 
 
 class SimulatedApi:
+    """Stored objects are read only: `changed` takes a new version of one."""
+
+    host = "simulated"
+    path = ""
+
     def __init__(self) -> None:
         self.now = 1_700_000_000.0
-        self.objects: dict[Key, Body] = {}
-        self.log: list[Seen] = []
-        self.quota = 10**6  # how many objects may still be made before creations are refused
+        self.objects = Objects(lambda: self.now)
+        self.quota = 10**6  # how many objects may still be made before creations of pods and Jobs are refused
         self.refusal = 'pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3'
-        self.requests: list[tuple[str, str]] = []
-        self._version = 100
-        self._uids = 0
-
-    # What the executor calls.
-
-    def create(self, kind: Kind, namespace: str, body: Body) -> Body:
-        name = body["metadata"]["name"]
-        self.requests.append(("create", f"{kind.name} {name}"))
-        assert namespace == NAMESPACE
-        if (kind.plural, name) in self.objects:
-            raise AlreadyExistsError(f'{kind.plural} "{name}" already exists', 409, "AlreadyExists")
-        if self.quota <= 0 and kind.name in ("Pod", "Job"):
-            raise RefusedError(self.refusal, 403, "Forbidden")
-        self.quota -= 1
-        return self.add(kind.plural, {**copy.deepcopy(body), "apiVersion": kind.api_version, "kind": kind.name})
-
-    def get(self, path: str) -> Body:
-        self.requests.append(("get", path))
-        return copy.deepcopy(self._at(path))
-
-    def replace(self, path: str, body: Body) -> Body:
-        """Replace a status: nothing else is replaced."""
-        self.requests.append(("update", path))
-        assert path.endswith("/status")
-        found = self._at(path.removesuffix("/status"))
-        self._check(found, body["metadata"])
-        found["status"] = copy.deepcopy(body["status"])
-        wrote = {"manager": "mpi-agents", "operation": "Update", "apiVersion": "v2", "subresource": "status"}
-        found["metadata"]["managedFields"] = [wrote]
-        return self.changed("mpijobs", found)
-
-    def patch(self, path: str, body: Body) -> Body:
-        self.requests.append(("patch", path))
-        found = self._at(path)
-        self._check(found, body["metadata"])
-        for part, value in body.items():
-            if part == "metadata":
-                found["metadata"].setdefault("annotations", {}).update(value.get("annotations", {}))
-            else:
-                found[part] = _merged(found.get(part), copy.deepcopy(value))
-        return self.changed(path.split("/")[-2], found)
-
-    def delete(self, path: str, uid: str, *, waits: bool = False) -> Body:
-        self.requests.append(("delete", path))
-        found = self._at(path)
-        if found["metadata"]["uid"] != uid:
-            raise ConflictError(f"the UID in the precondition ({uid}) does not match", 409, "Conflict")
-        return self.remove(path.split("/")[-2], found, waits=waits) or {"kind": "Status"}
-
-    def delete_collection(self, path: str, selector: str) -> Body:
-        self.requests.append(("deletecollection", path))
-        wanted = dict(pair.split("=") for pair in selector.split(","))
-        for body in self.all(path.rsplit("/", maxsplit=1)[-1]):
-            if wanted.items() <= (body["metadata"].get("labels") or {}).items():
-                self.remove(path.rsplit("/", maxsplit=1)[-1], body)
-        return {"kind": "PodList", "items": []}
+        self.requests: list[tuple[str, str]] = []  # but for lists and watches
+        self.kills_in: int | None = None  # after so many requests
+        self.lost: list[str] = []  # what becomes of the next requests: "", "request" or "answer"
+        self.most = 10**6  # events that a watch tells before it ends
+        self.meanwhile: dict[int, Callable[[], object]] = {}  # what happens in so many half requests
 
     # What users and the cluster's own controllers do.
 
     def add(self, plural: str, body: Body) -> Body:
-        metadata = body["metadata"]
-        self._uids += 1
-        metadata["uid"] = f"uid-{self._uids}"
-        metadata["namespace"] = NAMESPACE
-        metadata["creationTimestamp"] = self.clock()
-        if plural == "pods":
-            body.setdefault("status", {"phase": "Pending"})
-        self.objects[plural, metadata["name"]] = body
-        return self.changed(plural, body)
+        return self.objects.add(plural, NAMESPACE, body)
 
     def changed(self, plural: str, body: Body) -> Body:
-        self._version += 1
-        body["metadata"]["resourceVersion"] = str(self._version)
-        self.log.append(Seen(plural, copy.deepcopy(body), is_gone=False))
-        return copy.deepcopy(body)
+        return self.objects.put(plural, body)
 
-    def remove(self, plural: str, body: Body, *, waits: bool = False) -> Body | None:
-        """Delete an object: a pod on a node, and a Job that waits for its pods, are there for a while."""
-        status = body.get("status", {})
-        stays = plural == "pods" and status.get("phase") in ("Pending", "Running") and status.get("podIP")
-        if not (stays or waits):
-            self.drop(plural, body)
-            return None
-        if "deletionTimestamp" not in body["metadata"]:
-            body["metadata"]["deletionTimestamp"] = self.clock(GRACE_S if stays else 0)
-            return self.changed(plural, body)
-        return copy.deepcopy(body)
+    def remove(self, plural: str, body: Body, *, waits: bool = False) -> None:
+        """Delete an object, which may be there for a while."""
+        self.objects.remove(place_of(plural, body), waits=waits)
 
     def drop(self, plural: str, body: Body) -> None:
         """Take an object away at last."""
-        found = self.objects.get((plural, body["metadata"]["name"]))
-        if found is None or found["metadata"]["uid"] != body["metadata"]["uid"]:
-            return
-        del self.objects[plural, body["metadata"]["name"]]
-        self._version += 1
-        gone = copy.deepcopy(body)
-        gone["metadata"]["resourceVersion"] = str(self._version)
-        self.log.append(Seen(plural, gone, is_gone=True))
+        found = self.find(plural, body["metadata"]["name"])
+        if found is not None and found["metadata"]["uid"] == body["metadata"]["uid"]:
+            self.objects.put(plural, found, "DELETED")
 
     def all(self, plural: str) -> list[Body]:
-        return [body for (kind, _name), body in sorted(self.objects.items()) if kind == plural]
+        return self.objects.select(plural)
 
     def find(self, plural: str, name: str) -> Body | None:
-        return self.objects.get((plural, name))
+        return self.objects.find((plural, NAMESPACE, name))
 
     def clock(self, later_s: float = 0) -> str:
-        return datetime.fromtimestamp(int(self.now + later_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self.objects.timestamp(later_s)
 
-    def _at(self, path: str) -> Body:
-        plural, name = path.split("/")[-2:]
-        found = self.objects.get((plural, name))
-        if found is None:
-            raise NotFoundError(f'{plural} "{name}" not found', 404, "NotFound")
-        assert plural != "mpijobs" or f"/{found['apiVersion']}/" in path
-        return found
+    # What the operator's Api finds in the place of its access.
 
-    def _check(self, found: Body, metadata: Body) -> None:
-        for field in ("uid", "resourceVersion"):
-            if found["metadata"][field] != metadata[field]:
-                raise ConflictError("the object has been modified", 409, "Conflict")
+    @property
+    def pool(self) -> SimulatedApi:
+        return self
+
+    def headers(self) -> Mapping[str, str]:
+        return {}
+
+    def urlopen(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **_how: Any
+    ) -> Answer:
+        given = {name.lower(): text for name, text in (headers or {}).items()}
+        call = self.objects.api.read(Request(method, url, given, body or b"{}"))
+        is_watched = call.verb == "watch" or (call.verb == "list" and "fieldSelector" not in call.request.query)
+        if not is_watched:
+            self.requests.append((call.verb, call.request.path))
+            self._happen()
+        lost = self.lost.pop(0) if self.lost and not is_watched else ""
+        if lost == "request":
+            raise ProtocolError("Connection aborted.")
+        if self.kills_in is not None and not is_watched:
+            self.kills_in -= 1
+            if self.kills_in < 0:
+                raise KilledError
+        try:
+            answer = self._answer(call)
+        except RefusedError as refused:
+            return Answer(refused.status["code"], json.dumps(refused.status).encode())
+        if answer.status < 300 and not is_watched:
+            self._happen()
+            if lost == "answer":
+                raise ProtocolError("Connection aborted.")
+        return answer
+
+    def _happen(self) -> None:
+        """Twice a request: before it is carried out, and before it is answered."""
+        coming, self.meanwhile = self.meanwhile, {}
+        now = coming.pop(0, None)
+        if now is not None:
+            now()
+        self.meanwhile = {number - 1: each for number, each in coming.items()}
+
+    def _answer(self, call: Call) -> Answer:
+        api = self.objects.api
+        if not _may(call.verb, call.resource, call.target.resource.group if call.target else ""):
+            api.authorize(call, _operator())
+        if call.verb == "create" and call.target is not None:
+            place = (call.target.resource.key, call.target.namespace, json.loads(call.request.body)["metadata"]["name"])
+            if self.objects.get(*place) is None:
+                if self.quota <= 0 and call.target.resource in (PODS, BATCH_JOBS):
+                    raise Failure(403, "Forbidden", self.refusal)
+                self.quota -= 1
+        answer = api.answer(call, _operator())
+        if isinstance(answer, Response):
+            return Answer(answer.code, answer.body)
+        lines = answer.poll()
+        is_all = len(lines) <= self.most and not answer.is_expired
+        return Answer(200, b"".join([*lines, answer.bookmark()] if is_all else lines[: self.most]))
 
 
-def _merged(before: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7396), which leaves what it does not name."""
-    if not isinstance(before, dict) or not isinstance(patch, dict):
-        return patch
-    after = {**before, **{name: _merged(before.get(name), value) for name, value in patch.items()}}
-    return {name: value for name, value in after.items() if value is not None}
+@cache
+def _operator() -> User:
+    """What the chart lets the operator do."""
+    documents = (Path(__file__).parents[2] / "install.yaml").read_text().split("\n---\n")
+    roles = [yaml.safe_load(one) for one in documents if "\nkind: ClusterRole\n" in one]
+    (role,) = [one for one in roles if one["metadata"]["name"] == "mpi-agents"]
+    rules = [
+        *rules_of(role),
+        *(Rule(verb, "podgroups") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    ]
+    t9k = [replace(rule, group=T9K) for rule in rules if rule.group == MPI_JOBS.group]  # by values of the chart
+    return User("operator", (*rules, *t9k))
+
+
+@cache
+def _may(verb: str, resource: str, group: str) -> bool:
+    return _operator().may(verb, resource, "", NAMESPACE, group)
+
+
+class Answer:
+    """What the operator's Api reads an answer from."""
+
+    def __init__(self, status: int, data: bytes) -> None:
+        self.status, self.headers, self.data = status, dict[str, str](), data
+
+    def read(self) -> bytes:
+        return self.data
+
+    def stream(self, _most: int) -> Iterator[bytes]:
+        yield self.data
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    shutdown = close

@@ -56,14 +56,13 @@ class Cluster:
         """A pod's containers are started; a worker is ready then."""
         names = [one["name"] for one in pod["spec"]["containers"]]
         state = {"running": {"startedAt": self.api.clock()}}
-        pod["status"] = {
+        status = {
             "phase": "Running",
             "podIP": "10.0.0.1",
             "conditions": [{"type": "Ready", "status": "True"}],
             "containerStatuses": [{"name": name, "ready": True, "restartCount": 0, "state": state} for name in names],
         }
-        pod["spec"]["nodeName"] = "node-1"
-        self.api.changed("pods", pod)
+        self.api.changed("pods", {**pod, "spec": {**pod["spec"], "nodeName": "node-1"}, "status": status})
 
     def end(self, pod: Body, code: int, reason: str = "") -> None:
         """A pod's program ends, or it is evicted (`reason`). The kubelet restarts it where the pod's policy says so."""
@@ -82,25 +81,23 @@ class Cluster:
             status["conditions"] = [{"type": "Ready", "status": "False"}]
         if reason:
             status |= {"reason": reason, "message": "The node was low on resource: memory."}
-        pod["status"] = status
-        self.api.changed("pods", pod)
+        self.api.changed("pods", {**pod, "status": status})
 
     def sidecar_lingers(self, pod: Body, code: int) -> None:
         """The launcher's program ends, and a container that is not the user's keeps the pod Running."""
         if code and pod["spec"].get("restartPolicy") == "OnFailure":
             self.end(pod, code)
             return
-        for one in pod["status"].get("containerStatuses", []):
-            one["state"] = {"terminated": {"exitCode": code, "finishedAt": self.api.clock()}}
+        state = {"terminated": {"exitCode": code, "finishedAt": self.api.clock()}}
+        own = [{**one, "state": state} for one in pod["status"]["containerStatuses"]]
         extra = {"name": "istio-proxy", "ready": True, "restartCount": 0, "state": {"running": {}}}
-        pod["status"]["containerStatuses"].append(extra)
-        self.api.changed("pods", pod)
+        self.api.changed("pods", {**pod, "status": {**pod["status"], "containerStatuses": [*own, extra]}})
 
     def finish_deletions(self) -> None:
         """The kubelet says that deleted pods have ended, those of dead nodes excepted."""
         for pod in self.pods():
             if "deletionTimestamp" in pod["metadata"] and pod["metadata"]["uid"] not in self.dead:
-                self.api.drop("pods", pod)
+                self.api.objects.end(pod)
 
     def force_deletions(self) -> None:
         """A user deletes pods of dead nodes by force."""
@@ -110,25 +107,8 @@ class Cluster:
     def go_on(self) -> None:
         """All of what the cluster does by itself."""
         self.finish_deletions()
-        self.collect_garbage()
+        self.api.objects.collect()
         self.run_jobs()
-
-    def collect_garbage(self) -> None:
-        """What has an owner that is gone goes; a Job that waits goes when its pods have."""
-        uids = {body["metadata"]["uid"] for body in self.api.objects.values()}
-        for plural in PLURALS:
-            for body in self.api.all(plural):
-                owner = controller(body)
-                if owner and owner not in uids:
-                    self.api.remove(plural, body)
-        for job in self.api.all("jobs"):
-            if "deletionTimestamp" not in job["metadata"]:
-                continue
-            owned = [pod for pod in self.pods() if controller(pod) == job["metadata"]["uid"]]
-            for pod in owned:
-                self.api.remove("pods", pod)
-            if not [pod for pod in self.pods() if controller(pod) == job["metadata"]["uid"]]:
-                self.api.drop("jobs", job)
 
     def run_jobs(self) -> None:
         """The Job controller: one pod at a time, so many tries as backoffLimit says, and what became of them."""
@@ -137,13 +117,12 @@ class Cluster:
                 self._run_job(job)
 
     def _run_job(self, job: Body) -> None:
-        status = job.setdefault("status", {})
+        status = copy.deepcopy(job.get("status", {}))
         if any(one["status"] == "True" for one in status.get("conditions", [])):
             return
         uid = job["metadata"]["uid"]
         owned = [pod for pod in self.pods() if controller(pod) == uid]
         failed = [pod for pod in owned if pod["status"]["phase"] == "Failed"]
-        before = copy.deepcopy(status)
         status["failed"] = len(failed)
         if any(pod["status"]["phase"] == "Succeeded" for pod in owned):
             status |= {"succeeded": 1, "completionTime": self.api.clock()}
@@ -154,8 +133,8 @@ class Cluster:
             status["conditions"] = [failure | {"lastTransitionTime": self.api.clock()}]
         elif not any(pod["status"]["phase"] in ("Pending", "Running") for pod in owned):
             self._make_pod(job, len(owned))
-        if status != before:
-            self.api.changed("jobs", job)
+        if status != job.get("status"):
+            self.api.changed("jobs", {**job, "status": status})
 
     def _make_pod(self, job: Body, number: int) -> None:
         template = copy.deepcopy(job["spec"]["template"])
@@ -166,4 +145,4 @@ class Cluster:
             **template["metadata"],
             "ownerReferences": [owner],
         }
-        self.api.add("pods", {"kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+        self.api.add("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})

@@ -7,6 +7,8 @@ from typing import Any
 
 from mpijobs import mpijob
 
+from agents.operator.trim import LARGE
+
 Body = dict[str, Any]
 
 DIALECTS = ("v1", "v2beta1", "t9k", "t9k-3")
@@ -25,11 +27,17 @@ class Choices:
     limits: dict[str, int] = field(default_factory=dict)
     update: str = ""
     has_resume_specs: bool = False
+    is_large: bool = False  # so that the operator keeps no more than its outline
+    idles: bool = False  # the workers sleep: they may be deleted with a short grace period
 
 
 def new(choices: Choices) -> Body:
     """Return the job as a user creates it."""
     made = _t9k(choices) if choices.dialect.startswith("t9k") else _kubeflow(choices)
+    if choices.idles:
+        _workers(made["spec"])["template"]["spec"]["containers"][0]["command"] = ["sleep", "infinity"]
+    if choices.is_large:
+        _workers(made["spec"])["template"]["spec"]["containers"][0]["env"] = [{"name": "LONG", "value": "x" * LARGE}]
     if choices.has_resume_specs:
         specs = [{"type": "worker", "command": RESUMED}]
         made["spec"].setdefault("runMode", {})["pause"] = {"enabled": False, "resumeSpecs": specs}

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from settled_job import check, true_of
 from simulated_api import SimulatedApi
 from simulated_cluster import Cluster, role
-from simulated_operator import SimulatedOperator, is_being_stopped
+from stepped_operator import SteppedOperator, is_being_stopped
+
+from tests.objects import place_of, plural_of
 
 if TYPE_CHECKING:
     from agents.operator.settings import PodSettings
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 NAME = "pi"
+JOB_UID = "mpi-agents/job-uid"
 SETTLING_STEPS = 400
+RETRY_S = 60.0  # what fails is tried again within this time
 
 
 class SimulatedRun:
@@ -28,35 +32,50 @@ class SimulatedRun:
         self.ends: dict[str, tuple[str, str]] = {}  # uid → how and when the job ended
         self.won: set[str] = set()  # uids of jobs whose launcher ended with 0, and not because it was stopped
         self.foreign: dict[tuple[str, str], Body] = {}
+        self.unlabelled: list[tuple[str, Body]] = []
 
     def start(self, wish: Body, pod_settings: PodSettings) -> None:
         """Begin with the job that the user wishes for."""
         self.wish = wish
-        self.api.add("mpijobs", copy.deepcopy(wish))
-        self.leader = SimulatedOperator(self.api, settings=pod_settings)
-        self.former = SimulatedOperator(self.api, settings=pod_settings)
+        self.jobs = plural_of(wish)
+        self.api.add(self.jobs, copy.deepcopy(wish))
+        self.leader = SteppedOperator(self.api, pod_settings)
+        self.former = SteppedOperator(self.api, pod_settings)
 
     def job(self) -> Body | None:
-        return self.api.find("mpijobs", NAME)
+        return self.api.find(self.jobs, NAME)
 
     def edit(self, change: Any) -> None:
         """Change the spec, of what the user will make again as well."""
         body = self.job()
         change(self.wish["spec"])
         if body is not None:
-            before = copy.deepcopy(body["spec"])
-            change(body["spec"])
-            if body["spec"] != before:
-                body["metadata"]["generation"] += 1
-                self.api.changed("mpijobs", body)
+            self.api.objects.edit(place_of(self.jobs, body), lambda made: change(made["spec"]))
 
     def annotate(self, setting: str, value: str) -> None:
         """Say a setting by our annotation, by which the generation does not change."""
         body, name = self.job(), f"mpi-agents/{setting}"
         self.wish["metadata"].setdefault("annotations", {})[name] = value
-        if body is not None and body["metadata"].setdefault("annotations", {}).get(name) != value:
-            body["metadata"]["annotations"][name] = value
-            self.api.changed("mpijobs", body)
+        if body is not None:
+            note = {"annotations": {**body["metadata"].get("annotations", {}), name: value}}
+            self.api.objects.edit(place_of(self.jobs, body), lambda made: made["metadata"].update(note))
+
+    def set_label(self, plural: str, body: Body, uid: str | None) -> None:
+        """Give an object that is still there the label by which it is watched, or take it away."""
+        found = self.api.find(plural, body["metadata"]["name"])
+        if found is not None and found["metadata"]["uid"] == body["metadata"]["uid"]:
+            rest = {name: text for name, text in found["metadata"]["labels"].items() if name != JOB_UID}
+            labels = rest if uid is None else {**rest, JOB_UID: uid}
+            self.api.changed(plural, {**found, "metadata": {**found["metadata"], "labels": labels}})
+
+    def give_back(self) -> None:
+        """Give back labels that were taken away, and let a job go that was deleted."""
+        for plural, body in self.unlabelled:
+            self.set_label(plural, body, body["metadata"]["labels"][JOB_UID])
+        self.unlabelled = []
+        job = self.job()
+        if job is not None and job["metadata"].get("finalizers"):  # else it would be news of the job
+            self.api.objects.edit(place_of(self.jobs, job), lambda made: made["metadata"].update(finalizers=[]))
 
     def on_pod(self, which: int, phases: tuple[str, ...], act: Any) -> None:
         found = [pod for pod in self.cluster.pods("", *phases) if role(pod)]
@@ -69,7 +88,7 @@ class SimulatedRun:
         uid = job["metadata"]["uid"] if job is not None else ""
         for pod in self.cluster.pods("launcher", "Running"):
             # On a dead node, a former job's may still be there.
-            is_its_own = pod["metadata"]["labels"]["mpi-agents/job-uid"] == uid
+            is_its_own = pod["metadata"]["labels"][JOB_UID] == uid
             if code == 0 and job is not None and is_its_own and not is_being_stopped(job, pod):
                 self.won.add(uid)
             (self.cluster.sidecar_lingers if lingers else self.cluster.end)(pod, code)
@@ -84,20 +103,22 @@ class SimulatedRun:
 
     def settle(self, *, has_deadline: bool = True) -> None:
         """Without disturbances, until nobody has cause to do anything."""
-        self.api.quota = 10**6
+        self.api.quota, self.api.lost, self.api.meanwhile = 10**6, [], {}
         self.cluster.force_deletions()
+        self.give_back()
         end = self.api.now + 200  # a name that someone else has is tried again for ever
         for _ in range(SETTLING_STEPS):
-            version = len(self.api.log)
+            version = self.api.objects.version
             self.check_end()
             self.leader.deliver_all()
             if self.leader.has_cause():
-                self.leader.reconcile()
+                self.leader.step()
             self._run_pods()
             self.cluster.go_on()
-            if version == len(self.api.log) and not self.leader.has_cause():
+            if version == self.api.objects.version and not self.leader.has_cause():
                 next_at = self.leader.next_at()
-                if next_at is None or (self.foreign and next_at > end) or not has_deadline:
+                is_late = next_at is not None and not has_deadline and next_at > self.api.now + RETRY_S
+                if next_at is None or is_late or (self.foreign and next_at > end):
                     return
                 self.api.now = max(self.api.now, next_at)
         raise AssertionError(f"it does not settle: {self.api.requests[-6:]}")
@@ -125,4 +146,6 @@ class SimulatedRun:
     def check_settled(self) -> None:
         body = self.job()
         has_ended = body is not None and body["metadata"]["uid"] in self.ends
-        check(self.leader, has_ended=has_ended, has_foreign=bool(self.foreign))
+        is_mistaken = self.leader.is_mistaken or self.former.is_mistaken
+        has_foreign = bool(self.foreign)
+        check(self.leader, self.jobs, has_ended=has_ended, has_foreign=has_foreign, is_mistaken=is_mistaken)

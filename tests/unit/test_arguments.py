@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent.arguments import FLAGS, SCRIPT, VALUED, UsageError, parse
+from rshagent.call.arguments import FLAGS, SCRIPT, VALUED, UsageError, parse
 
 
 def call(line: str, program: str = "rshagent") -> tuple[str, str]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shell_places import ENVIRONMENT, MARK, SHELLS, Place, place
 
-from rshagent.bootstrap import MAX_ARGUMENT, SHORT_TEXT, Mark, acknowledgement, request, success
+from rshagent.call.bootstrap import MAX_ARGUMENT, SHORT_TEXT, Mark, acknowledgement, request, success
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,12 +8,13 @@ import select
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from shell_places import ENVIRONMENT, LAUNCHER, MARK, Place, place
 
-from rshagent.bootstrap import Mark, acknowledgement, control, request
+from rshagent.call import bootstrap
+from rshagent.call.bootstrap import Mark, acknowledgement, control, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ TREE = "sleep 1000 & setsid sleep 1000 & (exec sleep 1000) & echo ready; wait; w
 class Session:
     """A request that runs, with its acknowledged pid; ends with the test."""
 
-    def __init__(self, place: Place, mark: Mark, text: bytes, **options: bool) -> None:
+    def __init__(self, place: Place, mark: Mark, text: bytes, **options: Any) -> None:
         command = place.placed(request(text, mark, **options).command)
         self.process = subprocess.Popen(
             command,
@@ -239,3 +240,12 @@ def test_control_is_no_session(worker: Worker) -> None:
     other = worker.ask(None)
     worker.start("true", attempt=True, sweep=True).process.wait()
     assert other("count") == "left 0"
+
+
+def test_a_process_that_ends_while_it_is_read_is_read_no_further(place: Place, tmp_path: Path) -> None:
+    """bash's read keeps what its variable held when read(2) fails, here of a folder: it looped for ever."""
+    (tmp_path / "process" / "environ").mkdir(parents=True)
+    text = f'{bootstrap._marked("never) :")}_l=before;m "$1" environ;echo $?'
+    words = [str(place.sh), "-c", text, "sh", str(tmp_path / "process")]
+    done = subprocess.run(words, check=False, capture_output=True, timeout=20)
+    assert done.stdout == b"1\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent import client_build
+from rshagent.native import client_build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,4 +54,5 @@ def test_a_target_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--sanitize"], ["a", "--other"]])
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert client_build.main(arguments) == 2
-    assert capsys.readouterr().err == "usage: python -m rshagent.client_build OUT [--sanitize] [--direct-start]\n"
+    usage = "usage: python -m rshagent.native.client_build OUT [--sanitize] [--direct-start]\n"
+    assert capsys.readouterr().err == usage

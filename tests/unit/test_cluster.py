@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_api import Authority, authority
 
-from rshagent.cluster import Cluster, ConfigError, Token, decode, tls_context
+from rshagent.net.cluster import Cluster, ConfigError, Token, decode, tls_context
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,9 +25,9 @@ from scripted_api import (
     until_on,
 )
 
-from rshagent import connection
-from rshagent.connection import Link, Owner
-from rshagent.loop import Loop
+from agents.common.loop import Loop
+from rshagent.net import connection
+from rshagent.net.connection import Link, Owner
 from tests.ports import free_port
 
 if TYPE_CHECKING:

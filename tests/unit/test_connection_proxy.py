@@ -21,8 +21,8 @@ from scripted_api import (
     until,
 )
 
-from rshagent.connection import Link
-from rshagent.loop import Loop
+from agents.common.loop import Loop
+from rshagent.net.connection import Link
 from tests.ports import free_port
 
 if TYPE_CHECKING:

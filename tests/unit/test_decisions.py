@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_exec import pod
 
-from rshagent import decisions
-from rshagent.decisions import AskIn, Find, Finish, Tries
-from rshagent.engine import DEFAULT_LIMITS
-from rshagent.status import Exited, Failure
+from rshagent.session import decisions
+from rshagent.session.decisions import AskIn, Find, Finish, Tries
+from rshagent.session.engine import DEFAULT_LIMITS
+from rshagent.stream.status import Exited, Failure
 
 if TYPE_CHECKING:
-    from rshagent.pods import Pod
+    from agents.common.pods import Pod
 
 NOW = 1000.0
 REFUSED = Failure("exec is refused", retryable=False)
@@ -98,7 +98,7 @@ def test_the_first_container_is_asked_where_none_was_named() -> None:
 @pytest.mark.parametrize(
     ("code", "has_output", "end"),
     [
-        (0, False, (0, "")),
+        (0, False, (0, "the stream was lost, and what the command still had to say with it; it ended with 0")),
         (0, True, (255, "the command ended with 0, but the stream was lost, and output with it")),
         (1, False, (1, "")),
         (1, True, (1, "")),
@@ -109,6 +109,37 @@ def test_the_first_container_is_asked_where_none_was_named() -> None:
 def test_how_a_session_ends_that_lost_its_stream(code: int | None, has_output: bool, end: tuple[int, str]) -> None:
     step = decisions.settled(code, "no answer", has_output=has_output)
     assert (step.code, step.reason) == end
+
+
+DAEMONS = {
+    "Open MPI 4.1": b' orted -mca ess "\\"env\\""',
+    "with a prefix": b"PATH=/opt/bin:$PATH ; export PATH ; LD_LIBRARY_PATH=/lib${X:-} ;  /usr/bin/orted -mca a b",
+    "by a profile": b"( test ! -r ./.profile || . ./.profile; PATH=/x:$PATH ; export PATH ; orted -mca a b )",
+    "Open MPI 5": b"PRTE_PREFIX=/opt;export PRTE_PREFIX;LD_LIBRARY_PATH=$LD_LIBRARY_PATH;/opt/bin/prted --prtemca a b",
+    "MPICH": b'"/opt/mpich/bin/hydra_pmi_proxy" --control-port launcher:4 --rmk user',
+    "Intel MPI": b"/opt/intel/bin/hydra_bstrap_proxy --upstream-host x",
+}
+COMMANDS = {
+    "nothing": b"",
+    "blanks and separators": b" ;; ( \n",
+    "a program": b"echo the result",
+    "Horovod": b"cd /work > /dev/null 2>&1 ; env A='b' OMPI_MCA_x='orted' PATH='/usr/bin' python train.py",
+    "of a like name": b"/opt/orted-wrapper; myorted; orted.sh",
+    "an argument": b"pgrep orted",
+    "no text": bytes(range(256)),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [*((text, False) for text in DAEMONS.values()), *((text, True) for text in COMMANDS.values())],
+    ids=[*DAEMONS, *COMMANDS],
+)
+def test_whether_a_streams_output_is_the_jobs(text: bytes, expected: bool) -> None:
+    assert decisions.has_output(text, "") == expected
+    assert decisions.has_output(text, "maybe") == expected
+    assert decisions.has_output(text, "fail")
+    assert not decisions.has_output(text, "warn")
 
 
 LIMITS = DEFAULT_LIMITS | {"worker": 300.0, "absent": 60.0, "unready": 30.0}

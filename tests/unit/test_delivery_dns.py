@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery.sshd import dns
-from delivery.sshd.dns import Resolver
+from delivery.sshd.dns import ResolvConf
 
 SEARCH = ("science.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org")
-POD = Resolver("10.96.0.10", SEARCH)
-OWN_SERVICE = Resolver("10.96.0.10", ("pi.science.svc.cluster.local", *SEARCH))
+POD = ResolvConf("10.96.0.10", SEARCH)
+OWN_SERVICE = ResolvConf("10.96.0.10", ("pi.science.svc.cluster.local", *SEARCH))
 FULL = "pi-worker-0.pi.science.svc.cluster.local"
 
 
@@ -23,31 +23,31 @@ FULL = "pi-worker-0.pi.science.svc.cluster.local"
             "nameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n",
             POD,
         ),
-        ("# by hand\nnameserver fd00::10\ndomain Example.ORG.\n", Resolver("fd00::10", ("example.org",))),
-        ("nameserver\nsearch\n\n", Resolver()),
-        ("", Resolver()),
+        ("# by hand\nnameserver fd00::10\ndomain Example.ORG.\n", ResolvConf("fd00::10", ("example.org",))),
+        ("nameserver\nsearch\n\n", ResolvConf()),
+        ("", ResolvConf()),
     ],
 )
-def test_resolv_conf(text: str, resolver: Resolver) -> None:
-    assert dns.read(text) == resolver
+def test_resolv_conf(text: str, resolver: ResolvConf) -> None:
+    assert dns.read_resolv_conf(text) == resolver
 
 
-NAMES: dict[str, tuple[str, Resolver, str]] = {
+NAMES: dict[str, tuple[str, ResolvConf, str]] = {
     "as kubeflow's hostfile has it": ("pi-worker-0.pi.science.svc", POD, FULL),
     "in this namespace": ("pi-worker-0.pi", POD, FULL),
     "in the job's own search domain": ("pi-worker-0", OWN_SERVICE, FULL),
     "with the cluster's domain": (FULL, POD, FULL),
     "in another namespace": ("pi-worker-0.pi.art.svc", POD, "pi-worker-0.pi.art.svc.cluster.local"),
-    "another domain": ("w.pi.a.svc", Resolver("::1", ("a.svc.my.org", "svc.my.org", "my.org")), "w.pi.a.svc.my.org"),
+    "another domain": ("w.pi.a.svc", ResolvConf("::1", ("a.svc.my.org", "svc.my.org", "my.org")), "w.pi.a.svc.my.org"),
     "a Service": ("pi", POD, ""),
     "a pod's name alone": ("pi-worker-0", POD, ""),
     "an address": ("10.0.0.7", POD, ""),
-    "no cluster's resolv.conf": ("pi-worker-0.pi", Resolver("10.0.0.1", ("example.org",)), ""),
+    "no cluster's resolv.conf": ("pi-worker-0.pi", ResolvConf("10.0.0.1", ("example.org",)), ""),
 }
 
 
 @pytest.mark.parametrize(("host", "resolver", "name"), NAMES.values(), ids=NAMES)
-def test_full_name_of_a_pod(host: str, resolver: Resolver, name: str) -> None:
+def test_full_name_of_a_pod(host: str, resolver: ResolvConf, name: str) -> None:
     assert dns.full_name(host, resolver) == name
 
 
@@ -89,14 +89,14 @@ REST = b"\0\1" + b"\0" * 6
     ],
 )
 def test_answers(data: bytes, found: tuple[int, bool] | None) -> None:
-    assert dns.answer(data) == found
+    assert dns.read_answer(data) == found
 
 
 @given(st.binary(max_size=40))
 def test_no_answer_crashes(data: bytes) -> None:
-    dns.answer(data)
+    dns.read_answer(data)
 
 
 @given(st.text())
 def test_no_resolv_conf_crashes(text: str) -> None:
-    dns.full_name("pi-worker-0", dns.read(text))
+    dns.full_name("pi-worker-0", dns.read_resolv_conf(text))

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from delivery import hostsfile, target, tools
+from delivery import hostfile, target, tools
 from delivery.exits import TARGET, TOOL_MISSING, USAGE, DeliveryError
-from rshagent.hosts import parse_hosts
+from rshagent.call.hosts import parse_hosts
 from tests.privileges import NO_CAPABILITIES, umask
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def test_hosts_file_of_upstreams_test() -> None:
     """kubectl-delivery's TestGeneratingHostsFile: the launcher by all its names, and each worker."""
     workers = [("test", ("123.123.123.0",)), ("tester-2", ("123.123.123.1",)), ("worker_3", ("123.123.123.2",)),
                ("pod4", ("123.123.123.3",))]  # fmt: skip
-    content = hostsfile.content(hostsfile.own_line(UPSTREAM_HOSTS, "launcher"), workers).decode()
+    content = hostfile.hosts_content(hostfile.own_line(UPSTREAM_HOSTS, "launcher"), workers).decode()
     names = {name: line.split()[0] for line in content.splitlines() for name in line.split()[1:]}
     assert names == {
         "launcher": "10.234.56.78",
@@ -260,18 +260,18 @@ def test_hosts_file_of_upstreams_test() -> None:
 
 def test_hosts_file_is_in_ordinal_order_and_ends_its_last_line() -> None:
     workers = [(f"pi-worker-{number}", (f"10.0.0.{number}",)) for number in (10, 9, 1, 0)]
-    assert hostsfile.content("10.0.1.1\tpi-launcher", workers).decode().splitlines() == [
+    assert hostfile.hosts_content("10.0.1.1\tpi-launcher", workers).decode().splitlines() == [
         "10.0.1.1\tpi-launcher",
         "10.0.0.0\tpi-worker-0",
         "10.0.0.1\tpi-worker-1",
         "10.0.0.9\tpi-worker-9",
         "10.0.0.10\tpi-worker-10",
     ]
-    assert hostsfile.content("", workers).endswith(b"\tpi-worker-10\n")
+    assert hostfile.hosts_content("", workers).endswith(b"\tpi-worker-10\n")
 
 
 def test_dual_stack_worker_has_both_addresses() -> None:
-    content = hostsfile.content("", [("w-0", ("10.0.0.7", "fd00::7"))])
+    content = hostfile.hosts_content("", [("w-0", ("10.0.0.7", "fd00::7"))])
     assert content == b"10.0.0.7\tw-0\nfd00::7\tw-0\n"
 
 
@@ -287,13 +287,13 @@ OWN_LINES = {
 
 @pytest.mark.parametrize(("text", "hostname", "line"), OWN_LINES.values(), ids=OWN_LINES)
 def test_own_line(text: str, hostname: str, line: str) -> None:
-    assert hostsfile.own_line(text, hostname) == line
+    assert hostfile.own_line(text, hostname) == line
 
 
 def test_own_names_are_those_of_the_own_line_only() -> None:
-    names = hostsfile.own_names(UPSTREAM_HOSTS, "launcher")
+    names = hostfile.own_names(UPSTREAM_HOSTS, "launcher")
     assert names == {"launcher", "launcher.fullname.test", "10.234.56.78"}
-    assert hostsfile.own_names("10.0.0.1 someone\n", "launcher.ns") == {"launcher", "launcher.ns"}
+    assert hostfile.own_names("10.0.0.1 someone\n", "launcher.ns") == {"launcher", "launcher.ns"}
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}[0-9]{0,3}", fullmatch=True)
@@ -302,7 +302,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}[0-9]{0,3}", fullmatch=True)
 @example_settings(deadline=None)  # a loaded machine is no failure
 @given(st.dictionaries(NAMES, st.ip_addresses(v=4).map(str), max_size=20))
 def test_agent_reads_back_what_delivery_wrote(workers: dict[str, str]) -> None:
-    content = hostsfile.content("", [(name, (at,)) for name, at in workers.items()])
+    content = hostfile.hosts_content("", [(name, (at,)) for name, at in workers.items()])
     read = parse_hosts(content)
     assert set(read) == set(workers.values())
     assert all(workers[name] == at for at, name in read.items())

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from delivery import klog
 from delivery.exits import USAGE, DeliveryError
-from delivery.ownlabels import selector_of
-from delivery.settings import Options, Settings, checked_namespace, settings
+from delivery.own_selector import selector_of
+from delivery.settings import Options, Settings, checked_namespace, settings, translate_go_flags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,14 +39,14 @@ LINES: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("given_arguments", "kept"), LINES.values(), ids=LINES)
 def test_command_line_of_kubectl_delivery(given_arguments: list[str], kept: list[str]) -> None:
-    assert klog.translate(given_arguments) == kept
+    assert translate_go_flags(given_arguments) == kept
 
 
 @example_settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(st.text(max_size=12)))
 def test_no_command_line_crashes_and_tools_stay(arguments: list[str]) -> None:
     tools = [f"tool-{position}" for position in range(3)]
-    assert klog.translate([*tools, *arguments])[:3] == tools
+    assert translate_go_flags([*tools, *arguments])[:3] == tools
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
+from agents.operator.executor import new_key_pair
 from delivery.exits import SSH_FILES, DeliveryError
-from delivery.sshd import staying
-from delivery.sshd.files import Files
-from delivery.sshd.staying import Keys, Word
+from delivery.sshd import launcher as launcher_module
+from delivery.sshd.launcher import Files, KeyUpdates, StartGate
 from sshd_bootstrap import cli
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ Pair = dict[str, bytes]
 
 
 def made() -> Pair:
-    return {name: base64.b64decode(content) for name, content in new_pair(KeyType.ED25519).items()}
+    return {name: base64.b64decode(content) for name, content in new_key_pair(KeyType.ED25519).items()}
 
 
 class Launcher:
@@ -83,11 +82,11 @@ def test_a_start_that_was_broken_off_is_taken_for_none(
     assert not Files(launcher.environ).are_missing
 
 
-def keys(launcher: Launcher) -> tuple[Keys, list[str]]:
+def keys(launcher: Launcher) -> tuple[KeyUpdates, list[str]]:
     """What stays beside a launcher, after the first preparation."""
     files, said = Files(launcher.environ), list[str]()
     files.prepare()
-    return Keys(files, said.append), said
+    return KeyUpdates(files, said.append), said
 
 
 def test_keys_that_have_changed_are_told_once(launcher: Launcher) -> None:
@@ -99,7 +98,7 @@ def test_keys_that_have_changed_are_told_once(launcher: Launcher) -> None:
     launcher.has(pair)
     looking.look()
     looking.look()
-    assert said == ["the keys in the Secret have changed: new connections are made by the new ones"]
+    assert said == ["the keys in the Secret have changed: new connections use them"]
     assert launcher.identity == pair["ssh-privatekey"]
 
 
@@ -120,10 +119,10 @@ def test_keys_that_can_not_be_taken_are_told_and_so_is_their_end(launcher: Launc
     looking.look()
     looking.look()
     assert len(said) == 1
-    assert "can't be taken, the former ones stay" in said[0]
+    assert "can't be used; the previous ones stay in use" in said[0]
     launcher.has(pair)
     looking.look()
-    assert said[1:] == ["the keys in the Secret are the former ones again"]
+    assert said[1:] == ["the keys in the Secret are the previous ones again"]
 
 
 def test_keys_whose_writing_was_broken_off_are_told_when_they_are_whole(launcher: Launcher) -> None:
@@ -137,7 +136,7 @@ def test_keys_whose_writing_was_broken_off_are_told_when_they_are_whole(launcher
     assert "can't be written" in said[0]
     obstacle.rmdir()
     looking.look()
-    assert said[1:] == ["the keys in the Secret have changed: new connections are made by the new ones"]
+    assert said[1:] == ["the keys in the Secret have changed: new connections use them"]
     assert launcher.identity == pair["ssh-privatekey"]
 
 
@@ -160,15 +159,15 @@ def test_a_broken_secret_is_an_error(launcher: Launcher) -> None:
 
 
 def test_who_waits_for_the_containers_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staying, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(launcher_module, "TOLD_AFTER_S", 0.0)
     said: list[str] = []
 
     def say(line: str) -> None:
         said.append(line)
         (tmp_path / "sshd-start").touch()
 
-    Word(str(tmp_path)).until_prepared(say)
+    StartGate(str(tmp_path)).until_prepared(say)
     assert len(said) == 1
     assert "postStart" in said[0]
-    Word(str(tmp_path)).until_prepared(say)
+    StartGate(str(tmp_path)).until_prepared(say)
     assert len(said) == 1

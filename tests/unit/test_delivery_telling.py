@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delivery.exits import API_REFUSED, API_SETUP, DeliveryError
-from delivery.progress import Progress
-from delivery.trouble import ApiTrouble
-from sshd_bootstrap import lastwords
+from delivery.pod_wait import ApiOutage
+from delivery.wait_loop import Progress
+from sshd_bootstrap import exits as ssh_exits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,33 +73,33 @@ def test_reader_that_has_gone_away_does_not_end_the_wait() -> None:
 
 
 def test_trouble_is_told_once_and_then_now_and_again_and_so_is_its_end() -> None:
-    trouble = ApiTrouble()
-    told = [trouble.meet("connection refused", 5.0, now) for now in range(0, 70, 5)]
+    trouble = ApiOutage()
+    told = [trouble.failed("connection refused", 5.0, now) for now in range(0, 70, 5)]
     assert told[0] == "connection refused; trying again"
     assert [line for line in told[1:] if line] == [
         "connection refused, for 30 s now; trying again",
         "connection refused, for 1 min now; trying again",
     ]
-    assert trouble.words(66) == " · no news from the API server for 1 min 6 s"
-    assert trouble.heal(70) == "the API server answers again (after 1 min 10 s)"
-    assert trouble.heal(71) == ""
-    assert trouble.words(71) == ""
+    assert trouble.message(66) == " · no answer from the API server for 1 min 6 s"
+    assert trouble.answered(70) == "the API server answers again (after 1 min 10 s)"
+    assert trouble.answered(71) == ""
+    assert trouble.message(71) == ""
 
 
 def test_other_trouble_is_told_at_once() -> None:
-    trouble = ApiTrouble()
-    trouble.meet("connection refused", 1.0, 0)
+    trouble = ApiOutage()
+    trouble.failed("connection refused", 1.0, 0)
     assert (
-        trouble.meet("the API server answered 503", 1.0, 1, status=503) == "the API server answered 503; trying again"
+        trouble.failed("the API server answered 503", 1.0, 1, status=503) == "the API server answered 503; trying again"
     )
 
 
 def test_silence_after_a_try_means_that_it_works() -> None:
-    trouble = ApiTrouble()
-    trouble.meet("connection lost", 0.1, 0)
+    trouble = ApiOutage()
+    trouble.failed("connection lost", 0.1, 0)
     assert trouble.is_on(5)
     assert not trouble.is_on(13)
-    assert trouble.meet("connection lost", 0.1, 500) == "connection lost; trying again"
+    assert trouble.failed("connection lost", 0.1, 500) == "connection lost; trying again"
 
 
 @pytest.mark.parametrize(
@@ -108,37 +108,37 @@ def test_silence_after_a_try_means_that_it_works() -> None:
     ids=["forbidden", "certificate not trusted", "token not accepted"],
 )
 def test_refusal_that_lasts_ends_the_wait(status: int, is_final: bool, after_s: int, code: int) -> None:
-    trouble = ApiTrouble()
+    trouble = ApiOutage()
     for now in range(after_s):
-        trouble.meet("no", 1.0, now, status=status, is_final=is_final)
+        trouble.failed("no", 1.0, now, status=status, is_final=is_final)
     with pytest.raises(DeliveryError, match=r"^no$") as error:
-        trouble.meet("no", 1.0, after_s, status=status, is_final=is_final)
+        trouble.failed("no", 1.0, after_s, status=status, is_final=is_final)
     assert error.value.exit_code == code
 
 
 def test_refusal_that_passes_does_not() -> None:
-    trouble = ApiTrouble()
-    trouble.meet("forbidden", 4.0, 0, status=403, is_final=True)
-    trouble.heal(4)
-    trouble.meet("forbidden", 4.0, 8, status=403, is_final=True)
-    trouble.meet("connection refused", 4.0, 12)
-    trouble.meet("forbidden", 4.0, 16, status=403, is_final=True)
+    trouble = ApiOutage()
+    trouble.failed("forbidden", 4.0, 0, status=403, is_final=True)
+    trouble.answered(4)
+    trouble.failed("forbidden", 4.0, 8, status=403, is_final=True)
+    trouble.failed("connection refused", 4.0, 12)
+    trouble.failed("forbidden", 4.0, 16, status=403, is_final=True)
 
 
 @pytest.mark.parametrize("status", [0, 429, 500, 503])
 def test_what_may_pass_is_tried_without_end(status: int) -> None:
-    trouble = ApiTrouble()
+    trouble = ApiOutage()
     for now in range(0, 100_000, 5):
-        trouble.meet("down", 5.0, now, status=status)
+        trouble.failed("down", 5.0, now, status=status)
 
 
 def test_last_words_go_to_an_existing_termination_log_only(tmp_path: Path) -> None:
     log = tmp_path / "termination-log"
-    lastwords.leave("pi-worker-0 failed", str(log))
+    ssh_exits.write_termination_message("pi-worker-0 failed", str(log))
     assert not log.exists()
     log.write_text("older and longer than what comes now")
-    lastwords.leave("pi-worker-0 failed", str(log))
+    ssh_exits.write_termination_message("pi-worker-0 failed", str(log))
     assert log.read_text() == "pi-worker-0 failed"
-    lastwords.leave("é" * 5000, str(log))
+    ssh_exits.write_termination_message("é" * 5000, str(log))
     assert len(log.read_bytes()) <= 4096
-    lastwords.leave("a folder is no log", str(tmp_path))
+    ssh_exits.write_termination_message("a folder is no log", str(tmp_path))

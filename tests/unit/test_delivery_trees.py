@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from delivery import settings, tools, trees
+from delivery import settings, target, tools
 from delivery.exits import TARGET, TOOL_MISSING, DeliveryError
 from tests.privileges import umask
 
@@ -158,7 +158,7 @@ def test_a_full_target_leaves_nothing(folder: Path, kube: Path, monkeypatch: pyt
     def full(_source: int, _fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trees, "transfer", full)
+    monkeypatch.setattr(target, "transfer", full)
     with pytest.raises(DeliveryError, match="/python can't be written: its file system is full"):
         copy("direct", folder, kube)
     assert os.listdir(kube) == []

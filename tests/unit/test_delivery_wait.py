@@ -14,7 +14,7 @@ from delivery import exits
 from delivery.wait import Limits, Verdict, Wait
 
 if TYPE_CHECKING:
-    from rshagent.pods import Pod
+    from agents.common.pods import Pod
 
 W0, W1 = "pi-worker-0", "pi-worker-1"
 LIMITS = Limits(grace_s=600, replacement_s=60)

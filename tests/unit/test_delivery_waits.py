@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
+from agents.operator.executor import new_key_pair
 from delivery.cli import command
 from delivery.exits import READY, USAGE, DeliveryError
 from delivery.settings import Options, settings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for folder in ("keys", "volume"):
         (tmp_path / folder).mkdir()
-    for name, text in new_pair(KeyType.ED25519).items():
+    for name, text in new_key_pair(KeyType.ED25519).items():
         (tmp_path / "keys" / name).write_bytes(base64.b64decode(text))
     (tmp_path / "hostfile").write_text("pi-worker-0.invalid slots=1\n")
     found = {
@@ -43,7 +43,7 @@ def test_ssh_is_prepared_and_nobody_is_waited_for(
 ) -> None:
     assert command.main(args=[], standalone_mode=False) == READY
     assert (tmp_path / "volume/run/ssh_config").exists()
-    assert "nobody is waited for" in capfd.readouterr().err
+    assert "not waiting for workers" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "waits"), [("", True), ("true", True), ("false", False)])
@@ -52,6 +52,6 @@ def test_the_variable(text: str, waits: bool) -> None:
 
 
 def test_a_variable_that_says_neither() -> None:
-    with pytest.raises(DeliveryError, match="MPI_AGENT_WAIT is 'no', and can be true or false") as error:
+    with pytest.raises(DeliveryError, match="MPI_AGENT_WAIT is 'no', and must be true or false") as error:
         settings(Options(), {"HOSTNAME": "x", "MPI_AGENT_WAIT": "no"})
     assert error.value.exit_code == USAGE

@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_api import settle
 
+from agents.common.loop import Loop
+from agents.common.not_ready import NotReady
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
-from delivery import judging
+from agents.operator.executor import new_key_pair
+from delivery import wait_loop
 from delivery.exits import DeliveryError
-from delivery.judging import Judging
-from delivery.lack import Lack
-from delivery.progress import Progress
-from delivery.sshd import lookups, pace
-from delivery.sshd import waiting as waiting_module
-from delivery.sshd.files import Files
-from delivery.sshd.lookups import Address, Found
-from delivery.sshd.presence import Presence
-from delivery.sshd.waiting import Waiting
+from delivery.sshd import dns
+from delivery.sshd import wait as wait_module
+from delivery.sshd import worker as worker_module
+from delivery.sshd.dns import Address, DnsProbe, Found
+from delivery.sshd.launcher import Files
+from delivery.sshd.wait import SshdWait
 from delivery.wait import Limits, Wait
-from rshagent.loop import Loop
+from delivery.wait_loop import Progress, WaitLoop
 from tests.ports import free_port
 from tests.waiting import DEADLINE_S, until
 
@@ -81,7 +80,7 @@ def sshds(port: int) -> Iterator[Sshds]:
 def files(tmp_path: Path, port: int) -> Files:
     for name in ("keys", "volume"):
         (tmp_path / name).mkdir()
-    for name, content in new_pair(KeyType.ED25519).items():
+    for name, content in new_key_pair(KeyType.ED25519).items():
         (tmp_path / "keys" / name).write_bytes(base64.b64decode(content))
     environ = {"MPI_SSH_ROLE": "launcher", "MPI_SSH_PORTS": str(port)}
     made = Files({**environ, "MPI_SSH_KEYS": str(tmp_path / "keys"), "MPI_SSH_VOLUME": str(tmp_path / "volume")})
@@ -92,9 +91,9 @@ def files(tmp_path: Path, port: int) -> Files:
 def test_the_wait_ends_where_asking_takes_longer_than_an_answer_is_believed(
     sshds: Sshds, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "check_again_s", lambda workers: 0.0)
+    monkeypatch.setattr(worker_module, "check_again_s", lambda workers: 0.0)
     loop = Loop()
-    waiting = Waiting(
+    waiting = SshdWait(
         loop, files, hosts=HOSTS, changed=lambda: None, limits=Limits(), progress=Progress(io.StringIO(), live=False)
     )
     late: list[bool] = []
@@ -120,15 +119,15 @@ def test_a_worker_that_is_called_otherwise_is_still_known(
     def look_up(name: str) -> Found:
         return Found((Address(socket.AF_INET, addresses[name]),) if name in addresses else ())
 
-    monkeypatch.setattr(lookups, "look_up", look_up)
-    monkeypatch.setattr(waiting_module, "_LOOK_S", 0.01)
+    monkeypatch.setattr(dns, "look_up", look_up)
+    monkeypatch.setattr(wait_module, "_LOOK_S", 0.01)
     loop = Loop()
 
     def changed() -> list[str] | None:
         return ["pi.a", "pi.b"] if sshds.came[HOSTS[0]] else None
 
     limits, progress = Limits(timeout_s=DEADLINE_S), Progress(io.StringIO(), live=False)
-    waiting = Waiting(loop, files, hosts=["pi.a", "none.a"], changed=changed, limits=limits, progress=progress)
+    waiting = SshdWait(loop, files, hosts=["pi.a", "none.a"], changed=changed, limits=limits, progress=progress)
     assert [name for name, _ in waiting.run()] == ["pi.a", "pi.b"]
 
 
@@ -137,18 +136,18 @@ def test_one_that_is_renamed_again_and_again_is_looked_at_no_oftener(
 ) -> None:
     looks = []
 
-    def look_up(self: Waiting, worker: Worker) -> None:
+    def look_up(self: SshdWait, worker: Worker) -> None:
         looks.append(worker.host)
-        self._settle(worker, Lack("dns", "not in DNS yet"))
+        self._settle(worker, NotReady("dns", "not in DNS yet"))
 
-    monkeypatch.setattr(Waiting, "_look_up", look_up)
-    monkeypatch.setattr(Presence, "ask", lambda *_: False)
+    monkeypatch.setattr(SshdWait, "_look_up", look_up)
+    monkeypatch.setattr(DnsProbe, "ask", lambda *_: False)
     progress = Progress(io.StringIO(), live=False)
 
     def count(renamings: int) -> int:
         now = 0.0
         loop = Loop(lambda: now)
-        waiting = Waiting(loop, files, hosts=[], changed=lambda: None, limits=Limits(), progress=progress)
+        waiting = SshdWait(loop, files, hosts=[], changed=lambda: None, limits=Limits(), progress=progress)
         waiting._follow(["pi.a"])
         for _ in range(renamings):
             waiting._follow(["pi.a", "pi.b"])
@@ -157,8 +156,8 @@ def test_one_that_is_renamed_again_and_again_is_looked_at_no_oftener(
         for _ in range(100):
             now += 0.1
             settle(loop)
-        waiting._lookups.close()
-        waiting._presence.close()
+        waiting._resolver.close()
+        waiting._dns_probe.close()
         return len(looks)
 
     assert count(8) == count(0) > 10
@@ -168,7 +167,7 @@ def test_a_wait_that_has_failed_leaves_no_threads_and_no_descriptors(files: File
     def fail() -> None:
         limits, progress = Limits(timeout_s=0.0), Progress(io.StringIO(), live=False)
         with pytest.raises(DeliveryError):
-            Waiting(Loop(), files, hosts=HOSTS, changed=lambda: None, limits=limits, progress=progress).run()
+            SshdWait(Loop(), files, hosts=HOSTS, changed=lambda: None, limits=limits, progress=progress).run()
 
     def left() -> tuple[int, int]:
         gc.collect()
@@ -183,12 +182,12 @@ def test_a_wait_that_has_failed_leaves_no_threads_and_no_descriptors(files: File
 
 
 def test_who_is_asked_again_for_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "HELD_S", 0.0)
+    monkeypatch.setattr(wait_loop, "HELD_S", 0.0)
     loop, stream = Loop(), io.StringIO()
-    judged = Judging(loop, Wait((), Limits(), loop.now()), Progress(stream, live=False))
+    judged = WaitLoop(loop, Wait((), Limits(), loop.now()), Progress(stream, live=False))
     looks = iter([True, True, False])
     judged.holds = lambda: next(looks)
     judged.within(0.0)
     loop.run()
-    assert stream.getvalue() == "0/0 ready after 0 s · those that answered first are asked again\n"
+    assert stream.getvalue() == "0/0 ready after 0 s · probing those that answered first again\n"
     assert not list(looks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent import client_build
+from rshagent.native import client_build
 
 if TYPE_CHECKING:
     from pathlib import Path

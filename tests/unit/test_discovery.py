@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent import discovery, pods
-from rshagent.hosts import Resolver, parse_hostfile
+from agents.common import pods
+from rshagent.call import discovery
+from rshagent.call.hosts import Resolver, parse_hostfile
 
 if TYPE_CHECKING:
-    from rshagent.pods import Pod
+    from agents.common.pods import Pod
 
 OWN = Resolver(None, {}, "training", frozenset(("pi-launcher", "pi-launcher-x7k2p", "10.0.0.9")))
 

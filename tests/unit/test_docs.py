@@ -55,15 +55,19 @@ def test_links_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-def test_every_page_is_in_the_readme() -> None:
-    linked = set(re.findall(r"^\| \[(\S+)\]", content("README.md"), re.MULTILINE))
-    assert linked == {page for page in PAGES if page.startswith("docs/")} | {"CONTRIBUTING.md"}
+def test_every_page_is_in_the_documentations_readme() -> None:
+    index = "docs/README.md"
+    links = re.findall(r"\]\(([^)#]+\.md)", content(index))
+    linked = {os.path.normpath(os.path.join("docs", link)) for link in links}
+    wanted = {page for page in PAGES if page.startswith("docs/")} | {"CONTRIBUTING.md", "SECURITY.md"}
+    assert wanted - linked == {index}
+    assert f"]({index})" in content("README.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_are_named_are_there(page: str) -> None:
-    rooms = "agents|charts|delivery|docs|examples|images|rshagent|sshd_bootstrap|tests"
-    named = re.findall(rf"`((?:{rooms})/[\w./*-]+)`", content(page))
+    packages = "agents|charts|delivery|docs|examples|images|rshagent|sshd_bootstrap|tests"
+    named = re.findall(rf"`((?:{packages})/[\w./*-]+)`", content(page))
     assert [name for name in named if not glob.glob(os.path.join(ROOT, name))] == []
 
 

@@ -15,20 +15,22 @@ from test_job_definition import OURS, spec_fields
 from test_t9k_definition import OURS as T9KS_OURS
 from test_t9k_definition import SPEC as T9KS
 
-from agents.job import settings as job_settings
 from agents.job.conditions import KUBEFLOW, Type
+from agents.job.settings import annotation
 from agents.operator.cli import command as operator
 from agents.operator.metrics import Metrics
 from agents.playground.launchers import LAUNCHERS
 from images.catalog import BARE, IMAGES, ROOT
-from rshagent.engine import DEFAULT_LIMITS
 from rshagent.hub import cli as hub
+from rshagent.session.engine import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     import click
 
-ROOMS = {
-    "## Inside rshagent": ("rshagent", "rshagent/hub"),
+RSHAGENT = ("call", "hub", "native", "net", "pods", "session", "stream")
+PACKAGES = {
+    "## Inside agents.common": ("agents/common",),
+    "## Inside rshagent": ("rshagent", *(f"rshagent/{name}" for name in RSHAGENT)),
     "## Inside sshd_bootstrap": ("sshd_bootstrap",),
     "## Inside delivery": ("delivery", "delivery/sshd"),
     "## Inside the worker agent": ("agents/worker",),
@@ -63,26 +65,35 @@ def options(command: click.Command) -> set[str]:
 
 
 def long_names(path: str) -> set[str]:
-    """A room's files as the page names them, but for what only makes it a package or a command."""
+    """A package's files as the page names them, except those that only make it a package or a command."""
     prefix = "sshd/" if path == "delivery/sshd" else ""
     names = {name for name in os.listdir(os.path.join(ROOT, path)) if name.endswith(SOURCES)}
     return {prefix + name.removesuffix(".py") for name in names if not name.startswith("__")}
 
 
-@pytest.mark.parametrize("title", ROOMS)
-def test_every_file_of_a_room_is_named_and_no_other(title: str) -> None:
+@pytest.mark.parametrize("title", PACKAGES)
+def test_every_file_of_a_package_is_named_and_no_other(title: str) -> None:
     named = {name for row in rows(section("docs/architecture.md", title)) for name in quoted(row[0])}
-    there = {name for path in ROOMS[title] for name in long_names(path)}
+    there = {name for path in PACKAGES[title] for name in long_names(path)}
     assert {name for name in named if not name.endswith("/")} == there
 
 
+def test_paths_through_the_code_have_the_files_that_they_count() -> None:
+    """test_docs looks whether these files exist."""
+    text = section("docs/architecture.md", "## Three paths through the code")
+    paths = re.findall(r"^\*\*From .*?\*\* \((\d+) files\):\n\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL)
+    named = [{one for one in quoted(files) if one.endswith(SOURCES)} for _, files in paths]
+    assert len(paths) == 3
+    assert [int(count) for count, _ in paths] == [len(files) for files in named]
+
+
 def test_every_option_of_the_operator_is_told_and_no_other() -> None:
-    table = rows(section("docs/operator.md", "## The operator itself"))
+    table = rows(section("docs/operator.md", "## Options and metrics"))
     assert {name for row in table for name in quoted(row[0]) if name.startswith("--")} == options(operator)
 
 
 def test_every_metric_of_the_operator_is_told_and_no_other() -> None:
-    text = section("docs/operator.md", "## The operator itself")
+    text = section("docs/operator.md", "## Options and metrics")
     told = {
         re.sub("^…", "mpi_operator_jobs", name).partition("{")[0]
         for row in rows(text)
@@ -93,20 +104,20 @@ def test_every_metric_of_the_operator_is_told_and_no_other() -> None:
 
 
 def test_every_condition_of_ours_is_told_and_no_other() -> None:
-    told = {row[0] for row in rows(section("docs/operator.md", "## What is said"))} - {"condition"}
+    told = {row[0] for row in rows(section("docs/operator.md", "## Status and conditions"))} - {"condition"}
     assert told == {str(one) for one in Type if one not in KUBEFLOW}
 
 
 def test_annotations_are_named_as_their_fields() -> None:
-    table = rows(section("docs/operator.md", "## Settings of ours"))[1:]
+    table = rows(section("docs/operator.md", "## Settings"))[1:]
     short = {"ssh.sshdPath": "sshdPath", "runMode.debug.enabled": "debug", "runMode.pause.enabled": "pause"}
     for fields, told in ((quoted(row[0]), quoted(row[1])) for row in table):
         keys = [short.get(name, re.sub(r"^ssh\.(.)", lambda found: f"ssh{found[1].upper()}", name)) for name in fields]
-        assert [f"mpi-agents/{name}" for name in told] == [job_settings.annotation(key) for key in keys]
+        assert [f"mpi-agents/{name}" for name in told] == [annotation(key) for key in keys]
 
 
 def test_fields_of_ours_are_the_definitions() -> None:
-    told = {name for row in rows(section("docs/operator.md", "## Settings of ours"))[1:] for name in quoted(row[0])}
+    told = {name for row in rows(section("docs/operator.md", "## Settings"))[1:] for name in quoted(row[0])}
     assert told <= spec_fields("v2beta1").keys()
     assert {name.partition(".")[0] for name in OURS} <= {name.partition(".")[0] for name in told}
 
@@ -190,7 +201,7 @@ def test_every_limit_of_the_agent_is_told_with_its_default() -> None:
 
 
 def test_every_variable_of_the_agent_is_told() -> None:
-    sources = [os.path.join(ROOT, "rshagent", folder, "*.[pc]*") for folder in ("", "hub")]
+    sources = [os.path.join(ROOT, "rshagent", folder, "*.[pc]*") for folder in ("", *RSHAGENT)]
     code = "".join(content(os.path.relpath(path, ROOT)) for pattern in sources for path in glob.glob(pattern))
     variables = set(re.findall(r'"(MPI_AGENT_[A-Z]\w+)[="]', code))
     assert {"MPI_AGENT_SOCKET", "MPI_AGENT_DIRECT", "MPI_AGENT_SERVE"} <= variables
@@ -202,8 +213,14 @@ def test_every_variable_of_the_agent_is_told() -> None:
 
 
 def test_every_launcher_of_the_playground_is_told_and_no_other() -> None:
-    told = section("README.md", "## Run your own program").partition("Launchers: ")[2].partition(". ")[0]
-    assert set(quoted(told)) == LAUNCHERS.keys()
+    text = section("README.md", "## Run your own program")
+    assert set(quoted(text.partition("Launchers: ")[2].partition(". ")[0])) == LAUNCHERS.keys()
+    [without_mpi4py] = re.findall(r"all but ([^;]*) with mpi4py", text)
+    assert set(quoted(without_mpi4py)) == {
+        one.name for one in LAUNCHERS.values() if not any("mpi4py" in package for package in one.packages)
+    }
+    sizes = sorted(one.megabytes for one in LAUNCHERS.values())
+    assert f"({sizes[0]} to {sizes[-2]} MB, Intel MPI {sizes[-1]} MB)" in text
 
 
 def test_every_exit_code_of_the_hub_is_told() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_api import Authority, cluster_at
 
-from rshagent.cluster import ConfigError
-from rshagent.engine import DEFAULT_LIMITS, Engine, Gate, limits, protocols
-from rshagent.loop import Loop
+from agents.common.loop import Loop
+from rshagent.net.cluster import ConfigError
+from rshagent.session.engine import DEFAULT_LIMITS, Engine, Gate, limits, protocols
 
 if TYPE_CHECKING:
     from pathlib import Path

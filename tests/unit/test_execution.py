@@ -9,14 +9,14 @@ from execution_bench import ACK, Hearer, Serving, next_frame, serving, upgrade
 from scripted_api import Authority, authority, certificate, read_head, read_to_end, settle
 from test_streams import CLOSED, SUCCESS, message
 
-from rshagent.status import Exited, Failure
-from rshagent.websocket import BINARY
+from rshagent.stream.status import Exited, Failure
+from rshagent.stream.websocket import BINARY
 
 if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
-    from rshagent.streams import Event
+    from rshagent.stream.streams import Event
 
 __all__ = ["authority", "certificate", "serving"]
 

@@ -13,12 +13,12 @@ from test_spdy import data as spdy_data
 from test_spdy import switching as switching_to_spdy
 from test_streams import CLOSED, SUCCESS, message, switching
 
-from rshagent.status import Exited, Failure
+from rshagent.stream.status import Exited, Failure
 
 if TYPE_CHECKING:
     import socket
 
-    from rshagent.execution import Execution
+    from rshagent.session.execution import Execution
 
 __all__ = ["authority", "certificate", "serving"]
 

@@ -11,9 +11,9 @@ from scripted_api import authority, certificate, read_to_end, reset_at_its_end
 from test_streams import SUCCESS, message
 from test_websocket import FIN, server_frame
 
-from rshagent.connection import Link, Lost
-from rshagent.status import Exited
-from rshagent.websocket import PING, PONG
+from rshagent.net.connection import Link, Lost
+from rshagent.stream.status import Exited
+from rshagent.stream.websocket import PING, PONG
 
 if TYPE_CHECKING:
     import socket

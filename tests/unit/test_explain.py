@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rshagent.bootstrap import SHORT_TEXT
-from rshagent.explain import explain
+from rshagent.call.bootstrap import SHORT_TEXT
+from rshagent.call.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +131,7 @@ def test_start_path_is_light() -> None:
     """Every launch in direct mode pays for these imports."""
     heavy = "re enum dataclasses typing logging json ssl socket selectors argparse ipaddress shlex"
     code = (
-        "import sys; old = set(sys.modules); import rshagent.arguments, rshagent.hosts, rshagent.bootstrap;"
+        "import sys; old = set(sys.modules); from rshagent.call import arguments, bootstrap, hosts;"
         f"print(*sorted((set(sys.modules) - old) & {{{', '.join(map(repr, heavy.split()))}}}))"
     )
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)

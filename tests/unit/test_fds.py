@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from channels import Channel, channel, fill, take
 
-from rshagent import fds
+from rshagent.net import fds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ import pytest
 from channels import Channel, channel, is_open
 from scripted_api import settle, until
 
-from rshagent import fds
-from rshagent.fds import Reader
-from rshagent.loop import Loop
+from agents.common.loop import Loop
+from rshagent.net import fds
+from rshagent.net.fds import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

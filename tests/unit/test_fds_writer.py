@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_api import settle, until
 
-from rshagent.fds import Writer
-from rshagent.loop import Loop
+from agents.common.loop import Loop
+from rshagent.net.fds import Writer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent.hosts import (
+from rshagent.call.hosts import (
     LOCAL,
     Entry,
     Resolver,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from splitting import PLACES, byte_by_byte, cut
 
-from rshagent.http import HEAD_MAX, BodyReader, Head, HeadReader, HttpError, parse_head
+from rshagent.net.http import HEAD_MAX, BodyReader, Head, HeadReader, HttpError, parse_head
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
 

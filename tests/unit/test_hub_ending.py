@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from agents.common.loop import Loop
 from rshagent.hub.ending import Deadline, grace_left, kill_after
-from rshagent.loop import Loop
 
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 

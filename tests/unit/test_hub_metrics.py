@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_api import Authority, cluster_at
 
-from rshagent.bootstrap import Mark
-from rshagent.engine import Engine
-from rshagent.execution import Where
+from agents.common.loop import Loop
+from rshagent.call.bootstrap import Mark
 from rshagent.hub.metrics import Metrics, result_of
-from rshagent.launch import Launch
-from rshagent.loop import Loop
-from rshagent.stdio import Stdio
+from rshagent.net.stdio import Stdio
+from rshagent.session.engine import Engine
+from rshagent.session.execution import Where
+from rshagent.session.launch import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

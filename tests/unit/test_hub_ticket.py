@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_api import Authority, cluster_at
 
-from rshagent.bootstrap import Mark
-from rshagent.engine import Engine
-from rshagent.execution import Where
+from agents.common.loop import Loop
+from rshagent.call.bootstrap import Mark
 from rshagent.hub.client import read_ticket, write_ticket
-from rshagent.launch import Launch
-from rshagent.loop import Loop
-from rshagent.protocol import TICKET_MAX
-from rshagent.stdio import Stdio
+from rshagent.native.protocol import TICKET_MAX
+from rshagent.net.stdio import Stdio
+from rshagent.session.engine import Engine
+from rshagent.session.execution import Where
+from rshagent.session.launch import Launch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent import pods
-from rshagent.hosts import LOCAL, UnknownHost, Worker
+from agents.common import pods
+from rshagent.call.hosts import LOCAL, UnknownHost, Worker
 from rshagent.hub.workers import Workers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rshagent.pods import Pod
+    from agents.common.pods import Pod
 
 
 class Job:
@@ -174,3 +174,17 @@ def test_the_watch_knows_a_workers_address_better_than_an_old_file(tmp_path: Pat
 def test_a_pod_without_an_address_yet_is_no_trouble(tmp_path: Path) -> None:
     job = Job(tmp_path, "worker-0\n", "10.0.0.1\tworker-0\n")
     assert job.resolve("10.0.0.1", watched={"worker-0": pod("worker-0")}) == Worker("training", "worker-0")
+
+
+def test_pods_that_only_their_addresses_tell_apart_are_workers_if_the_hostfile_has_these(tmp_path: Path) -> None:
+    """A watch without a selector sees the namespace's pods where hosts are addresses: other jobs' too."""
+    job = Job(tmp_path, "10.0.0.1 slots=2\n10.0.0.9\n")
+    condition = {"type": "Ready", "status": "True"}
+    watched = {
+        name: pods.parse(
+            {"metadata": {"name": name}, "status": {"phase": "Running", "conditions": [condition], "podIP": ip}}
+        )
+        for name, ip in (("w-0", "10.0.0.1"), ("stranger", "10.0.0.2"), ("launcher", "10.0.0.9"))
+    }
+    assert [*job.workers.seen(watched)] == ["w-0"]
+    assert job.workers.discover(watched, None) == ["10.0.0.9:2", "10.0.0.1:2"]

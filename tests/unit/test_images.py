@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -106,8 +108,26 @@ def test_what_a_package_imports_anywhere_is_taken_along(tmp_path: Path) -> None:
 def test_the_delivered_python_has_all_of_the_rsh_agent_and_little_else() -> None:
     found = relocatable.closure(catalog.ROOT, "rshagent")
     assert {"rshagent/direct.py", "rshagent/hub/__main__.py", "traceback.py", "argparse.py"} <= found.keys()
-    assert "rshagent/client_build.py" not in found
+    assert "agents/common/loop.py" in found
+    assert {name for name in found if name.startswith("agents/")} <= {
+        name for name in found if name.startswith("agents/common/") or name == "agents/__init__.py"
+    }
+    assert "rshagent/native/client_build.py" not in found
     assert sum(os.path.getsize(path) for path in found.values() if path.endswith(".py")) < 3e6
+
+
+COMMANDS = ("agents.operator.process", "delivery.cli", "rshagent.hub.cli", "sshd_bootstrap.cli")
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_the_image_has_all_modules_that_its_commands_import(module: str) -> None:
+    code = f"import {module}, sys; print([getattr(one, '__file__', None) or '' for one in sys.modules.values()])"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, cwd=catalog.ROOT, capture_output=True, text=True, check=True)
+    packages = sysconfig.get_path("purelib")
+    packed = relocatable.everything(packages).values()
+    imported = [path for path in ast.literal_eval(done.stdout) if path.startswith((relocatable.STDLIB, packages))]
+    assert [path for path in imported if path.endswith(".py") and path not in packed] == []
 
 
 def test_of_the_operators_packages_only_what_it_can_reach_is_packed(tmp_path: Path) -> None:
@@ -216,3 +236,28 @@ def test_a_push_goes_to_a_repository() -> None:
     done = run_build("--push")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--push needs --repository" in done.stderr
+
+
+def test_what_an_image_is_built_from_is_told_by_a_hash(tmp_path: Path) -> None:
+    """Of the Dockerfile, the files that it copies and the build's options; whatever else lies beside them."""
+    image = catalog.Image("it", "it", "of/Dockerfile", str(tmp_path))
+    (tmp_path / "of").mkdir()
+    dockerfile, program, other = tmp_path / "of" / "Dockerfile", tmp_path / "pi.c", tmp_path / "of" / "train.py"
+    dockerfile.write_text("FROM x AS build\nCOPY --chmod=644 pi.c of/train.py /src/\nCOPY --from=build /usr/local/ /\n")
+    for file in (program, other):
+        file.write_text("1")
+    found = [image.content()]
+    (tmp_path / "ping.c").write_text("not copied")
+    assert image.content() == found[0]
+    for file in (program, other):
+        file.write_text("2")
+        found.append(image.content())
+    dockerfile.write_text(dockerfile.read_text() + "ENV A=b\n")
+    found += [image.content(), image.content({"BASE": "debian:trixie-slim"})]
+    assert len(set(found)) == len(found)
+
+
+def test_of_the_images_that_are_kept_all_files_are_there() -> None:
+    kept = [image for image in catalog.IMAGES.values() if image.is_kept]
+    assert [image.name for image in kept] == ["horovod"]
+    assert all(image.content() for image in kept)

@@ -84,6 +84,7 @@ def test_jobs_may_have_no_workers(version: str, changes: dict[str, Any]) -> None
     [
         ("transport", "transport", "transport", ("ssh", "exec")),
         ("rbac", "rbac", "rbac", ("managed", "none")),
+        ("ranksLost", "ranks_lost", "ranks_lost", ("Ignore", "Fail")),
         ("workerUpdateStrategy", "worker_update_strategy", "worker_update", ("OnDelete", "RollingUpdate")),
         ("mpiImplementation", "mpi_implementation", "implementation", ("Intel", "MPICH")),
         ("mainContainer", "main_container", "main_container", ("gone", "mpi")),
@@ -126,6 +127,23 @@ def test_annotation_goes_before_a_field_of_what_is_new(
     assert seen(job(version, {f"spec/{field}": first})) == first
     text = str(second).lower()
     assert seen(job(version, {f"spec/{field}": first, **annotated(**{annotation: text})})) == second
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, "t9k"])
+@pytest.mark.parametrize(
+    ("changes", "tools"),
+    [
+        ({}, None),
+        ({"spec/tools": None}, None),
+        ({"spec/tools": []}, ()),
+        ({"spec/tools": ["kubectl", "kubectl"]}, ("kubectl",)),
+        ({"spec/tools": [], **annotated(tools="kubectl")}, ("kubectl",)),
+        (annotated(tools=" kubectl,"), ("kubectl",)),
+        (annotated(tools=""), None),
+    ],
+)
+def test_tools(version: str, changes: dict[str, Any], tools: tuple[str, ...] | None) -> None:
+    assert job(version, changes).tools == tools
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -11,7 +11,7 @@ import yaml
 from mpijobs import mpijob
 
 from agents.job.model import KUBEFLOW as DIALECTS
-from agents.job.model import Implementation, KeyType, Passwd, Rbac, Transport, WorkerUpdate
+from agents.job.model import Implementation, KeyType, Passwd, RanksLost, Rbac, Transport, WorkerUpdate
 from agents.job.read import dialect_of
 from agents.job.run_mode import RoleType
 
@@ -38,7 +38,8 @@ KUBEFLOW = {
 }
 OVERRIDE = ("[]", "[].type", "[].skipInitContainer", "[].command", "[].command.[]")
 OURS = {
-    *("dialect", "transport", "workerUpdateStrategy", "rbac", "workerAgent", "ssh", "runMode"),
+    *("dialect", "transport", "workerUpdateStrategy", "ranksLost", "rbac", "workerAgent", "ssh", "runMode"),
+    *("tools", "tools.[]"),
     *(f"ssh.{key}" for key in ("sshdPath", "port", "keyType", "passwd")),
     *("runMode.debug", "runMode.debug.enabled", "runMode.debug.replicaSpecs"),
     *("runMode.pause", "runMode.pause.enabled", "runMode.pause.resumeSpecs"),
@@ -126,6 +127,17 @@ def test_fields_are_kubeflows_and_ours() -> None:
     assert set(spec_fields("v1")) == KUBEFLOW | OURS
 
 
+def undescribed(part: dict[str, Any]) -> list[str]:
+    """Fields that `kubectl explain` has no description of; metadata is the API server's."""
+    described = {path for path, one in fields(part) if one.get("description")}
+    return [path for path, _ in fields(part) if path not in described and not path.endswith(("metadata", "[]", "*"))]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_field_has_a_description(version: str) -> None:
+    assert undescribed(schema(version)) == []
+
+
 def test_pod_templates_are_left_as_they_are() -> None:
     for role in ("Launcher", "Worker"):
         template = spec_fields("v1")[f"mpiReplicaSpecs.{role}.template"]
@@ -146,6 +158,7 @@ def test_status_takes_what_later_versions_add() -> None:
         ("dialect", DIALECTS),
         ("transport", Transport),
         ("rbac", Rbac),
+        ("ranksLost", RanksLost),
         ("workerUpdateStrategy", WorkerUpdate),
         ("mpiImplementation", Implementation),
         ("ssh.keyType", KeyType),

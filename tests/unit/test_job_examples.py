@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from agents.job.model import LAUNCHER, Job, Transport
-from agents.job.modes import effective
 from agents.job.read import read
+from agents.job.run_mode import effective
 from images.catalog import IMAGES, version
 
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "examples")

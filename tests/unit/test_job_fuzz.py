@@ -15,8 +15,8 @@ from test_job_t9k_goldens import NAMES as T9K_NAMES
 from test_job_t9k_goldens import load as load_t9k
 
 from agents.job.model import Job
-from agents.job.modes import effective
 from agents.job.read import dialect_of, is_managed_elsewhere, read
+from agents.job.run_mode import effective
 
 GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9K_NAMES)]
 KEYS = st.sampled_from(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mpijobs import annotated, job
 
 from agents.job.model import LAUNCHER, WORKER, Dialect, Job, Override, Role
-from agents.job.modes import WAIT, effective
+from agents.job.run_mode import WAIT, effective
 
 VERSIONS = ["v1", "v2beta1", "t9k"]
 WAITING = list(WAIT)

@@ -22,7 +22,7 @@ CONTAINER_PATH = f"{WORKER_PATH}.template.spec.containers[0]"
         ({"spec": ABSENT}, "spec.mpiReplicaSpecs: must have a Launcher"),
         ({"spec/mpiReplicaSpecs": {}}, "spec.mpiReplicaSpecs: must have a Launcher"),
         ({"spec/mpiReplicaSpecs": 3}, "spec.mpiReplicaSpecs: must be an object, not the number 3"),
-        ({LAUNCHER: ABSENT}, "spec.mpiReplicaSpecs[Launcher]: must be there"),
+        ({LAUNCHER: ABSENT}, "spec.mpiReplicaSpecs[Launcher]: is required"),
         ({f"{LAUNCHER}/replicas": 2}, "spec.mpiReplicaSpecs[Launcher].replicas: must be 1"),
         ({f"{LAUNCHER}/replicas": 0}, "spec.mpiReplicaSpecs[Launcher].replicas: must be 1"),
         ({f"{WORKER}/replicas": "2"}, f"{WORKER_PATH}.replicas: must be a whole number, not text"),
@@ -49,6 +49,10 @@ CONTAINER_PATH = f"{WORKER_PATH}.template.spec.containers[0]"
         ),
         ({"spec/transport": "rsh"}, 'spec.transport: must be exec or ssh, not "rsh"'),
         ({"spec/rbac": "None"}, 'spec.rbac: must be managed or none, not "None"'),
+        ({"spec/tools": "kubectl"}, "spec.tools: must be a list, not text"),
+        ({"spec/tools": ["kubectl", "helm"]}, 'spec.tools: must be kubectl, not "helm"'),
+        ({"spec/tools": [1]}, "spec.tools[0]: must be text, not the number 1"),
+        (annotated(tools="helm"), 'metadata.annotations[mpi-agents/tools]: must be kubectl, not "helm"'),
         ({"spec/dialect": "v3"}, 'spec.dialect: must be v1 or v2beta1, not "v3"'),
         (
             {"spec/workerUpdateStrategy": "Recreate"},
@@ -60,11 +64,11 @@ CONTAINER_PATH = f"{WORKER_PATH}.template.spec.containers[0]"
         ),
         ({"spec/mainContainer": "x"}, 'spec.mainContainer: "x" is none of the workers\': mpi'),
         ({"apiVersion": "kubeflow.org/v1alpha2"}, "apiVersion: must be kubeflow.org/v1 or kubeflow.org/v2beta1"),
-        ({"metadata/name": ""}, "metadata.name: must be there"),
+        ({"metadata/name": ""}, "metadata.name: is required"),
         ({"metadata/name": []}, "metadata.name: must be text, not a list"),
         ({"metadata": "pi"}, "metadata: must be an object, not text"),
-        ({"metadata/uid": ABSENT}, "metadata.uid: must be there"),
-        ({"metadata/namespace": ""}, "metadata.namespace: must be there"),
+        ({"metadata/uid": ABSENT}, "metadata.uid: is required"),
+        ({"metadata/namespace": ""}, "metadata.namespace: is required"),
     ],
 )
 def test_fields(version: str, changes: dict[str, Any], expected: str) -> None:
@@ -111,12 +115,12 @@ def test_annotation_heals_a_field() -> None:
         ),
         ({CONTAINER: None}, f"{CONTAINER_PATH}: must be an object, not null"),
         ({CONTAINER: "x"}, f"{CONTAINER_PATH}: must be an object, not text"),
-        ({f"{CONTAINER}/name": ABSENT}, f"{CONTAINER_PATH}.name: must be there"),
+        ({f"{CONTAINER}/name": ABSENT}, f"{CONTAINER_PATH}.name: is required"),
         ({f"{CONTAINER}/name": 7}, f"{CONTAINER_PATH}.name: must be text, not the number 7"),
         ({f"{CONTAINER}/command": "sleep"}, f"{CONTAINER_PATH}.command: must be a list, not text"),
         ({f"{CONTAINER}/args": ["-n", 2]}, f"{CONTAINER_PATH}.args[1]: must be text, not the number 2"),
         ({f"{CONTAINER}/env": {"A": "b"}}, f"{CONTAINER_PATH}.env: must be a list, not an object"),
-        ({f"{CONTAINER}/env": [{"value": "b"}]}, f"{CONTAINER_PATH}.env[0].name: must be there"),
+        ({f"{CONTAINER}/env": [{"value": "b"}]}, f"{CONTAINER_PATH}.env[0].name: is required"),
         ({f"{CONTAINER}/volumeMounts": [3]}, f"{CONTAINER_PATH}.volumeMounts[0]: must be an object, not the number 3"),
         (
             {f"{CONTAINER}/volumeMounts": [{"name": "data", "mountPath": 1}]},
@@ -230,3 +234,43 @@ def test_all_problems_are_told_at_once() -> None:
 @pytest.mark.parametrize("value", [None, 3, "x", [], True])
 def test_what_is_no_object(value: Any) -> None:
     assert problems(value)
+
+
+@pytest.mark.parametrize(
+    ("version", "path"),
+    [
+        ("v1", f"{WORKER}/template"),
+        ("v2beta1", f"{WORKER}/template"),
+        ("t9k", "spec/worker/template"),
+        ("v1", f"{LAUNCHER}/template"),
+    ],
+)
+@pytest.mark.parametrize(("size", "is_taken"), [(1_000_000, True), (1_048_576, False)])
+def test_a_template_that_is_too_large(version: str, path: str, size: int, is_taken: bool) -> None:
+    replicas = {f"{path.removesuffix('/template')}/replicas": 1}
+    changes = {f"{path}/metadata/annotations": {"a": "x" * size}, **replicas}
+    if is_taken:
+        job(version, changes)
+    else:
+        (one,) = problems(mpijob(version, changes), version)
+        assert ".template: must be at most 1048576 bytes, not 10" in one
+        assert "ConfigMap" in one
+
+
+@pytest.mark.parametrize(("version", "path"), [(one, WORKER) for one in VERSIONS] + [("t9k", "spec/worker")])
+@pytest.mark.parametrize(("replicas", "is_taken"), [(1300, True), (1400, False)])
+def test_workers_that_are_too_large_together(version: str, path: str, replicas: int, is_taken: bool) -> None:
+    changes = {f"{path}/replicas": replicas, f"{path}/template/metadata/annotations": {"a": "x" * 200_000}}
+    if is_taken:
+        job(version, changes)
+    else:
+        (one,) = problems(mpijob(version, changes), version)
+        assert ".template: must be at most 268435456 bytes in all pods of the role, not 1400 times 200" in one
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("value", [{}, 0, "", False, {"a": 1}, [[]], [{"name": ""}], [{}], [{"name": 1}], [None]])
+def test_an_environment_that_is_no_list_of_variables(version: str, value: Any) -> None:
+    found = problems(mpijob(version, {f"{CONTAINER}/env": value}), version)
+    assert found
+    assert all(one.startswith(f"{CONTAINER_PATH}.env") for one in found)

@@ -12,7 +12,7 @@ WORKER = "spec/replicaSpecs/0"
 LAUNCHER = "spec/replicaSpecs/1"
 CONTAINER = "spec/worker/template/spec/containers/0"
 OLDER = "is of an older generation of this API: "
-NO_PROGRAM = "must be there: the program that mpirun starts (unless the job is debugged)"
+NO_PROGRAM = "is required: the program that mpirun starts (unless the job is debugged)"
 MIXED = "is of another generation of this API than"
 
 
@@ -21,9 +21,13 @@ MIXED = "is of another generation of this API than"
     ("changes", "expected"),
     [
         ({"apiVersion": "batch.tensorstack.dev/v1"}, "apiVersion: must be batch.tensorstack.dev/v1beta1"),
-        ({"metadata/uid": ABSENT}, "metadata.uid: must be there"),
+        ({"metadata/uid": ABSENT}, "metadata.uid: is required"),
         ({"spec/transport": "rsh"}, 'spec.transport: must be exec or ssh, not "rsh"'),
         ({"spec/rbac": "x"}, 'spec.rbac: must be managed or none, not "x"'),
+        ({"spec/tools": "kubectl"}, "spec.tools: must be a list, not text"),
+        ({"spec/tools": ["kubectl", "helm"]}, 'spec.tools: must be kubectl, not "helm"'),
+        ({"spec/tools": [1]}, "spec.tools[0]: must be text, not the number 1"),
+        (annotated(tools="helm"), 'metadata.annotations[mpi-agents/tools]: must be kubectl, not "helm"'),
         ({"spec/workerAgent": "true"}, "spec.workerAgent: must be true or false, not text"),
         (
             annotated(worker_agent="yes"),
@@ -52,13 +56,13 @@ MIXED = "is of another generation of this API than"
         ),
         (
             {"spec/runMode/pause/resumeSpecs": [{"command": ["a"]}]},
-            "spec.runMode.pause.resumeSpecs[0].type: must be there: launcher or worker",
+            "spec.runMode.pause.resumeSpecs[0].type: is required: launcher or worker",
         ),
         (
             {"spec/runMode/pause/resumeSpecs": [{"type": "worker", "args": "a"}]},
             "spec.runMode.pause.resumeSpecs[0].args: must be a list, not text",
         ),
-        ({"spec/scheduler/t9kScheduler": {}}, "spec.scheduler.t9kScheduler.queue: must be there"),
+        ({"spec/scheduler/t9kScheduler": {}}, "spec.scheduler.t9kScheduler.queue: is required"),
         (
             {"spec/scheduler/t9kScheduler": {"queue": "a", "priority": 101}},
             "spec.scheduler.t9kScheduler.priority: must be at most 100",
@@ -87,7 +91,7 @@ def test_both_generations(version: str, changes: dict[str, Any], expected: str) 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"spec/worker": ABSENT}, "spec.worker: must be there (or replicaSpecs, in the API's newer generation)"),
+        ({"spec/worker": ABSENT}, "spec.worker: is required (or replicaSpecs, in the API's newer generation)"),
         ({"spec/worker": 3}, "spec.worker: must be an object, not the number 3"),
         ({"spec/worker/replicas": 0}, "spec.worker.replicas: must be 1 or more, not 0"),
         ({"spec/worker/replicas": 20001}, "spec.worker.replicas: must be at most 20000"),
@@ -111,7 +115,7 @@ def test_both_generations(version: str, changes: dict[str, Any], expected: str) 
             'spec.worker.template.spec.containers: one must be named "mpi-worker", in which the processes run; '
             "there is worker",
         ),
-        ({f"{CONTAINER}/name": ABSENT}, "spec.worker.template.spec.containers[0].name: must be there"),
+        ({f"{CONTAINER}/name": ABSENT}, "spec.worker.template.spec.containers[0].name: is required"),
         ({"spec/worker/template": ABSENT}, "spec.worker.template.spec.containers: must have at least one container"),
         ({"spec/mpiConfig": {}}, f"spec.mpiConfig: {MIXED} spec.worker: write all by one"),
         ({"spec/replicaSpecs": []}, f"spec.replicaSpecs: {MIXED} spec.worker: write all by one"),
@@ -140,7 +144,7 @@ def test_generation_2(changes: dict[str, Any], expected: str) -> None:
         ),
         (
             {f"{LAUNCHER}/template/spec/containers": [{}]},
-            "spec.replicaSpecs[1].template.spec.containers[0].name: must be there",
+            "spec.replicaSpecs[1].template.spec.containers[0].name: is required",
         ),
         (
             {f"{LAUNCHER}/restartPolicy/policy": "ExitCode"},

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted_api import Authority, Recorder, Server, authority, private_pem, read_to_end, until
 
-from rshagent.cluster import Cluster, ConfigError
-from rshagent.connection import Link
-from rshagent.loop import Loop
+from agents.common.loop import Loop
+from rshagent.net.cluster import Cluster, ConfigError
+from rshagent.net.connection import Link
 
 if TYPE_CHECKING:
     import socket

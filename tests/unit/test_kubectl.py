@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent.arguments import Call, UsageError, parse
+from rshagent.call.arguments import Call, UsageError, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,7 +110,20 @@ def test_half_a_call_is_a_usage_error(words: str, said: str) -> None:
 
 
 OTHERS = {
-    "get pods -o name": "'get'",
+    "logs w-0": "'logs'",
+    "get svc": "'get' ('svc')",
+    "get pods,svc": "'get' ('pods,svc')",
+    "get pod/w-0 deploy/web": "'get' ('deploy/web')",
+    "get": "'get' (without a resource)",
+    "get pods -o json": "'get' ('--output=json')",
+    "get pods -o jsonpath={.items[*].metadata.name}": "'get' ('--output=jsonpath={.items[*].metadata.name}')",
+    "get pods -A": "'-A'",
+    "get pods --context=other": "'--context'",
+    "get pods --watch": "'--watch'",
+    "get pods -w": "'-w'",
+    "get pods -o": "'get' (option '-o' needs a value)",
+    "get pods --no-headers=maybe": "'get' ('--no-headers=maybe' is neither true nor false)",
+    "get pods --field-selector=spec.restartPolicy=Never": "'get' ('--field-selector=spec.restartPolicy=Never')",
     "version --client": "'version'",
     "": "a call without a command",
     "-n team": "a call without a command",
@@ -129,11 +142,12 @@ OTHERS = {
 def test_everything_else_is_said_not_to_be_known(words: str, tmp_path: Path) -> None:
     found = call(*words.split(), program=f"{tmp_path}/kubectl")
     assert found.host == "localhost"
-    assert (found.namespace, found.container) == (None, None)
+    assert (found.namespace, found.container, found.query) == (None, None, None)
     done = subprocess.run([b"/bin/sh", b"-c", found.text], capture_output=True, check=False, timeout=30)
     assert (done.returncode, done.stdout) == (1, b"")
     line = done.stderr.decode()
     assert line.startswith(f"rshagent: {OTHERS[words]} is not for this kubectl: ")
+    assert "spec.tools: [kubectl]" in line
     assert line.endswith(f"as '{tmp_path}/kubectl.real' (docs/delivery.md)\n")
     assert "secret" not in line
     assert line.count("\n") == 1
@@ -167,6 +181,9 @@ def test_only_that_name_is_kubectl() -> None:
 @given(
     st.lists(
         st.sampled_from(["exec", "w-0", "--", "-", "-it", "-c", "-n", "--stdin", "--tty=0", "-i=", "-cx", "--v", "get"])
+        | st.sampled_from(
+            ["pods", "pod/w-0", "-o", "wide", "-l", "a!=b", "--no-headers", "-oname", "--field-selector="]
+        )
         | st.text(max_size=6).filter(lambda word: "\0" not in word),
         max_size=8,
     )

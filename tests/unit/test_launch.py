@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_exec import Bench, benches, pod
 
-from rshagent import bootstrap
-from rshagent.status import Exited
-from rshagent.streams import STDERR
+from rshagent.call import bootstrap
+from rshagent.stream.status import Exited
+from rshagent.stream.streams import STDERR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +56,8 @@ def test_one_that_has_ended_unheard_is_not_started_again(bench: Bench) -> None:
     start = bench.start()
     start.open()
     start.end()
-    bench.ask().answer("exit 0")
-    assert bench.end == (0, "")
+    bench.ask().answer("exit 4")
+    assert bench.end == (4, "")
     assert bench.launch.times.acknowledged, "what it left is known to be there"
 
 
@@ -166,6 +166,7 @@ def test_a_shell_that_failed_is_the_end(bench: Bench) -> None:
 
 def test_one_whose_worker_knows_its_end_is_given_time_for_its_last_output(bench: Bench) -> None:
     start = bench.run()
+    start.is_confirmed = True
     start.stall()
     bench.ask().answer("exit 0")
     start.write(b"the last line")
@@ -178,6 +179,7 @@ def test_one_whose_worker_knows_its_end_is_given_time_for_its_last_output(bench:
 
 def test_one_whose_output_goes_on_is_not_cut_off(bench: Bench) -> None:
     start = bench.run()
+    start.is_confirmed = True
     start.stall()
     bench.ask().answer("exit 0")
     for _ in range(5):
@@ -190,6 +192,7 @@ def test_one_whose_output_goes_on_is_not_cut_off(bench: Bench) -> None:
 
 def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
     start = bench.run()
+    start.is_confirmed = True
     start.stall()
     start.write(b"x" * 300_000, STDERR)  # more than a pipe takes
     bench.ask().answer("exit 0")
@@ -204,6 +207,7 @@ def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
 
 def test_one_whose_reader_has_just_caught_up_is_given_time_for_what_the_stream_held_back(bench: Bench) -> None:
     start = bench.run()
+    start.is_confirmed = True
     start.stall()
     start.write(b"x" * 300_000, STDERR)
     bench.ask().answer("exit 0")
@@ -232,16 +236,32 @@ def test_one_that_the_worker_does_not_know_ends_if_its_stream_still_hangs(bench:
     assert bench.end[0] == (255 if is_silent else 4)
 
 
-@pytest.mark.parametrize(("has_output", "code"), [(True, 255), (False, 0)])
-def test_a_success_whose_output_was_lost_is_none(bench: Bench, has_output: bool, code: int) -> None:
+def test_one_whose_last_output_does_not_come_is_no_success(bench: Bench) -> None:
     start = bench.run()
-    if has_output:
+    start.stall()
+    bench.ask().answer("exit 0")
+    bench.wait(1)
+    assert bench.end[0] == 255, "the stream hangs, and has not brought what the command says last"
+    assert "output with it" in bench.said
+
+
+ENDS = {"unknown": (True, 255, "output with it"), "a launcher's daemon": (False, 0, "it ended with 0")}
+
+
+@pytest.mark.parametrize("writes", [True, False])
+@pytest.mark.parametrize(("has_output", "code", "said"), ENDS.values(), ids=ENDS)
+def test_a_success_whose_output_was_lost_is_never_silent(
+    bench: Bench, has_output: bool, code: int, said: str, writes: bool
+) -> None:
+    bench.launch.has_output = has_output
+    start = bench.run()
+    if writes:
         start.write(b"a line")
     start.end()
     assert bench.launch.state == "settling"
     bench.ask().answer("exit 0")
     assert bench.end[0] == code
-    assert ("output with it" in bench.said) == has_output
+    assert said in bench.said
 
 
 def test_one_that_another_hub_started_is_asked_for_and_never_started(bench: Bench) -> None:
@@ -250,24 +270,38 @@ def test_one_that_another_hub_started_is_asked_for_and_never_started(bench: Benc
     assert (bench.end, bench.starts) == ((5, ""), 0)
 
 
-@pytest.mark.parametrize(("has_output", "code"), [(True, 255), (False, 0)])
-def test_output_that_another_hub_passed_on_counts_too(bench: Bench, has_output: bool, code: int) -> None:
+@pytest.mark.parametrize(("has_output", "code", "said"), ENDS.values(), ids=ENDS)
+def test_what_another_hub_knew_of_its_output_holds(bench: Bench, has_output: bool, code: int, said: str) -> None:
     bench.launch.resume(42, has_output=has_output)
     bench.ask().answer("exit 0")
     assert bench.end[0] == code
+    assert said in bench.said
 
 
-@pytest.mark.parametrize("is_acknowledged", [True, False], ids=["acknowledged", "stdout is quicker than stderr"])
-def test_its_first_output_is_told_of_before_it_is_passed_on(bench: Bench, is_acknowledged: bool) -> None:
-    start = bench.start()
-    start.open()
-    if is_acknowledged:
-        start.acknowledge()
-    before = len(bench.asked)
-    assert bench.asked[-1] == (False, 0)
-    start.write(b"a line")
-    start.write(b"another")
-    assert bench.asked[before:] == [(True, 0)], "a hub may be gone as soon as its output is seen"
+@pytest.mark.parametrize(("code", "end"), [(0, 141), (7, 7)])
+@pytest.mark.parametrize("path", ["/dev/full", ""], ids=["full disk", "reader that has gone"])
+def test_output_that_can_not_be_written_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, path: str, code: int, end: int
+) -> None:
+    """That it can't is found with the last of the output, or behind the end of the command."""
+    reading, writing = os.pipe()
+    stdout = os.open(path or f"/proc/self/fd/{writing}", os.O_WRONLY)
+    os.close(writing)
+    for bench in benches(monkeypatch, stdout=stdout):
+        start = bench.run()
+        start.write(bytes(1 << 20))
+        start.is_confirmed = True
+        start.end(Exited(code))
+        os.close(reading)
+        bench.wait(1)
+        assert bench.end[0] == end
+
+
+@pytest.mark.parametrize("code", [1, 7, 254])
+def test_a_failure_whose_output_was_lost_is_that_failure(bench: Bench, code: int) -> None:
+    bench.launch.resume(42)
+    bench.ask().answer(f"exit {code}")
+    assert (bench.end, bench.said) == ((code, ""), "")
 
 
 def test_a_stream_that_breaks_while_its_last_output_is_waited_for_is_settled(bench: Bench) -> None:
@@ -291,3 +325,45 @@ def test_a_worker_that_is_never_ready_is_the_end_and_one_that_runs_is_asked_all_
     bench.engine.pods = {"worker-0": pod("1")._replace(ready=False)}
     bench.wait(2)
     assert (bench.launch.state, bench.starts) == ("asked", 1)
+
+
+@pytest.mark.parametrize("flood", [b"x" * 5000, b"alive\n" * 1000, b"exit " + b"9" * 4200])
+def test_a_worker_that_says_too_much_is_asked_again(bench: Bench, flood: bytes) -> None:
+    start = bench.start()
+    start.acknowledge()
+    start.end()
+    control = bench.ask()
+    for at in range(0, len(flood), 1000):
+        if not control.is_closed:
+            control.write(flood[at : at + 1000])
+    assert control.is_closed
+    bench.wait(60 - 1)
+    again = bench.ask()
+    again.answer("exit 7")
+    assert bench.end == (7, "")
+
+
+@pytest.mark.parametrize(("said", "code"), [("255", 255), ("256", 255), ("512", 255), ("9" * 4000, 255)])
+def test_a_kept_status_that_is_no_code_is_no_success(bench: Bench, said: str, code: int) -> None:
+    start = bench.start()
+    start.acknowledge()
+    start.end()
+    bench.ask().answer(f"exit {said}")
+    assert bench.end == (code, "")
+
+
+def test_signals_without_end_are_one_request_at_a_time(bench: Bench) -> None:
+    bench.start().acknowledge()
+    for _ in range(1000):
+        bench.launch.signal(10)
+    (messenger,) = bench.execs[1:]
+    messenger.open()
+    for _ in range(1000):
+        bench.launch.signal(10)
+    assert messenger.sent == [b"signal USR1\n"]
+    messenger.answer("left 3")
+    assert messenger.sent == [b"signal USR1\n"] * 2, "those that came later are one more"
+    messenger.answer("left 3")
+    assert messenger.is_closed
+    bench.launch.signal(10)
+    assert len(bench.execs) == 3

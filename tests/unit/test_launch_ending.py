@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_exec import Bench, benches, pod
 
-from rshagent.status import Exited, Failure
+from rshagent.stream.status import Exited, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,6 +245,6 @@ def test_a_bug_on_the_way_to_its_end_ends_it(bench: Bench, monkeypatch: pytest.M
     bench.loop.on_error = lambda call, _error: call.__self__.abandon()  # type: ignore[attr-defined]
     bench.run()
     bench.launch.end(TERM)
-    monkeypatch.setattr("rshagent.control.Reaper.__init__", fail)
+    monkeypatch.setattr("rshagent.session.control.Reaper.__init__", fail)
     bench.wait(GRACE_S)
     assert len(bench.ends) == 1

@@ -10,7 +10,7 @@ from kubernetes.config import ConfigException
 
 from agents.operator.access import Access
 from agents.operator.api import Api
-from agents.operator.errors import UnavailableError
+from agents.operator.kube import UnavailableError
 from agents.operator.metrics import Metrics
 
 

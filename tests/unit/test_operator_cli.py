@@ -11,9 +11,10 @@ from typing import Any
 import click
 import pytest
 
+from agents.job.model import Tool
 from agents.operator import cli
 from agents.operator.access import AccessError
-from agents.operator.neighbours import Adopt
+from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.process import T9k
 from agents.operator.settings import PodSettings
 from rshagent import __version__
@@ -69,7 +70,8 @@ def test_nothing_needs_to_be_given() -> None:
     assert process.served == ("", 8080)
     assert process.settings.image == f"mpi-agents:{__version__}"
     assert process.options.namespaces == ()
-    assert process.options.adopt is Adopt.AUTO
+    assert process.options.claim is Claim.AUTO
+    assert process.options.other_operator_namespaces == NAMESPACES
     assert process.options.t9k is T9k.AUTO
     assert process.settings.has_worker_agent
     assert (process.options.lease_namespace, process.options.lease_name) == ("default", "mpi-agents-operator")
@@ -80,9 +82,12 @@ def test_every_setting_of_pods() -> None:
         *("--image", "r/agents:2", "--image-pull-policy", "Always", "--image-pull-secret", "a,b"),
         *("--image-pull-secret", "c", "--cluster-domain", "cluster.local", "--gang-scheduling", "volcano"),
         *("--wait-timeout", "30m", "--no-worker-agent", "--agent-cpu-limit", "100m"),
+        *("--tool", "kubectl", "--kubectl-image", "r/with-kubectl:3"),
     )
     assert started().settings == PodSettings(
         image="r/agents:2",
+        kubectl_image="r/with-kubectl:3",
+        tools=(Tool.KUBECTL,),
         image_pull_policy="Always",
         image_pull_secrets=("a", "b", "c"),
         cluster_domain="cluster.local",
@@ -100,9 +105,18 @@ def test_every_option_of_the_process() -> None:
     )
     options = started().options
     assert started().served is None
-    assert (options.namespaces, options.selector, options.adopt) == (("a", "b", "c"), "team=x", Adopt.GIVEN)
+    assert (options.namespaces, options.selector, options.claim) == (("a", "b", "c"), "team=x", Claim.ASSIGNED)
     assert options.t9k is T9k.OFF
     assert (options.workers, options.elects, options.lease_namespace, options.lease_name) == (3, False, "ours", "l")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [(["a,b", "c"], ("a", "b", "c")), (["a b"], ("a", "b")), ([""], ()), (["", "a"], ("a",))],
+)
+def test_where_other_operators_are_looked_for(words: list[str], found: tuple[str, ...]) -> None:
+    run(*(f"--other-operator-namespace={one}" for one in words))
+    assert started().options.other_operator_namespaces == found
 
 
 @pytest.mark.parametrize(
@@ -140,14 +154,14 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_ignored_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     run("--kube-api-qps", "100")
-    assert "--kube-api-qps is taken for kubeflow's sake, and means nothing here" in capsys.readouterr().err
+    assert "--kube-api-qps is accepted for compatibility with kubeflow and has no effect" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
         (["--kubeconfig", "/nowhere"], cli.SETUP, "no API server is configured by /nowhere"),
-        (["--port", "1"], cli.SETUP, "port 1 for health and metrics can't be had: Permission denied (--port)"),
+        (["--port", "1"], cli.SETUP, "can't listen on port 1 for health and metrics: Permission denied (--port)"),
         (["--image", "lost:1"], cli.LOST, ""),
     ],
 )

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from looped_plan import KEY, Loop, create, made, steps
+from looped_plan import KEY, Loop, create, errors, made, steps
 
-from agents.operator.errors import (
-    AlreadyExistsError,
-    RefusedError,
-)
-from agents.operator.kinds import CONFIG_MAP, POD
+from agents.operator.kube import CONFIG_MAP, POD, AlreadyExistsError, RejectedError
 
 
 def test_a_name_that_another_has_is_told_to_plan_and_tried_again_in_a_minute() -> None:
@@ -20,13 +16,13 @@ def test_a_name_that_another_has_is_told_to_plan_and_tried_again_in_a_minute() -
     loop.run()
     assert loop.next_after() == pytest.approx(0.05, abs=0.06)
     loop.run()
-    assert loop.observed[1].taken == {("ConfigMap", "pi-config")}
+    assert loop.observed[1].name_conflicts == {("ConfigMap", "pi-config")}
     assert loop.caches.store(CONFIG_MAP).all() == []
     while loop.queue.get(0):
         loop.queue.done(KEY)
     assert loop.next_after() == pytest.approx(60, abs=0.1)
     loop.run()
-    assert loop.observed[2].taken == frozenset()
+    assert loop.observed[2].name_conflicts == frozenset()
 
 
 def test_what_we_made_and_did_not_know_of_is_taken_up() -> None:
@@ -36,7 +32,7 @@ def test_what_we_made_and_did_not_know_of_is_taken_up() -> None:
     loop.run()
     loop.run()
     assert [each["metadata"]["name"] for each in loop.observed[1].pods] == ["pi-worker-0"]
-    assert loop.observed[1].taken == frozenset()
+    assert loop.observed[1].name_conflicts == frozenset()
 
 
 def test_what_lost_its_label_gets_it_again_or_plan_is_told_why_not() -> None:
@@ -47,18 +43,18 @@ def test_what_lost_its_label_gets_it_again_or_plan_is_told_why_not() -> None:
     loop = Loop(again, again, again)
     loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
     loop.api.answers["get", path] = bare
-    loop.api.answers["patch", path] = RefusedError("pods is forbidden", 403)
+    loop.api.answers["patch", path] = RejectedError("pods is forbidden", 403)
     loop.run()
     loop.run()
-    assert loop.observed[1].refused == {
-        ("Pod", "pi-worker-0"): "it is there without its label mpi-agents/job-uid=j, by which it is found: "
+    assert loop.observed[1].rejected == {
+        ("Pod", "pi-worker-0"): "it exists without its label mpi-agents/job-uid=j, by which the operator finds it: "
         "pods is forbidden"
     }
     del loop.api.answers["patch", path]
     loop.run()
     loop.run()
     assert [each["metadata"]["name"] for each in loop.observed[3].pods] == ["pi-worker-0"]
-    assert loop.observed[3].refused == {}
+    assert loop.observed[3].rejected == {}
 
 
 def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
@@ -68,15 +64,15 @@ def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
     loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=former)
     loop.run()
     assert ("create", "never") not in loop.api.asked
-    assert loop.metrics.reconcile_errors.value("Conflict") == 1
+    assert errors(loop, "Conflict") == 1
     loop.run()
-    assert loop.observed[1].taken == frozenset()
+    assert loop.observed[1].name_conflicts == frozenset()
 
 
 def test_the_end_of_what_an_earlier_job_of_this_name_left_has_the_later_one_planned() -> None:
     """Its last pods may take their grace period, and retries are half a minute apart by then."""
     loop = Loop()
-    loop.caches.on_job = loop.queue.add
+    loop.on_job = loop.queue.add
     former = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "pi", "uid": "former"}
     left, ours = made("pi-worker-0", owner=former), made("pi-worker-1", uid="2")
     for one in (left, ours):
@@ -94,4 +90,4 @@ def test_what_another_kind_s_job_of_this_name_has_is_taken() -> None:
     loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=other)
     loop.run()
     loop.run()
-    assert loop.observed[1].taken == {("Pod", "pi-worker-0")}
+    assert loop.observed[1].name_conflicts == {("Pod", "pi-worker-0")}

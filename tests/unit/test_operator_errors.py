@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.operator.errors import TooManyError, UnavailableError, from_status
+from agents.operator.kube import RejectedError, TooManyError, UnavailableError, from_status
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,20 @@ def test_how_long_to_wait_is_the_server_s_to_say_within_limits(given: str, waits
 def test_an_outage_that_says_when_to_come_back_is_asked_then() -> None:
     assert isinstance(from_status(503, None, "5"), TooManyError)
     assert isinstance(from_status(503, None), UnavailableError)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "etcdserver: request is too large",
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3000000 vs. 2097152)",
+    ],
+)
+def test_what_etcd_takes_for_too_large_is_no_outage(message: str) -> None:
+    assert isinstance(from_status(500, {"message": message}), RejectedError)
+
+
+def test_of_a_long_message_no_more_is_kept_than_tells_what_it_is() -> None:
+    found = str(from_status(422, {"message": 'Pod "pi" is invalid: ' + "x" * 5_000_000}))
+    assert found.startswith('Pod "pi" is invalid: ')
+    assert len(found) < 10_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
+from agents.operator.executor import new_key_pair
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ KEYGEN = shutil.which("ssh-keygen")
 def test_a_pair_is_of_the_wanted_type_and_openssh_makes_the_same_public_key_of_it(
     tmp_path: Path, key_type: KeyType, name: str, first_line: str
 ) -> None:
-    pair = new_pair(key_type)
+    pair = new_key_pair(key_type)
     assert pair.keys() == {"ssh-privatekey", "ssh-publickey"}
     private, public = (base64.b64decode(pair[f"ssh-{one}key"], validate=True) for one in ("private", "public"))
     assert private.decode().splitlines()[0] == first_line
@@ -46,7 +46,7 @@ def test_a_pair_is_of_the_wanted_type_and_openssh_makes_the_same_public_key_of_i
 
 
 def test_no_two_pairs_are_alike() -> None:
-    assert len({new_pair(KeyType.ED25519)["ssh-privatekey"] for _ in range(5)}) == 5
+    assert len({new_key_pair(KeyType.ED25519)["ssh-privatekey"] for _ in range(5)}) == 5
 
 
 def test_the_operator_starts_without_what_makes_keys() -> None:

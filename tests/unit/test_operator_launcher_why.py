@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from agents.job.model import Dialect, Job, RestartPolicy, Role, Transport
-from agents.operator.observed import Observed
 from agents.operator.planning.launcher import Launcher, Stage, judge
-from agents.operator.planning.view import View
+from agents.operator.planning.view import Observed, View
 from agents.operator.settings import PodSettings
 
 Object = dict[str, Any]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
+import socket
 import threading
 from typing import Any
 
 import pytest
 from clocks import Clock
 
-from agents.operator.errors import (
+from agents.operator.kube import (
     AlreadyExistsError,
     ApiError,
     ConflictError,
     NotFoundError,
-    RefusedError,
+    RejectedError,
     UnavailableError,
 )
 from agents.operator.leader import Leader, Times
+from agents.operator.process import own_identity
 
 Body = dict[str, Any]
 PATIENCE_S = 20.0
@@ -73,8 +75,10 @@ def lease(holder: str, renewed: str = "2026-01-01T00:00:00.000000Z", seconds: in
     return {"metadata": {"name": "op", "namespace": "ns", "resourceVersion": "1"}, "spec": spec}
 
 
-def leader(api: Leases, clock: Clock | None = None, name: str = "me", times: Times | None = None) -> Leader:
-    return Leader(api, "ns", "op", name, times, clock or Clock())  # type: ignore[arg-type]
+def leader(
+    api: Leases, clock: Clock | None = None, name: str = "me", times: Times | None = None, **more: Any
+) -> Leader:
+    return Leader(api, "ns", "op", name, times, clock=clock or Clock(), **more)  # type: ignore[arg-type]
 
 
 def spec(api: Leases) -> Body:
@@ -128,7 +132,7 @@ def test_another_s_lease_is_taken_when_it_was_seen_unchanged_for_its_time() -> N
     assert spec(api)["holderIdentity"] == "me"
 
 
-@pytest.mark.parametrize("error", [UnavailableError("no answer"), RefusedError("forbidden", 403)])
+@pytest.mark.parametrize("error", [UnavailableError("no answer"), RejectedError("forbidden", 403)])
 def test_a_leader_that_can_t_renew_stops_acting_before_another_may_begin(error: ApiError) -> None:
     api, clock = Leases(), Clock()
     one, other = leader(api, clock), leader(api, clock, "other")
@@ -176,8 +180,7 @@ def test_of_two_that_see_it_free_one_leads() -> None:
 
 def test_a_lease_that_another_took_is_lost_at_once_and_told() -> None:
     api, lost = Leases(), threading.Event()
-    one = leader(api, times=QUICK)
-    one.on_lost = lost.set
+    one = leader(api, times=QUICK, on_lost=lost.set)
     assert one.acquire(threading.Event())
     with api.asking:
         api.lease = lease("other")
@@ -190,8 +193,7 @@ def test_a_lease_that_another_took_is_lost_at_once_and_told() -> None:
 def test_a_fault_of_ours_while_renewing_loses_the_lease() -> None:
     """Else nobody would renew it, and the process would look like a standby for ever."""
     api, lost = Leases(), threading.Event()
-    one = leader(api, times=QUICK)
-    one.on_lost = lost.set
+    one = leader(api, times=QUICK, on_lost=lost.set)
     assert one.acquire(threading.Event())
 
     def broken(path: str, body: Body) -> Body:
@@ -222,9 +224,30 @@ def test_who_waits_can_be_stopped() -> None:
 
 def test_why_it_can_t_be_had_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     api = Leases()
-    api.fails = RefusedError('leases "op" is forbidden', 403)
+    api.fails = RejectedError('leases "op" is forbidden', 403)
     one = leader(api)
     assert not one._try()
     assert not one._try()
     assert one.complaint == 'leases "op" is forbidden'
-    assert [each.getMessage() for each in caplog.records] == ['the lease ns/op can\'t be had: leases "op" is forbidden']
+    assert [each.getMessage() for each in caplog.records] == [
+        'the lease ns/op can\'t be acquired: leases "op" is forbidden'
+    ]
+
+
+def test_a_lease_of_ones_own_is_taken_back_at_once() -> None:
+    """As by a container that the kubelet has started again."""
+    api = Leases(lease("me"))
+    assert leader(api)._try()
+    assert spec(api)["leaseTransitions"] == 3
+
+
+@pytest.mark.parametrize(
+    ("environ", "pid", "is_same"),
+    [({"POD_UID": "u-1"}, 1, True), ({"POD_UID": "u-1"}, 7, False), ({}, 1, False), ({"POD_UID": ""}, 1, False)],
+    ids=["a container's first process", "another process in it", "in no pod", "without the uid"],
+)
+def test_who_is_the_same_after_a_restart(environ: dict[str, str], pid: int, is_same: bool) -> None:
+    first, again = own_identity(environ, pid), own_identity(environ, pid)
+    assert (first == again) is is_same
+    assert first.startswith(f"{socket.gethostname()}_")
+    assert own_identity({"POD_UID": "u-2"}, 1) not in {first, again}

@@ -49,6 +49,7 @@ def test_a_launcher_that_is_a_host_looks_itself_up_by_ssh(transport: str, is_wor
     changes = {"spec/transport": transport, "spec/runLauncherAsWorker": is_worker}
     found = variables(launcher("v2beta1", changes)["spec"]["containers"][0])
     assert ("OMPI_MCA_if_base_do_not_resolve" in found) is not (transport == "ssh" and is_worker)
+    assert (found.get("PRTE_MCA_prte_do_not_resolve") == "0") is (transport == "ssh" and is_worker)  # on by default
 
 
 def test_on_the_hosts_network_no_interface_is_named() -> None:

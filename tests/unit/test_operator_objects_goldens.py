@@ -62,10 +62,13 @@ def test_objects_are_those_of_the_dialect(name: str) -> None:
     assert everything(found, PodSettings(**golden["settings"])) == hashed(golden["objects"], *hashes)
 
 
-def test_kubeflows_own_example_is_run_as_it_is() -> None:
-    golden = load("v2beta1-ssh-pi")
-    *_, launcher, worker = everything(read_job(golden), PodSettings(**golden["settings"]))
-    assert launcher["spec"]["template"]["spec"] == golden["pods"]["launcher"]
+@pytest.mark.parametrize(("name", "source"), [("v2beta1-ssh-pi", None), ("v1-horovod", "../jobs/v1-horovod")])
+def test_a_job_that_users_have_is_run_as_it_is(name: str, source: str | None) -> None:
+    golden = load(name)
+    found = read_job(golden if source is None else {"job": load(source)})
+    *_, launcher, worker = everything(found, PodSettings(**golden["settings"]))
+    pod = launcher if launcher["kind"] == "Pod" else launcher["spec"]["template"]
+    assert pod["spec"] == golden["pods"]["launcher"]
     assert worker["spec"] == golden["pods"]["worker"]
 
 

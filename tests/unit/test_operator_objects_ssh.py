@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+from typing import TYPE_CHECKING
+
 import pytest
 from mpijobs import annotated, job
 from pod_objects import CONTAINER, LAUNCHER, SETTINGS, WORKER, Object, launcher, named, variables, worker
 
 from agents.operator import objects
 from agents.operator.settings import PodSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SSH: Object = {"spec/transport": "ssh"}
 SPEC = f"{WORKER}/template/spec"
@@ -234,6 +240,46 @@ def test_a_guaranteed_worker_stays_guaranteed(name: str) -> None:
         "requests": dict(getattr(settings, f"{name}_requests")),
         "limits": {"cpu": "1", **getattr(settings, f"{name}_limits")},
     }
+
+
+# A launcher that is a worker too.
+
+
+@pytest.mark.parametrize("domain", ["", "example.org"])
+def test_intel_mpi_starts_what_is_its_own_without_ssh(tmp_path: Path, domain: str) -> None:
+    settings = PodSettings(image="i", annotations={}, cluster_domain=domain)
+    changes = SSH | {"spec/runLauncherAsWorker": True, "spec/mpiImplementation": "Intel"}
+    made, pod = job("v2beta1", changes), launcher("v2beta1", changes, settings)
+    assert variables(pod["spec"]["containers"][0])["I_MPI_HYDRA_BOOTSTRAP_EXEC"] == "/etc/mpi/ssh.sh"
+    items = next(one for one in pod["spec"]["volumes"] if "configMap" in one)["configMap"]["items"]
+    assert {"key": "ssh.sh", "path": "ssh.sh", "mode": 0o555} in items
+    data = objects.config_map(made, settings, [0])["data"]
+    own, other = (line.partition(":")[0] for line in data["hostfile"].splitlines())
+    (tmp_path / "ssh.sh").write_text(data["ssh.sh"])
+    (tmp_path / "ssh").write_text('#!/bin/sh\necho ssh "$@"\n')
+    (tmp_path / "ssh").chmod(0o755)
+
+    def said(*words: str) -> str:
+        command = ["/bin/sh", str(tmp_path / "ssh.sh"), "-q", "-F", "/a b", *words]
+        environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout
+
+    assert said("-x", own, "echo", "as ssh:", "'two", "words'") == "as ssh: two words\n"
+    assert said("-x", other, "proxy", "--host", own) == f"ssh -q -F /a b -x {other} proxy --host {own}\n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec/runLauncherAsWorker": False, "spec/mpiImplementation": "Intel"},
+        {"spec/runLauncherAsWorker": True, "spec/mpiImplementation": "MPICH"},
+        {"spec/runLauncherAsWorker": True, "spec/mpiImplementation": "Intel", "spec/transport": "exec"},
+    ],
+)
+def test_all_others_call_ssh_or_the_agent_itself(changes: dict[str, object]) -> None:
+    made = job("v2beta1", SSH | changes)
+    assert "ssh.sh" not in objects.config_map(made, SETTINGS, [0])["data"]
+    assert "ssh.sh" not in str(objects.launcher(made, SETTINGS))
 
 
 # Elastic jobs.

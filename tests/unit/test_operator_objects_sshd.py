@@ -8,9 +8,9 @@ import pytest
 from mpijobs import job
 from pod_objects import CONTAINER, SETTINGS, WORKER, Object, launcher, named, variables, worker
 
-from agents.job.modes import effective
+from agents.job.run_mode import effective
 from agents.operator import objects
-from agents.operator.objects.worker_agent import ORDER
+from agents.operator.objects.worker import ORDER
 from agents.operator.settings import PodSettings
 
 SSH: Object = {"spec/transport": "ssh"}

@@ -45,4 +45,4 @@ def test_what_is_not_urgent_is_written_as_well_and_tells_the_present_time() -> N
     found = planned(body, launcher(), *workers(ready=False))
     assert written(found)["lastReconcileTime"] == "2023-11-14T22:15:00Z"
     settled = planned(body, launcher(), *workers())
-    assert (settled.steps, settled.again_at) == ((), None)
+    assert (settled.steps, settled.requeue_at) == ((), None)

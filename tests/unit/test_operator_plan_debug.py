@@ -27,7 +27,7 @@ from operator_stories import (
     written,
 )
 
-from agents.job.modes import WAIT
+from agents.job.run_mode import WAIT
 
 if TYPE_CHECKING:
     from agents.operator.actions import Plan

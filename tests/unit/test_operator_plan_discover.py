@@ -8,7 +8,7 @@ import pytest
 from operator_stories import CREATED, RUNNING, launcher, observed, own, planned, pod, resource, workers
 
 from agents.operator.actions import Patch, Plan
-from agents.operator.kinds import CONFIG_MAP
+from agents.operator.kube import CONFIG_MAP
 
 Object = dict[str, Any]
 SSH = {"spec/transport": "ssh"}

@@ -7,26 +7,42 @@ operators plan only when they have cause to, so a job that is forgotten does not
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from simulated_cluster import PLURALS, make_of, role
 from simulated_job import DIALECTS, Choices, change_image, debug, new, pause, scale, spoil
-from simulated_run import SimulatedRun
+from simulated_run import JOB_UID, SimulatedRun
 
 from agents.operator.settings import PodSettings
+from tests.objects import T9K
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Body = dict[str, Any]
 
-JOB_UID = "mpi-agents/job-uid"
-WATCHED = ("mpijobs", "pods", "jobs", "configmaps", "secrets", "roles", "podgroups")
+WATCHED = ("mpijobs", f"mpijobs.{T9K}", "pods", "jobs", "configmaps", "secrets", "roles", "podgroups")
 WHOLE = [  # a whole job's
     *(("transport", "exec"), ("transport", "ssh")),
     *(("dialect", "v1"), ("dialect", "v2beta1")),
     *(("ssh-port", "2300"), ("ssh-port", "2400")),
 ]
+MEANWHILE: dict[str, Callable[[Any, int], object]] = {
+    "events come": lambda run, _: run.leader.deliver_all(),
+    "all goes on": lambda run, _: [run.cluster.go_on(), run.leader.deliver_all()],
+    "scale": lambda run, number: run.user_scales(1 + number % 4),
+    "pause": lambda run, _: run.user_pauses_or_resumes(is_paused=True),
+    "resume": lambda run, _: run.user_pauses_or_resumes(is_paused=False),
+    "delete": lambda run, _: run.job() and run.user_deletes_the_job(is_held=False, is_made_again=True),
+    "the launcher ends": lambda run, _: run.end_launchers(0, lingers=False),
+    "a pod is evicted": lambda run, which: run.a_pod_is_evicted(which),
+    "an object is deleted": lambda run, which: run.user_deletes_an_object(PLURALS[which], 0),
+    "another plans": lambda run, _: run.former.reconcile(),
+}
 FOREIGN = {
     "configmaps": "pi-config",
     "secrets": "pi-ssh",
@@ -57,6 +73,8 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
             ),
             update=st.sampled_from(["", "RollingUpdate", "OnDelete"]),
             has_resume_specs=st.booleans(),
+            is_large=st.booleans(),
+            idles=st.booleans(),
         ),
         gang=st.sampled_from(["", "volcano"]),
         is_running=st.booleans(),
@@ -71,7 +89,7 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     @precondition(lambda self: self.job() is None)
     @rule()
     def user_makes_the_job(self) -> None:
-        self.api.add("mpijobs", copy.deepcopy(self.wish))
+        self.api.add(self.jobs, copy.deepcopy(self.wish))
 
     @rule(replicas=st.integers(1, 4))
     def user_scales(self, replicas: int) -> None:
@@ -150,11 +168,26 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         self.edit(lambda spec: spoil(spec, is_bad))
 
     @precondition(lambda self: self.job() is not None)
-    @rule()
-    def user_deletes_the_job(self) -> None:
+    @rule(is_held=st.booleans(), is_made_again=st.sampled_from([True, True, False]))
+    def user_deletes_the_job(self, is_held: bool, is_made_again: bool) -> None:
+        """A finalizer may hold it. Most are made again at once."""
         body = self.job()
         assert body is not None
-        self.api.remove("mpijobs", body)
+        if is_held:
+            self.api.changed(self.jobs, {**body, "metadata": {**body["metadata"], "finalizers": ["example/held"]}})
+        self.api.remove(self.jobs, body)
+        if is_made_again and self.job() is None:
+            self.user_makes_the_job()
+
+    @rule(plural=st.sampled_from(sorted({*PLURALS} - {"pods", "jobs"})), which=st.integers(0, 5))
+    def user_takes_a_label(self, plural: str, which: int) -> None:
+        """By which the operator watches: to it, the object is gone. By pods' it knows how the job is made."""
+        found = [body for body in self.api.all(plural) if JOB_UID in body["metadata"].get("labels", {})]
+        if found:
+            body = found[which % len(found)]
+            if plural != "configmaps":  # the operator may label one again, and a job that runs needs it
+                self.unlabelled.append((plural, body))
+            self.set_label(plural, body, None)
 
     @rule(plural=st.sampled_from(PLURALS), which=st.integers(0, 5))
     def user_deletes_an_object(self, plural: str, which: int) -> None:
@@ -168,8 +201,7 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
             self.go_on(3)
         body = self.api.find(plural, "pi-launcher")
         if body is not None and (plural, "pi-launcher") not in self.foreign:
-            body["rules" if plural == "roles" else "subjects"] = []
-            self.api.changed(plural, body)
+            self.api.changed(plural, {**body, "rules" if plural == "roles" else "subjects": []})
 
     @rule()
     def user_deletes_the_keys_when_all_run(self) -> None:
@@ -187,7 +219,7 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     @rule()
     def user_gives_names_back(self) -> None:
         for plural, name in list(self.foreign):
-            self.api.drop(plural, self.api.objects[plural, name])
+            self.api.drop(plural, {"metadata": self.foreign[plural, name]["metadata"]})
         self.foreign = {}
 
     # What the cluster does.
@@ -235,13 +267,30 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     def events_come(self, plural: str, most: int, leads: bool) -> None:
         (self.leader if leads else self.former).deliver(plural, most)
 
-    @rule(plural=st.sampled_from(WATCHED))
-    def events_are_repeated(self, plural: str) -> None:
-        self.leader.repeat(plural)
+    @rule()
+    def the_past_is_forgotten(self) -> None:
+        """Whoever watches has to list anew."""
+        self.api.objects.forget()
 
-    @rule(crash_after=st.one_of(st.none(), st.integers(0, 12)))
-    def the_leader_plans(self, crash_after: int | None) -> None:
-        self.leader.reconcile(crash_after)
+    @rule(lost=st.lists(st.sampled_from(["", "request", "answer"]), max_size=6))
+    def requests_and_answers_are_lost(self, lost: list[str]) -> None:
+        self.api.lost = lost
+
+    @rule(kills_in=st.one_of(st.none(), st.integers(0, 12)))
+    def the_leader_plans(self, kills_in: int | None) -> None:
+        self.leader.reconcile(kills_in)
+
+    @rule(acts=st.integers(0, 4))
+    def the_lease_is_lost_for_a_while(self, acts: int) -> None:
+        self.leader.acts = acts
+        self.leader.reconcile()
+
+    @rule(halves=st.integers(0, 30), what=st.sampled_from(sorted(MEANWHILE)), number=st.integers(0, len(PLURALS) - 1))
+    def the_leader_plans_and_meanwhile(self, halves: int, what: str, number: int) -> None:
+        """Before a request is carried out, or before it is answered."""
+        self.api.meanwhile = {halves: lambda: MEANWHILE[what](self, number)}
+        self.leader.reconcile()
+        self.api.meanwhile = {}
 
     @rule(behind_s=st.sampled_from([0, 5, 300]))
     def another_takes_the_lead(self, behind_s: int) -> None:
@@ -295,7 +344,7 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     @invariant()
     def what_is_not_ours_is_not_touched(self) -> None:
         for key, body in self.foreign.items():
-            assert self.api.objects.get(key) == body
+            assert self.api.find(*key) == body
 
     # What everything comes to.
 
@@ -304,13 +353,20 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         self.settle()
         self.check_settled()
 
+    @rule(what=st.sampled_from(sorted(MEANWHILE)), number=st.integers(0, len(PLURALS) - 1))
+    def one_thing_happens_to_a_settled_job(self, what: str, number: int) -> None:
+        """It alone has to give the operator cause to plan."""
+        self.disturbances_stop()
+        MEANWHILE[what](self, number)
+        self.disturbances_stop()
+
     def teardown(self) -> None:
         if hasattr(self, "leader"):
             self.settle()
             self.check_settled()
 
 
-TestOperations = Operations.TestCase
+TestOperations = pytest.mark.timeout(600)(Operations.TestCase)
 # To shrink a failure takes longer than to read it.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 TestOperations.settings = settings(max_examples=250, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False)

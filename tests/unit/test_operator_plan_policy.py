@@ -148,9 +148,9 @@ def test_a_resumed_job_starts_anew(version: str, waits: bool) -> None:
     body = resource(version, changes, *suspended)
     del body["status"]["startTime"]
     found = planned(body)
-    launchers = [] if waits else [f"create {LAUNCHERS[version]}"]
-    made = [*launchers, "create Pod pi-worker-0", "create Pod pi-worker-1"]
-    assert told(found) == [["write"], ["tell MPIJobResumed", *made]]
+    launchers = [] if waits else [[f"create {LAUNCHERS[version]}"]]
+    made = ["create Pod pi-worker-0", "create Pod pi-worker-1"]
+    assert told(found) == [["write"], ["tell MPIJobResumed", *made], *launchers]
     words = {"v1": "MPIJob pi is resumed.", "v2beta1": "MPIJob resumed"}[version]
     assert events(found)[0] == ("Normal", "MPIJobResumed", words)
     assert stated(found)["Suspended"] == ("False", "MPIJobResumed", words)
@@ -198,4 +198,4 @@ def test_the_launcher_is_made_when_all_workers_are_ready(version: str) -> None:
     ],
 )
 def test_jobs_of_others_and_dying_ones_are_let_alone(resource_: dict[str, Any]) -> None:
-    assert planned(resource_, *workers(1)) == Plan()
+    assert planned(resource_, *workers()) == Plan()

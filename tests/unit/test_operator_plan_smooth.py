@@ -6,17 +6,19 @@ import pytest
 from mpijobs import mpijob
 from simulated_api import SimulatedApi
 from simulated_cluster import Cluster
-from simulated_operator import SimulatedOperator
+from stepped_operator import SteppedOperator
+
+from tests.objects import T9K
 
 
-def run_smoothly(api: SimulatedApi, cluster: Cluster, operator: SimulatedOperator) -> None:
+def run_smoothly(api: SimulatedApi, cluster: Cluster, operator: SteppedOperator) -> None:
     """From the job's creation to 5 seconds after all its pods run, when its launcher ends with 0."""
 
     def settle() -> None:
         cluster.run_jobs()
         operator.deliver_all()
         while operator.has_cause():
-            operator.reconcile()
+            operator.step()
             operator.deliver_all()
         cluster.run_jobs()
 
@@ -34,7 +36,7 @@ def run_smoothly(api: SimulatedApi, cluster: Cluster, operator: SimulatedOperato
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 @pytest.mark.parametrize("policy", ["Running", "None"])
-def test_a_job_of_four_workers_takes_17_requests(version: str, policy: str) -> None:
+def test_a_job_of_four_workers_takes_18_requests(version: str, policy: str) -> None:
     changes = {
         "apiVersion": "kubeflow.org/v2beta1",
         "spec/dialect": version,
@@ -45,14 +47,15 @@ def test_a_job_of_four_workers_takes_17_requests(version: str, policy: str) -> N
     api = SimulatedApi()
     cluster = Cluster(api)
     api.add("mpijobs", mpijob(version, changes))
-    operator = SimulatedOperator(api)
+    operator = SteppedOperator(api)
 
     run_smoothly(api, cluster, operator)
     verbs = [verb for verb, _ in api.requests]
     assert verbs.count("create") == 10
     assert verbs.count("update") == 3
     assert verbs.count("deletecollection") == (policy == "Running")
-    assert len(verbs) + len(operator.events) == 16 + (policy == "Running")
+    assert verbs.count("patch") == 1  # the launcher's rights end with the job
+    assert len(verbs) + len(operator.events) == 17 + (policy == "Running")
     assert operator.events == [
         ("Normal", "MPIJobCreated", "MPIJob default/pi is created."),
         ("Normal", "MPIJobRunning", "MPIJob default/pi is running"),
@@ -71,13 +74,13 @@ def test_a_t9k_job_costs_one_more_write_for_the_pods_that_are_cleaned_up(
     changes = {"spec/transport": transport, "spec/runPolicy": {"cleanUpWorkers": cleans}, "spec/worker/replicas": 4}
     api = SimulatedApi()
     cluster = Cluster(api)
-    api.add("mpijobs", mpijob("t9k", changes))
-    operator = SimulatedOperator(api)
+    api.add(f"mpijobs.{T9K}", mpijob("t9k", changes))
+    operator = SteppedOperator(api)
     run_smoothly(api, cluster, operator)
     verbs = [verb for verb, _ in api.requests]
     assert verbs.count("create") == made
     assert verbs.count("update") == 3
-    assert len(verbs) + len(operator.events) == made + 3 + 3 + cleans
+    assert len(verbs) + len(operator.events) == made + 3 + 3 + cleans + (transport == "exec")
     assert operator.events == [
         ("Normal", "Created", "MPIJob default/pi is created."),
         ("Normal", "Running", "All pods of MPIJob default/pi are running."),
@@ -85,9 +88,9 @@ def test_a_t9k_job_costs_one_more_write_for_the_pods_that_are_cleaned_up(
     ]
     api.now += 20
     while operator.has_cause():
-        operator.reconcile()
+        operator.step()
     assert [verb for verb, _ in api.requests].count("update") == 3 + cleans
-    job = api.find("mpijobs", "pi")
+    job = api.find(f"mpijobs.{T9K}", "pi")
     assert job is not None
     assert job["status"]["aggregate"]["deleted"] == (4 if cleans else 0)
     assert job["status"]["aggregate"]["succeeded"] == 1

@@ -57,7 +57,7 @@ def test_a_secret_that_is_gone_comes_back_and_nothing_else_is_touched(version: s
 @DIALECTS
 def test_someone_elses_secret_is_left_alone_and_told_of(version: str) -> None:
     body = resource(version, SSH, CREATED)
-    found = planned(body, secret=None, taken=frozenset({("Secret", "pi-ssh")}))
+    found = planned(body, secret=None, name_conflicts=frozenset({("Secret", "pi-ssh")}))
     assert told(found) == [["write"], ["tell ErrResourceExists"]]
     assert '"pi-ssh" of Kind "Secret" already exists' in stated(found)["ErrResourceExists"][2]
 
@@ -65,7 +65,7 @@ def test_someone_elses_secret_is_left_alone_and_told_of(version: str) -> None:
 @DIALECTS
 def test_a_refused_secret_is_told_of_by_its_kind(version: str) -> None:
     body = resource(version, SSH, CREATED)
-    found = planned(body, secret=None, refused={("Secret", "pi-ssh"): 'secrets "pi-ssh" is forbidden: exceeded quota'})
+    found = planned(body, secret=None, rejected={("Secret", "pi-ssh"): 'secrets "pi-ssh" is forbidden: exceeded quota'})
     assert stated(found)["CreationRefused"][2].startswith("Secret pi-ssh: ")
     assert [words for _, _, words in events(found)] == [
         'Secret created failed: secrets "pi-ssh" is forbidden: exceeded quota'

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from operator_stories import CREATED, DIALECTS, START, events, launcher, own, planned, pod, resource, stated, workers
 
-from agents.operator.kinds import POD
+from agents.common.not_ready import not_ready
+from agents.common.pods import parse
+from agents.operator.kube import POD
 from agents.operator.trim import trim
-from delivery.lack import lack_of
-from rshagent.pods import parse
 
 Object = dict[str, Any]
 
@@ -24,7 +24,7 @@ def ended(code: int) -> Object:
 
 
 # As the kubelet tells of it (kubernetes, pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses): an init container
-# that ended with 0 is never Waiting, though a sidecar is started again; one that failed is, unless the pod's policy is
+# that exited with 0 is never Waiting, though a sidecar is started again; one that failed is, unless the pod's policy is
 # Never.
 STATES = {
     "ended as it was told": {"state": ended(0)},
@@ -83,7 +83,7 @@ def test_a_sidecar_that_ends_behind_its_pods_own_container_is_no_trouble() -> No
 
 
 def failed_beside_a_sidecar(name: str) -> Object:
-    """Its program ended with 3, and the kubelet had to kill what was to stay with it."""
+    """Its program exited with 3, and the kubelet had to kill what was to stay with it."""
     found = pod(name, "Failed", code=3, said="no such input")
     found["spec"]["initContainers"] = [{"name": "agent", "restartPolicy": "Always"}]
     killed = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": START}}
@@ -103,6 +103,6 @@ def test_so_did_a_worker() -> None:
     failed = failed_beside_a_sidecar("pi-worker-1")
     found = planned(body, launcher(), workers()[0], failed)
     assert "pi-worker-1: container mpi exited with 3: no such input" in stated(found)["Failed"][2]
-    lack = lack_of(parse(failed))
+    lack = not_ready(parse(failed))
     assert lack is not None
-    assert lack.detail == "container mpi ended with 3: no such input"
+    assert lack.detail == "container mpi exited with 3: no such input"

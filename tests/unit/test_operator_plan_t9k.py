@@ -12,6 +12,7 @@ from operator_stories import NOW, OURS, planned, pod, told, told_of, written
 
 from agents.job.status import conditions_of, seconds
 from agents.operator.actions import Delete, Emit, Plan
+from agents.operator.settings import PodSettings
 
 Object = dict[str, Any]
 
@@ -127,7 +128,7 @@ def test_a_job_whose_template_the_api_server_refuses_is_never_initialized() -> N
         ("Pod", f"mpi-example-{role}"): 'Pod "x" is invalid: spec.y' for role in ("launcher", "worker-0", "worker-1")
     }
     body = resource("t9k", None, condition("Initialized", "False", "The job is being initialized."))
-    status = written(planned(body, refused=refused))
+    status = written(planned(body, rejected=refused))
     assert of_type(status)["Initialized"]["status"] == "False"
     assert (status["phase"], of_type(status)["ValidationError"]["status"]) == ("Pending", "True")
 
@@ -250,7 +251,7 @@ def test_what_is_deleted_after_the_end_is_told_once() -> None:
     launcher = one("launcher", "Succeeded", code=0)
     body["status"] = written(planned(body, launcher, one("worker-0"), one("worker-1")))
     soon = planned(body, launcher, now=NOW + 1)
-    assert (soon.steps, soon.again_at) == ((), NOW + 20)
+    assert (soon.steps, soon.requeue_at) == ((), NOW + 20)
     late = planned(body, launcher, now=NOW + 20)
     assert written(late)["aggregate"] == dict.fromkeys(written(late)["aggregate"], 0) | {"succeeded": 1, "deleted": 2}
     assert written(late)["phase"] == "Succeeded"
@@ -302,3 +303,32 @@ def test_a_launcher_that_is_made_anew_is_counted_once() -> None:
 
 def at_now() -> str:
     return "2023-11-14T22:15:00Z"
+
+
+SCHEDULED = {"spec/scheduler": {"t9kScheduler": {"queue": "default", "priority": 50}}}
+NO_GANG = "spec.scheduler.t9kScheduler has no effect: no gang scheduler is configured"
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "asked", "words"),
+    [
+        ("", SCHEDULED, NO_GANG),
+        ("", {"spec/scheduler": {"t9kScheduler": {"queue": "default"}}}, NO_GANG),
+        ("", {}, ""),
+        ("t9k", SCHEDULED, ""),
+        ("volcano", SCHEDULED, "spec.scheduler.t9kScheduler.priority has no effect: the gang scheduler is volcano"),
+        ("volcano", {"spec/scheduler": {"t9kScheduler": {"queue": "default"}}}, ""),
+        ("mine", SCHEDULED, "t9kScheduler.queue and spec.scheduler.t9kScheduler.priority has no effect"),
+    ],
+)
+@pytest.mark.parametrize("paused", [False, True])
+@GENERATIONS
+def test_a_scheduler_that_has_no_effect_is_told(
+    generation: str, paused: bool, scheduler: str, asked: Object, words: str
+) -> None:
+    suspended = [condition("Suspended", message="x"), condition("Created")] if paused else []
+    body = resource(generation, asked, *suspended)
+    found = planned(body, settings=PodSettings(image="i", gang_scheduler=scheduler))
+    told = [message for reason, message in events(found) if reason == "SchedulerIgnored"]
+    assert len(told) == (1 if words else 0)
+    assert all(words in one and "jobs.gangScheduler" in one for one in told)

@@ -28,6 +28,7 @@ from agents.job.read import read
 from agents.operator import objects
 from agents.operator.actions import Create, Delete, Patch, Plan
 
+CONTAINER = f"{WORKER}/template/spec/containers/0"
 POLICY = f"{WORKER}/restartPolicy"
 
 
@@ -90,7 +91,7 @@ def test_a_worker_that_fails_again_and_again_is_replaced_ever_later(score: str, 
     if delay_s:
         before = planned(running(), launcher(), workers()[0], failed, now=ended + delay_s - 1)
         assert not acts(before)
-        assert before.again_at == ended + delay_s
+        assert before.requeue_at == ended + delay_s
     found = planned(running(), launcher(), workers()[0], failed, now=ended + delay_s)
     made = next(one for step in found.steps for one in step if isinstance(one, Create))
     number = int(score) if delay_s else 0
@@ -101,7 +102,7 @@ def test_a_worker_that_is_being_deleted_is_waited_for() -> None:
     going = pod("pi-worker-1", deleted="2023-11-14T22:15:20Z")
     found = planned(running(), launcher(), workers()[0], going, now=NOW - 98)
     assert found.steps == ()
-    assert found.again_at == NOW - 95  # to say so
+    assert found.requeue_at == NOW - 95  # to say so
 
 
 @DIALECTS
@@ -119,15 +120,16 @@ def test_a_worker_of_a_dead_node_is_named_with_what_to_do(version: str) -> None:
 
 
 @DIALECTS
-def test_more_replicas_are_in_hostfile_and_role_before_they_are_made(version: str) -> None:
+def test_more_replicas_are_in_the_hostfile_before_they_are_made_and_in_the_role_after(version: str) -> None:
     job = own(version)
     before = observed(running(version))
     body = running(version, {f"{WORKER}/replicas": 4})
     found = planned(body, launcher(), *workers(), config_map=before.config_map, role=before.role, **job)
     assert told(found) == [
         ["write"],
-        ["patch ConfigMap pi-config", "patch Role pi-launcher"],
+        ["patch ConfigMap pi-config"],
         ["create Pod pi-worker-2", "create Pod pi-worker-3"],
+        ["patch Role pi-launcher"],
     ]
     role = next(one for step in found.steps for one in step if isinstance(one, Patch) and one.kind.name == "Role")
     assert role.body["metadata"] == {"uid": "uid-of-role", "resourceVersion": "8"}
@@ -206,3 +208,21 @@ def test_another_operator_image_rolls_no_workers() -> None:
 def test_the_launchers_template_is_the_present_one_only_for_the_next_launcher() -> None:
     changes = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers/0/image": "example/new"}
     assert planned(running("v1", changes), launcher(), *workers()) == Plan()
+
+
+@pytest.mark.parametrize(("entries", "made"), [(0, 400), (2000, 23), (20_000, 4)])
+def test_one_plan_makes_no_more_pods_than_fit_into_the_memory(entries: int, made: int) -> None:
+    variables = [{"name": f"V{number}", "value": "x"} for number in range(entries)]
+    changes = {f"{WORKER}/replicas": 400 if entries < 20_000 else 100, f"{CONTAINER}/env": variables}
+    found = planned(running("v1", changes), launcher())
+    names = [one.body["metadata"]["name"] for step in found.steps for one in step if isinstance(one, Create)]
+    assert [name for name in names if "-worker-" in name] == [f"pi-worker-{index}" for index in range(made)]
+
+
+def test_those_that_are_refused_hold_up_no_others() -> None:
+    variables = [{"name": f"V{number}", "value": "x"} for number in range(20_000)]
+    body = running("v1", {f"{WORKER}/replicas": 10, f"{CONTAINER}/env": variables})
+    refused = {("Pod", f"pi-worker-{index}"): f"Pod {index} is invalid: x" for index in range(4)}
+    found = planned(body, launcher(), rejected=refused)
+    names = [one.body["metadata"]["name"] for step in found.steps for one in step if isinstance(one, Create)]
+    assert names == [f"pi-worker-{index}" for index in range(4, 8)]

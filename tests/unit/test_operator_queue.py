@@ -195,3 +195,55 @@ def test_many_workers_lose_no_key_and_share_none() -> None:
     for thread in threads:
         thread.join(20)
     assert set(seen) == set(range(50))
+
+
+def by_turns() -> Queue[str]:
+    """Keys of a letter take turns with those of other letters, and those with an L are large."""
+    return Queue(Clock(), turn=lambda key: key[0], is_large=lambda key: "L" in key)
+
+
+def taken(one: Queue[str]) -> list[str]:
+    return list(iter(lambda: one.get(0) or "", ""))
+
+
+def test_who_has_many_keys_waits_behind_who_has_few() -> None:
+    one = by_turns()
+    for key in ("a1", "a2", "a3", "b1", "c1", "c2"):
+        one.add(key)
+    assert taken(one) == ["a1", "b1", "c1", "a2", "c2", "a3"]
+
+
+def test_of_large_ones_one_is_worked_on_at_a_time_and_holds_up_no_small_one() -> None:
+    one = by_turns()
+    for key in ("aL1", "aL2", "aL3", "bL1", "b1", "a1"):
+        one.add(key)
+    assert taken(one) == ["aL1", "b1", "a1"]
+    one.add("c1")
+    assert taken(one) == ["c1"]
+    for done, after in (("aL1", "bL1"), ("bL1", "aL2"), ("aL2", "aL3")):
+        one.done(done)
+        assert taken(one) == [after]
+    assert len(one) == 0
+
+
+def test_a_single_worker_has_time_for_large_and_small_ones() -> None:
+    one, order = by_turns(), list[str]()
+    for key in ("aL1", "aL2", "a1", "a2", "a3"):
+        one.add(key)
+    while (taken := one.get(0)) is not None:
+        order.append(taken)
+        one.done(taken)
+    assert order == ["aL1", "a1", "aL2", "a2", "a3"]
+
+
+def test_the_end_of_a_large_one_wakes_who_waits_for_its_place() -> None:
+    one: Queue[str] = Queue(is_large=lambda _key: True)
+    one.add("first")
+    one.add("next")
+    assert one.get() == "first"
+    got: list[str | None] = []
+    waiting = threading.Thread(target=lambda: got.append(one.get()))
+    waiting.start()
+    one.done("first")
+    waiting.join(20)
+    assert got == ["next"]

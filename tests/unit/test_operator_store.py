@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.job.model import T9K_GROUP
 from agents.operator.caches import Caches, Key, watched
-from agents.operator.kinds import (
+from agents.operator.kube import (
     BATCH_JOB,
     CONFIG_MAP,
     MPI_JOB_T9K,
@@ -39,8 +39,8 @@ def pod(name: str = "p", uid: str = "u", version: int = 1, phase: str = "Pending
 
 def store() -> tuple[Store, list[tuple[str | None, str | None]]]:
     """A store, and the phases of what it tells."""
-    one, told = Store(POD), list[tuple[str | None, str | None]]()
-    one.on_change = lambda before, after: told.append((phase(before), phase(after)))
+    told = list[tuple[str | None, str | None]]()
+    one = Store(POD, lambda before, after: told.append((phase(before), phase(after))))
     return one, told
 
 
@@ -81,8 +81,8 @@ def test_what_we_wrote_ourselves_is_taken_and_not_told_nor_is_its_echo() -> None
 
 
 def test_the_echo_of_what_we_are_writing_is_no_news_though_it_be_quicker_than_the_answer() -> None:
-    one, told = Store(MPI_JOB_V1), list[Any]()
-    one.on_change = lambda _before, after: told.append(after)
+    told = list[Any]()
+    one = Store(MPI_JOB_V1, lambda _before, after: told.append(after))
 
     def version(number: int, status: Body, **spec: Any) -> Body:
         body = job()
@@ -273,8 +273,8 @@ def test_a_list_at_any_time_ends_in_the_truth(deeds: list[tuple[str, str, bool]]
 
 def test_the_time_of_a_status_s_writing_alone_is_no_news() -> None:
     """It is written with each try to make what is refused, which would bring the next try at once."""
-    one, told = Store(MPI_JOB_V1), list[Any]()
-    one.on_change = lambda _before, after: told.append(after)
+    told = list[Any]()
+    one = Store(MPI_JOB_V1, lambda _before, after: told.append(after))
 
     def written(version: int, at: str, reason: str) -> Body:
         status = {"lastReconcileTime": at, "conditions": [{"type": "CreationRefused", "reason": reason}]}
@@ -304,8 +304,8 @@ def job(uid: str = "j") -> Body:
 
 
 def test_a_job_is_told_of_what_is_made_for_it() -> None:
-    caches, told = Caches([MPI_JOB_V1]), list[Key]()
-    caches.on_job = told.append
+    told = list[Key]()
+    caches = Caches([MPI_JOB_V1], on_job=told.append)
     caches.store(POD).put(owned(pod("early", "e", 1), "j"))
     assert told == []  # the job is not known yet
     caches.jobs().put(job())
@@ -329,6 +329,20 @@ def test_a_job_s_objects_are_those_that_it_controls() -> None:
     assert [each["metadata"]["name"] for each in observed.pods] == ["worker", "launcher"]
     assert observed.launcher_job is not None
     assert observed.config_map is None
+
+
+@pytest.mark.parametrize("name", ["pi-worker-0", "pi-launcher-x1"])
+@pytest.mark.parametrize("kind", ["StatefulSet", "Job", "MPIJob"])
+def test_a_pod_of_a_batch_job_is_never_a_worker_and_one_of_anything_else_is_none_of_a_job_s(
+    name: str, kind: str
+) -> None:
+    """Whatever its labels."""
+    caches, by = Caches([MPI_JOB_V1]), {"kind": kind, "name": "pi-launcher", "uid": "theirs", "controller": True}
+    made = pod(name, "1", 1)
+    made["metadata"]["ownerReferences"] = [by, {"kind": "MPIJob", "name": "pi", "uid": "j"}]
+    caches.store(POD).put(made)
+    is_launcher = (kind, name) == ("Job", "pi-launcher-x1")
+    assert len(caches.observe(job(), frozenset(), {}).pods) == is_launcher
 
 
 def test_what_another_namespace_has_is_none_of_a_job_s_whatever_its_label_and_owner_say() -> None:
@@ -362,8 +376,8 @@ def test_a_secret_is_known_by_its_metadata_alone() -> None:
 
 
 def test_jobs_of_two_groups_and_one_name_are_two() -> None:
-    caches, told = Caches([MPI_JOB_V2BETA1, MPI_JOB_T9K]), list[Key]()
-    caches.on_job = told.append
+    told = list[Key]()
+    caches = Caches([MPI_JOB_V2BETA1, MPI_JOB_T9K], on_job=told.append)
     caches.jobs().put(job("k"))
     caches.jobs(T9K_GROUP).put({**job("t"), "apiVersion": "batch.tensorstack.dev/v1beta1"})
     caches.store(POD).put(owned(pod("pi-worker-0", "w", 1, job="t"), "t"))

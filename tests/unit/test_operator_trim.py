@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.operator.kinds import BATCH_JOB, CONFIG_MAP, MPI_JOB_V1, POD, ROLE, SERVICE, VOLCANO_POD_GROUP, Kind
-from agents.operator.trim import trim
+from agents.operator.kube import (
+    BATCH_JOB,
+    CONFIG_MAP,
+    MPI_JOB_V1,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    VOLCANO_POD_GROUP,
+    Kind,
+)
+from agents.operator.trim import Outline, shortened, trim, written
 
 METADATA = {
     "name": "pi-worker-0",
@@ -41,7 +53,7 @@ KEPT = {
     "namespace": "team",
     "uid": "u-1",
     "resourceVersion": "7",
-    "labels": {"mpi-agents/job-uid": "j-1", "app": "pi"},
+    "labels": {"mpi-agents/job-uid": "j-1"},
     "annotations": {"mpi-agents/template": "abc"},
     "creationTimestamp": "2026-01-01T00:00:00Z",
     "deletionTimestamp": "2026-01-01T00:10:00Z",
@@ -185,3 +197,118 @@ def test_anything_can_be_trimmed(kind: Kind, body: dict[str, Any]) -> None:
     before = repr(body)
     assert isinstance(trim(kind, body)["metadata"], dict)
     assert repr(body) == before
+
+
+def large_job(**metadata: Any) -> dict[str, Any]:
+    env = [{"name": f"V{index}", "value": "x"} for index in range(1000)]
+    given = {
+        "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"mpi-agents/adopt": "true", "app": "pi"},
+        "annotations": {"mpi-agents/transport": "ssh", "note": "n" * 9000},
+        "managedFields": [{"manager": "mpi-agents", "operation": "Update", "subresource": "status", "fieldsV1": {}}],
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MPIJob",
+        "metadata": {"name": "pi", "namespace": "team", "uid": "u", "resourceVersion": "7", **given, **metadata},
+        "spec": {"runPolicy": {"managedBy": "x", "suspend": True}, "mpiReplicaSpecs": {"Worker": {"template": env}}},
+        "status": {"conditions": [{"type": "Created", "status": "True"}]},
+    }
+
+
+def test_of_a_large_job_its_outline() -> None:
+    found = trim(MPI_JOB_V1, large_job())
+    assert isinstance(found, Outline)
+    assert len(found.pop("rest")) == 64
+    assert found == {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MPIJob",
+        "metadata": {
+            "name": "pi",
+            "namespace": "team",
+            "uid": "u",
+            "resourceVersion": "7",
+            "generation": 3,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"mpi-agents/adopt": "true"},
+            "annotations": {"mpi-agents/transport": "ssh"},
+            "managedFields": [{"manager": "mpi-agents", "operation": "Update", "subresource": "status"}],
+        },
+        "spec": {"runPolicy": {"managedBy": "x"}},
+        "status": {"conditions": [{"type": "Created", "status": "True"}]},
+    }
+    assert trim(MPI_JOB_V1, found) is found
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "differs"),
+    [
+        ("resourceVersion", "8", False),
+        ("managedFields", [], False),
+        ("labels", {"app": "other"}, True),
+        ("annotations", {"note": "other"}, True),
+        ("deletionTimestamp", "2026-01-01T00:00:00Z", True),
+    ],
+)
+def test_an_outline_tells_what_has_changed_of_what_it_leaves_out(part: str, value: Any, differs: bool) -> None:
+    before, after = (trim(MPI_JOB_V1, large_job(**change)) for change in ({}, {part: value}))
+    assert (before["rest"] != after["rest"]) is differs
+    body = large_job()
+    body["spec"]["mpiReplicaSpecs"]["Worker"]["template"][999]["value"] = "y"
+    assert trim(MPI_JOB_V1, body)["rest"] != before["rest"]
+
+
+def test_the_outline_of_a_job_whose_status_was_written_is_that_of_the_watch() -> None:
+    outline = trim(MPI_JOB_V1, large_job())
+    assert isinstance(outline, Outline)
+    answer = large_job(resourceVersion="8")["metadata"]
+    after = large_job(resourceVersion="8") | {"status": {"conditions": []}}
+    assert written(outline, answer, {"conditions": []}) == trim(MPI_JOB_V1, after)
+
+
+def test_of_a_long_text_in_a_config_map_its_hash() -> None:
+    long = "pi-worker-0\n" * 10_000
+    found = trim(CONFIG_MAP, {"metadata": {"name": "c"}, "data": {"hostfile": long, "short": "x"}})
+    assert found["data"] == shortened({"hostfile": long, "short": "x"})
+    assert found["data"]["short"] == "x"
+    assert len(found["data"]["hostfile"]) == 64
+    assert found["data"] != shortened({"hostfile": f"{long}pi-worker-1\n", "short": "x"})
+
+
+@pytest.mark.parametrize("depth", [100, 900, 980, 20_000])
+def test_a_job_that_is_nested_deeply_is_trimmed_like_any_other(depth: int) -> None:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    found = trim(MPI_JOB_V1, {"metadata": {"name": "pi", "generation": 1}, "spec": {"x": value}})
+    assert found["metadata"]["name"] == "pi"
+
+
+MANY = {f"mpi-agents/{index}": "" for index in range(20_000)}
+
+
+@pytest.mark.parametrize("kind", [POD, BATCH_JOB, CONFIG_MAP, ROLE, ROLE_BINDING, SERVICE, SECRET])
+def test_what_a_tenant_puts_into_an_object_with_our_label_is_not_kept(kind: Kind) -> None:
+    owners = [{"kind": "MPIJob", "name": "pi", "uid": "j-1"} for _ in range(10_000)]
+    labels = {**MANY, "app": "x" * 9000, "mpi-agents/job-uid": "j-1"}
+    body = {"metadata": {"name": "c", "labels": labels, "annotations": MANY, "ownerReferences": owners}, "data": MANY}
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}] * 10_000
+    found = trim(kind, {**body, "rules": rules, "subjects": rules})
+    assert len(json.dumps(found)) < 10_000
+    assert found["metadata"]["labels"]["mpi-agents/job-uid"] == "j-1"
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_large_status_is_not_kept(*, large: bool) -> None:
+    """Who may edit jobs may write it, too."""
+    conditions = [{"type": "Created", "status": "True", "message": "m" * 1000} for _ in range(1000)]
+    job = large_job() if large else {**large_job(labels={}, annotations={}), "spec": {}}
+    assert isinstance(trim(MPI_JOB_V1, job), Outline) is large
+    before = trim(MPI_JOB_V1, {**job, "status": {"conditions": conditions}})
+    assert isinstance(before, Outline)
+    assert len(json.dumps(before)) < 3000
+    assert before["status"]["conditions"][0] == {"type": "Created", "status": "True"}
+    after = trim(MPI_JOB_V1, {**job, "status": {"conditions": conditions[1:]}})
+    assert after["status"] != before["status"]
+    assert written(before, before["metadata"], {"conditions": conditions})["status"] == before["status"]

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agents.job.model import Implementation
+from agents.job.model import Implementation, Job
 from agents.playground import documents
-from agents.playground.adapted import adapted, job_of
+from agents.playground.adapted import adapted
 from agents.playground.apply import apply
-from agents.playground.job import JobError
 from agents.playground.launchers import DEFAULTS, LAUNCHERS
 
 if TYPE_CHECKING:
@@ -20,6 +19,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
 CONTAINERS = {"spec": {"containers": [{"name": "mpi-worker", "image": "any"}]}}
+
+
+def job_of(body: dict[str, Any]) -> Job:
+    found = documents.job_of(body)
+    assert isinstance(found, Job), found
+    return found
 
 
 def kubeflows(api_version: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -70,12 +75,10 @@ OWN = {"spec": {"containers": [{"name": "mpi-worker", "command": ["mine"]}]}}
 )
 def test_a_home_of_mpi_in_an_image_is_the_pods_own_mpi(spec: dict[str, Any]) -> None:
     before = job_of(t9ks(spec))
-    assert before is not None
     assert before.launch_command[:2] == ("/usr/lib/openmpi/bin/mpirun", "--prefix")
     changed = adapted(t9ks(spec))
     assert [line.rpartition(": ")[2] for line in changed.lines] == ["none is at /usr/lib/openmpi/bin/mpirun"]
     after = job_of(changed.body)
-    assert after is not None
     assert after.launch_command == ("mpirun", "--hostfile", "/etc/mpi/hostfile", "pi")
 
 
@@ -92,30 +95,32 @@ def test_a_home_of_mpi_in_an_image_is_the_pods_own_mpi(spec: dict[str, Any]) -> 
     ],
 )
 def test_other_jobs_of_t9k_are_as_they_were(spec: dict[str, Any]) -> None:
-    assert job_of(t9ks(spec)) is not None
+    job_of(t9ks(spec))
     assert adapted(t9ks(spec)) == (t9ks(spec), ())
 
 
 @pytest.mark.parametrize("body", [{"kind": "ConfigMap"}, {"kind": "MPIJob", "metadata": 7}, {}])
 def test_other_manifests_are_left_alone(body: dict[str, Any]) -> None:
     assert adapted(body) == (body, ())
-    assert job_of(body) is None
 
 
 def test_jobs_of_one_name_are_refused_before_anything_is_started(tmp_path: Path) -> None:
     one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
     one.write_text(json.dumps(kubeflows("kubeflow.org/v1", {})))
     other.write_text(json.dumps(t9ks(SECOND)))
-    with pytest.raises(JobError) as failure:
-        apply(None, [str(one), str(other)], folder=str(tmp_path / "cluster"))
-    assert str(failure.value) == f"2 jobs of {one}, {other} are called default/pi: apply one at a time"
+    with pytest.raises(documents.DocumentError, match="2 jobs are called default/pi: apply one at a time"):
+        apply(documents.read([str(one), str(other)]), None, folder=str(tmp_path / "cluster"))
     assert not (tmp_path / "cluster").exists()
+
+
+def test_a_launcher_of_another_mpi_than_the_jobs_is_refused() -> None:
+    with pytest.raises(documents.DocumentError, match="job pi is made for OpenMPI, not for mpich"):
+        apply([("x", t9ks(SECOND))], LAUNCHERS["mpich"])
 
 
 def test_a_jobs_namespace_is_its_own() -> None:
     body = t9ks(SECOND)
     found = job_of({**body, "metadata": {"name": "pi", "namespace": "mine"}})
-    assert found is not None
     assert found.namespace == "mine"
 
 
@@ -128,34 +133,7 @@ def test_each_implementation_has_a_launcher_that_runs_its_jobs() -> None:
 def test_all_examples_of_mpijobs_can_be_run() -> None:
     for folder in ("kubeflow", "t9k"):
         for name in os.listdir(os.path.join(EXAMPLES, folder)):
-            (body,) = documents.read(os.path.join(EXAMPLES, folder, name))
+            ((_file, body),) = documents.read([os.path.join(EXAMPLES, folder, name)])
             job = job_of(adapted(body).body)
-            assert job is not None
             assert job.transport == "exec"
             assert not any(word.startswith("/usr") for word in job.launch_command)
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"kind: [", "this is no YAML"),
-        (b"\x80\xff", "can't be read: 'utf-8' codec"),
-        (b"kind: 2026-01-01", "can't say: Object of type date"),
-        (b"- 1", "a manifest is a mapping"),
-        (b"{kind: ConfigMap, metadata: 7}", "a manifest is a mapping"),
-    ],
-)
-def test_what_is_no_file_of_manifests_is_said_in_a_line(tmp_path: Path, data: bytes, words: str) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_bytes(data)
-    with pytest.raises(documents.DocumentError) as failure:
-        documents.read(str(path))
-    assert words in str(failure.value)
-    assert str(failure.value).startswith(str(path))
-    assert "\n" not in str(failure.value)
-
-
-def test_empty_documents_are_none(tmp_path: Path) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text("---\n---\n{kind: A}\n---\n")
-    assert documents.read(str(path)) == [{"kind": "A"}]

@@ -309,7 +309,7 @@ def test_nothing_is_left_when_the_context_ends(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), cluster:  # noqa: PT012 - it is what is tested
         cluster.create_pod("w-0", containers=(Container(command=["sleep", "1000"]),))
         daemon = daemon_of(cluster, "w-0")
-        helpers = [cluster.pid, *cluster.processes()["shims"], cluster.processes()["nursery"]]
+        helpers = [cluster.pid, *cluster.processes()["shims"], cluster.processes()["zygote"]]
         raise ZeroDivisionError
     assert not is_alive(daemon)
     until(lambda: not any(map(is_alive, helpers)), "the helpers have ended")
@@ -328,7 +328,7 @@ for name in ("w-0", "w-1"):
     cluster.exec_local(name, ["/bin/sh", "-c", {DAEMON!r}]).wait()
     pids += [one.pid for one in cluster.leftovers(name)]
 processes = cluster.processes()
-helpers = [cluster.pid, processes["nursery"], *processes["shims"]]
+helpers = [cluster.pid, processes["zygote"], *processes["shims"]]
 print(*pids, *helpers, flush=True)
 sys.stdin.read()
 """

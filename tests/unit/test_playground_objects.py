@@ -87,6 +87,17 @@ def test_status_and_the_rest_are_written_apart(user: User) -> None:
     assert (changed["metadata"]["generation"], changed["status"]) == (2, told["status"])
 
 
+def test_a_dry_run_is_refused_as_the_write_would_be_and_writes_nothing(user: User) -> None:
+    path = f"{V1}/dry/status?fieldManager=mpi-agents&dryRun=All"
+    made = user.made(V1, {"metadata": {"name": "dry"}, "spec": {"slotsPerWorker": 1}})
+    assert user.ask("PUT", path, {**made, "status": {}})[0] == 200
+    assert user.ask("GET", f"{V1}/dry")[1] == made
+    changed = user.ask("PUT", f"{V1}/dry", {**made, "spec": {"slotsPerWorker": 2}})[1]
+    code, refused = user.ask("PUT", path, {**made, "status": {}})
+    assert (code, refused["reason"]) == (409, "Conflict")
+    assert user.ask("GET", f"{V1}/dry")[1] == changed
+
+
 def test_older_writes_are_refused(user: User) -> None:
     made = user.made(MAPS, config_map("raced", a="1"))
     assert user.ask("POST", MAPS, config_map("raced"))[1]["reason"] == "AlreadyExists"
@@ -119,7 +130,9 @@ def test_merge_patches_and_others(user: User) -> None:
     assert user.ask("PATCH", f"{MAPS}/patched", plain, "application/strategic-merge-patch+json")[0] == 200
     lists = {"metadata": {"ownerReferences": [{"uid": "x"}]}}
     assert user.ask("PATCH", f"{MAPS}/patched", lists, "application/strategic-merge-patch+json")[0] == 415
-    assert user.ask("PATCH", f"{MAPS}/patched", plain, "application/apply-patch+yaml")[0] == 415
+    assert user.ask("PATCH", f"{MAPS}/patched", plain, "application/json-patch+json")[0] == 415
+    applied = user.ask("PATCH", f"{MAPS}/patched", config_map("patched", e="5"), "application/apply-patch+yaml")
+    assert (applied[0], applied[1]["data"]) == (200, {"b": "2", "c": "3", "d": "4", "e": "5"})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from agents.operator.access import load
 from agents.operator.api import Api
-from agents.operator.kinds import SECRET
+from agents.operator.kube import SECRET
 from agents.operator.metrics import Metrics
 from agents.playground import Cluster
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from mpijobs import mpijob
 
-from agents.playground.cli import command
-from agents.playground.render import RenderError, render
+from agents.playground import documents
+from agents.playground.cli import main
+from agents.playground.documents import DocumentError
+from agents.playground.render import render as rendered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +29,10 @@ def written(folder: Path, *documents: Any) -> str:
     path = folder / "job.yaml"
     path.write_text(yaml.safe_dump_all(documents))
     return str(path)
+
+
+def render(files: list[str], **how: Any) -> str:
+    return rendered(documents.read(files), **how)
 
 
 def kinds(text: str) -> list[str]:
@@ -98,12 +105,12 @@ def test_several_files_and_what_else_is_in_them(tmp_path: Path) -> None:
 def test_problems_are_a_line_each(tmp_path: Path) -> None:
     bad = mpijob("t9k", {"spec/worker/replicas": 0, "spec/worker/cmd": []})
     path = written(tmp_path, bad, mpijob("v1", {"metadata": None}))
-    with pytest.raises(RenderError) as caught:
+    with pytest.raises(DocumentError) as caught:
         render([path])
     assert caught.value.lines == (
         f"{path}: job pi: spec.worker.replicas: must be 1 or more, not 0",
-        f"{path}: job pi: spec.worker.cmd: must be there: the program that mpirun starts (unless the job is debugged)",
-        f"{path}: job (without a name): metadata.name: must be there",
+        f"{path}: job pi: spec.worker.cmd: is required: the program that mpirun starts (unless the job is debugged)",
+        f"{path}: job (without a name): metadata.name: is required",
     )
 
 
@@ -111,29 +118,64 @@ def test_problems_are_a_line_each(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("a: [", "is no YAML: "),
-        ("a: b", "has no MPIJob of kubeflow.org or batch.tensorstack.dev"),
-        ("\xff", "can't be"),
+        ("\xff", "can't be read: 'utf-8' codec"),
         ("[" * 5000, "is nested too deeply"),
         ("kind: MPIJob\napiVersion: kubeflow.org/v1\nspec: &a {b: *a}", "is YAML that JSON can't say: Circular"),
+        ("- 1", "a manifest is a mapping"),
+        ("{kind: ConfigMap, metadata: 7}", "a manifest is a mapping"),
         ("kind: MPIJob\napiVersion: kubeflow.org/v1\n2026-01-01: {}", "is YAML that JSON can't say: keys must be"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "x"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(RenderError) as caught:
+    with pytest.raises(DocumentError) as caught:
         render([str(path)])
     [line] = caught.value.lines
     assert line.startswith(f"{path}: {words}")
     assert "\n" not in line
 
 
-def test_command_line(tmp_path: Path) -> None:
-    good, bad = os.path.join(JOBS, "manual-debug.yaml"), tmp_path / "bad.yaml"
-    bad.write_text(json.dumps(mpijob("t9k", {"spec/mpiHome": "usr"})))
-    done = CliRunner().invoke(command, ["render", good], standalone_mode=False)
-    assert (done.return_value, done.stderr) == (0, "")
-    assert kinds(done.stdout)
-    done = CliRunner().invoke(command, ["render", good, str(bad)], standalone_mode=False)
-    assert (done.return_value, done.stdout) == (2, "")
-    assert done.stderr == f"mpi-playground: {bad}: job pi: spec.mpiHome: must be an absolute path\n"
+@pytest.mark.parametrize("text", ["a: b", "", "---\n---\n{kind: A}\n---\n", "kind: 2026-01-01"])
+def test_files_without_a_job(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(DocumentError, match=r"no MPIJob of .* is in the files"):
+        render([str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize("name", ["render", "apply"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: [", "FILE: is no YAML: "),
+        ("{apiVersion: v1, kind: Node}", "no MPIJob of kubeflow.org or batch.tensorstack.dev is in the files"),
+        (json.dumps(mpijob("t9k", {"spec/mpiHome": "usr"})), "FILE: job pi: spec.mpiHome: must be an absolute path"),
+        (json.dumps(mpijob("v1", {"spec/mpiReplicaSpecs/Worker/replicas": -1})), "FILE: job pi: "),
+    ],
+)
+def test_all_commands_say_the_same_of_a_file(
+    tmp_path: Path, name: str, text: str, words: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    monkeypatch.setattr("sys.argv", ["mpi-playground", name, "-f", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capfd.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err.startswith("mpi-playground: " + words.replace("FILE", str(path)))
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["FILE"], ["-f", "FILE"], ["--filename", "FILE"], ["-"], ["-f", "-"]])
+def test_a_file_as_an_argument_as_an_option_and_as_stdin(words: list[str]) -> None:
+    path = os.path.join(JOBS, "manual-debug.yaml")
+    with open(path, encoding="utf-8") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "agents.playground", "render", *(path if one == "FILE" else one for one in words)],
+            stdin=file,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout == render([path])

@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent import pods
-from rshagent.pods import ContainerState, Pod
+from agents.common import pods
+from agents.common.pods import ContainerState, Pod
 
 
 def raw_pod(**status: Any) -> dict[str, Any]:
     return {
-        "metadata": {"name": "worker-0", "uid": "u1", "labels": {"b": "2", "a": "1"}},
+        "metadata": {
+            "name": "worker-0",
+            "uid": "u1",
+            "labels": {"b": "2", "a": "1"},
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+        },
         "spec": {"nodeName": "node-7", "containers": [{"name": "main"}, {"name": "sidecar"}]},
         "status": {"phase": "Running", **status},
     }
@@ -56,6 +61,8 @@ def test_a_pod_that_runs() -> None:
             ContainerState("sidecar", False, "running", "", "", None, 0, False, "", None),
         ),
         labels=(("a", "1"), ("b", "2")),
+        created="2026-01-02T03:04:05Z",
+        size=2,
     )
 
 
@@ -126,8 +133,8 @@ ENDS: list[tuple[dict[str, Any] | None, tuple[str, int] | None]] = [
     ),
     # The container's success is none of the session's.
     (raw_pod(phase="Succeeded", containerStatuses=[ended(0)]), ("the pod has ended (Succeeded)", 255)),
-    (raw_pod(containerStatuses=[ended(137, "OOMKilled")]), ("its container main ended (OOMKilled)", 137)),
-    (raw_pod(containerStatuses=[ended(0, "")]), ("its container main ended (no reason given)", 255)),
+    (raw_pod(containerStatuses=[ended(137, "OOMKilled")]), ("its container main exited with 137 (OOMKilled)", 137)),
+    (raw_pod(containerStatuses=[ended(0, "")]), ("its container main exited with 0", 255)),
     (
         raw_pod(containerStatuses=[container(restartCount=1, lastState=OOM)]),
         ("its container main was restarted (OOMKilled)", 137),

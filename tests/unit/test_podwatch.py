@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -11,11 +11,11 @@ from pod_api import END, Api, api, idle, line, page, plain, pod, watching
 from scripted_api import authority, settle
 from splitting import PLACES, cut
 
-from rshagent.loop import Loop
-from rshagent.podwatch import PodWatch
+from agents.common.loop import Loop
+from rshagent.pods.podwatch import PodWatch
 
 if TYPE_CHECKING:
-    from rshagent.cluster import Cluster
+    from rshagent.net.cluster import Cluster
 
 __all__ = ["api", "authority", "idle"]
 
@@ -31,6 +31,18 @@ def test_a_list_in_pages_then_a_watch(api: Api) -> None:
     assert api.query(1) == {"limit": "100", "continue": "t/1="}
     asked = api.query(2)
     assert (asked["watch"], asked["resourceVersion"], asked["allowWatchBookmarks"]) == ("true", "12", "true")
+    assert api.troubles == []
+
+
+def test_pods_of_many_bytes_are_listed_in_smaller_pages(api: Api) -> None:
+    """Anybody who may make pods here can give them a MiB of annotations."""
+    large = pod("a")
+    large["metadata"] = {**large["metadata"], "annotations": {"notes": "x" * (5 << 20)}}
+    watch = api.start(page(pod("first"), token="t1"), page(large), page(pod("a")), watching())
+    api.until_asked(4)
+    assert sorted(watch.pods) == ["a", "first"]
+    asked = [api.query(number) for number in range(3)]
+    assert asked == [{"limit": "100"}, {"limit": "100", "continue": "t1"}, {"limit": "25", "continue": "t1"}]
     assert api.troubles == []
 
 
@@ -149,3 +161,26 @@ def test_events_in_any_pieces(idle: Cluster, events: list[tuple[str, str, str]],
             expected[name] = phase
     assert {name: found.phase for name, found in watch.pods.items()} == expected
     assert changes == [name for _, name, _ in events]
+
+
+def test_what_a_job_does_not_control_is_not_there_whatever_its_labels(api: Api) -> None:
+    """A tenant's pod may take the name of a worker that is gone, and its labels."""
+
+    def owned(name: str, version: int, *owners: tuple[str, bool]) -> dict[str, Any]:
+        made = pod(name, version)
+        made["metadata"]["ownerReferences"] = [{"uid": uid, "controller": is_its} for uid, is_its in owners]
+        return made
+
+    events = [
+        line("ADDED", owned("d", 11, ("theirs", True), ("j-1", False))),
+        line("ADDED", owned("e", 12, ("theirs", False), ("j-1", True))),
+        line("MODIFIED", owned("a", 13, ("theirs", True))),
+        line("ADDED", pod("f", 14)),
+    ]
+    watch = api.start(
+        page(owned("a", 1, ("j-1", True)), owned("b", 2, ("theirs", True)), pod("c", 3)),
+        watching(*events),
+        selector="mpi-agents/job-uid=j-1,mpi-agents/role=worker",
+    )
+    api.until(lambda: len(api.changes) == 5)
+    assert sorted(watch.pods) == ["e"]

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from pod_api import END, Api, api, idle, line, page, plain, pod, watching
 from scripted_api import Authority, authority, settle
 
-from rshagent.connection import Lost
-from rshagent.loop import Loop
-from rshagent.podwatch import PodWatch, Trouble
+from agents.common.loop import Loop
+from rshagent.net.connection import Lost
+from rshagent.pods.podwatch import PodWatch, Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rshagent.cluster import Cluster
+    from rshagent.net.cluster import Cluster
 
 __all__ = ["api", "authority", "idle"]
 

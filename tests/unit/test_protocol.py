@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent import protocol
-from rshagent.protocol import Inbox, Message, ProtocolError, Start
+from rshagent.native import protocol
+from rshagent.native.protocol import Inbox, Message, ProtocolError, Start
 
 TO_HUB = (protocol.START, protocol.RESUME, protocol.SIGNAL, protocol.CHECK)
 TO_CLIENT = (protocol.TICKET, protocol.EXIT, protocol.LOCAL, protocol.FAIL, protocol.OK)
@@ -110,6 +110,10 @@ BAD_HEADERS = {
     "reserved": b"MPIA\1\1\0\1\0\0\0\0",
     "length": b"MPIA\1\1\0\0\0\x40\0\1",
     "largest length": b"MPIA\1\1\0\0\xff\xff\xff\xff",
+    "a ticket's length": b"MPIA\1\2\0\0\0\0\x10\1",
+    "a signal's length": b"MPIA\1\3\0\0\0\x40\0\0",
+    "a check's length": b"MPIA\1\4\0\0\0\x40\0\0",
+    "an ending's length": b"MPIA\1\5\0\0\0\x40\0\0",
 }
 
 
@@ -161,6 +165,7 @@ BAD_STARTS = {
     "bytes after the end": b"\0\0\0\1\0\0\0\0a\0/\x001\0x",
     "counts beyond any payload": b"\xff\xff\xff\xff\xff\xff\xff\xffa\0/\x001\0",
     "a variable without a value": b"\0\0\0\1\0\0\0\1a\0K\0/\x001\0",
+    "more strings than can be objects": b"\0\x01\0\1\0\0\0\0" + bytes(65539),
 }
 
 
@@ -186,3 +191,21 @@ def test_a_nul_cant_be_sent(start: Start) -> None:
 def test_a_message_without_its_number(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
         Message(protocol.SIGNAL, payload).number()
+
+
+@pytest.mark.parametrize("number", [0, 65, 2**32 - 1])
+def test_a_number_that_none_of_its_kind_can_be(number: int) -> None:
+    with pytest.raises(ProtocolError):
+        Message(protocol.SIGNAL, number.to_bytes(4, "big")).number_to(protocol.SIGNAL_MAX)
+
+
+def test_a_line_for_people_has_an_end() -> None:
+    assert len(protocol.fail_message(255, "\udcff" * (1 << 20))) <= 12 + 4 + 4096
+
+
+def test_a_session_takes_short_messages_alone() -> None:
+    inbox = Inbox()
+    inbox.most = protocol.TICKET_MAX
+    inbox.feed(b"MPIA\1\1\0\0\0\0\x10\1", [])
+    with pytest.raises(ProtocolError):
+        inbox.next()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent import proxy
+from rshagent.net import proxy
 
 CHOICES: list[tuple[dict[str, str], tuple[str, int, str | None] | None]] = [
     ({}, None),

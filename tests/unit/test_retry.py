@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rshagent.retry import Backoff
+from rshagent.net.retry import Backoff
 
 
 def test_each_delay_is_around_twice_the_one_before_and_at_most_about_five_seconds() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from splitting import PLACES, byte_by_byte, cut
 from test_streams import ACK, SUCCESS, V4, told
 
-from rshagent.spdy import SpdyStream
-from rshagent.streams import ExecStream, StreamError
+from rshagent.stream.spdy import SpdyStream
+from rshagent.stream.streams import ExecStream, StreamError
 
 WORDS = """options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age
 allow authorization cache-control connection content-base content-encoding content-language content-length

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
+from agents.operator.executor import new_key_pair
 from sshd_bootstrap import keys
 from sshd_bootstrap.exits import KEY_BROKEN, KEYS_DIFFER, SECRET_INCOMPLETE, BootstrapError
 
@@ -68,7 +68,7 @@ def test_pairs_of_every_type_and_form(kind: str, form: str) -> None:
 
 @pytest.mark.parametrize("key_type", KeyType)
 def test_the_operators_pairs(key_type: KeyType, tmp_path: Path) -> None:
-    for name, content in new_pair(key_type).items():
+    for name, content in new_key_pair(key_type).items():
         (tmp_path / name).write_bytes(base64.b64decode(content))
     assert keys.read(str(tmp_path)).private == (tmp_path / "ssh-privatekey").read_bytes()
 
@@ -105,8 +105,8 @@ def test_keys_that_are_not_of_one_pair(kind: str, form: str) -> None:
     theirs = fresh.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     assert refusal(private(kind, form), theirs) == (
         KEYS_DIFFER,
-        "ssh-privatekey and ssh-publickey in the job's ssh Secret are not of one pair: delete the Secret, and the "
-        "operator makes a new pair, or give it a whole one",
+        "ssh-privatekey and ssh-publickey in the job's ssh Secret do not belong together: delete the Secret, and the "
+        "operator creates a new pair, or put a complete pair into it",
     )
 
 
@@ -114,7 +114,7 @@ def test_a_passphrase() -> None:
     for form, encrypted in (("PEM", "ecdsa"), ("PKCS 8", "ecdsa")):
         code, line = refusal(private(encrypted, form, BestAvailableEncryption(b"secret")), public("ecdsa"))
         assert code == KEY_BROKEN
-        assert "it has a passphrase, which nobody could enter" in line
+        assert "it has a passphrase, which nobody can enter" in line
     openssh = base64.b64encode(b"openssh-key-v1\0\0\0\0\x0aaes256-ctr\0\0\0\x06bcrypt\0\0\0\0\0\0\0\1")
     wrapped = b"-----BEGIN OPENSSH PRIVATE KEY-----\n" + openssh + b"\n-----END OPENSSH PRIVATE KEY-----\n"
     assert "it has a passphrase" in refusal(wrapped, public("ed25519"))[1]
@@ -140,19 +140,20 @@ BROKEN_PRIVATE = {
 def test_a_broken_private_key(content: bytes, why: str) -> None:
     assert refusal(content, public("ed25519")) == (
         KEY_BROKEN,
-        f"ssh-privatekey in the job's ssh Secret is broken: {why}; delete the Secret, and the operator makes a new "
-        "pair, or give it a whole one",
+        f"ssh-privatekey in the job's ssh Secret is broken: {why}; delete the Secret, and the operator creates a "
+        "new pair, or put a complete pair into it",
     )
 
 
 @pytest.mark.parametrize(
     "content",
     [b"ssh-ed25519", b"ssh-ed25519 AAAA", b"ssh-rsa " + public("ed25519")[12:], public("rsa")[:-3], b"\xff x"],
+    ids=["type alone", "short", "of another type", "cut", "no text"],
 )
 def test_a_broken_public_key(content: bytes) -> None:
     code, line = refusal(private("ed25519", "OpenSSH"), content)
     assert code == KEY_BROKEN
-    assert line.startswith("ssh-publickey in the job's ssh Secret is broken: it is no line `TYPE BASE64`")
+    assert line.startswith("ssh-publickey in the job's ssh Secret is broken: it is not a line `TYPE BASE64`")
 
 
 @given(st.sampled_from(CASES), st.integers(0, 10_000), st.binary(min_size=1, max_size=4))
@@ -202,8 +203,8 @@ def test_an_incomplete_secret(lacking: str, left: bytes | None, tmp_path: Path) 
         keys.read(str(tmp_path))
     assert failed.value.exit_code == SECRET_INCOMPLETE
     assert failed.value.message == (
-        f"the job's ssh Secret (at {tmp_path}) has no {lacking}: delete the Secret, and the operator makes a new pair, "
-        "or give it a whole one"
+        f"the job's ssh Secret (at {tmp_path}) has no {lacking}: delete the Secret, and the operator creates a new "
+        "pair, or put a complete pair into it"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sshd_bootstrap import passwd
+from sshd_bootstrap import configs
 
 ROOT = "root:*:0:0:root:/root:/bin/sh\n"
 OTHERS = (
@@ -15,11 +15,11 @@ OTHERS = (
 
 def test_any_uid_has_a_name_and_a_shell() -> None:
     expected = f"mpiuser:*:123456:0:the job's user:/tmp:/bin/sh\n{ROOT}{OTHERS}"
-    assert passwd.passwd(123456, 0, "/root/.ssh") == expected
+    assert configs.passwd(123456, 0, "/root/.ssh") == expected
 
 
 def test_root_is_root() -> None:
-    assert passwd.passwd(0, 0, "/root/.ssh") == ROOT + OTHERS
+    assert configs.passwd(0, 0, "/root/.ssh") == ROOT + OTHERS
 
 
 HOMES = [
@@ -33,9 +33,9 @@ HOMES = [
 
 @pytest.mark.parametrize(("mount_path", "uid", "expected"), HOMES)
 def test_home_is_where_the_keys_are(mount_path: str, uid: int, expected: str) -> None:
-    assert passwd.home(mount_path, uid) == expected
+    assert configs.home(mount_path, uid) == expected
 
 
 def test_groups() -> None:
-    assert passwd.group(0) == "root:*:0:\ntty:*:5:\nnogroup:*:65534:\n"
-    assert passwd.group(3000) == "mpiuser:*:3000:\nroot:*:0:\ntty:*:5:\nnogroup:*:65534:\n"
+    assert configs.group(0) == "root:*:0:\ntty:*:5:\nnogroup:*:65534:\n"
+    assert configs.group(3000) == "mpiuser:*:3000:\nroot:*:0:\ntty:*:5:\nnogroup:*:65534:\n"

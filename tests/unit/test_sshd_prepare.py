@@ -6,6 +6,7 @@ import base64
 import fcntl
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
-from sshd_bootstrap import checks, cli, paths
+from agents.operator.executor import new_key_pair
+from sshd_bootstrap import cli, paths
 from sshd_bootstrap.exits import HELPER_MISSING, MODE_CHANGED, PORT, VOLUME, BootstrapError
-from sshd_bootstrap.prepare import prepare, set_ports
+from sshd_bootstrap.prepare import check_mode, check_port, prepare, set_ports, volume_error
 from sshd_bootstrap.settings import HostKeys, Role, Settings
 from tests.privileges import NO_CAPABILITIES, umask
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ def pod(tmp_path: Path) -> Path:
 
 
 def write_keys(pod: Path) -> None:
-    for name, content in new_pair(KeyType.ED25519).items():
+    for name, content in new_key_pair(KeyType.ED25519).items():
         (pod / "keys" / name).write_bytes(base64.b64decode(content))
 
 
@@ -186,15 +187,15 @@ def test_a_volume_that_is_not_there(pod: Path) -> None:
 def test_a_volume_that_is_full() -> None:
     with pytest.raises(OSError, match="No space left") as failed, open("/dev/full", "wb", buffering=0) as full:
         full.write(b"x")
-    error = checks.volume_error(failed.value, "/mpi-ssh/run/identity", 0)
+    error = volume_error(failed.value, "/mpi-ssh/run/identity", 0)
     assert error.exit_code == VOLUME
     assert "can't be written: it is full; it must be an emptyDir with room for 1 MiB" in error.message
 
 
 def test_a_mode_that_does_not_stay() -> None:
-    checks.check_mode("/x", 0o600, 0o100600)
+    check_mode("/x", 0o600, 0o100600)
     with pytest.raises(BootstrapError) as failed:
-        checks.check_mode("/mpi-ssh/run/identity", 0o600, 0o100660)
+        check_mode("/mpi-ssh/run/identity", 0o600, 0o100660)
     assert failed.value.exit_code == MODE_CHANGED
     assert failed.value.message == (
         "/mpi-ssh/run/identity has mode 0660, though it was given 0600: fsGroup or the volume's file system changes "
@@ -215,11 +216,11 @@ PORTS = [
 @pytest.mark.parametrize(("changes", "is_refused"), PORTS)
 def test_a_port_that_the_uid_may_not_take(pod: Path, *, changes: dict[str, object], is_refused: bool) -> None:
     if not is_refused:
-        checks.check_port(settings(pod, **changes))
+        check_port(settings(pod, **changes))
         return
     code, line = refusal(settings(pod, **changes))
     assert code == PORT
-    assert line.endswith("the workers run as uid 1000: name a port of 1024 or above (ssh.port)")
+    assert line.endswith("the workers run as uid 1000: choose a port of 1024 or above (ssh.port)")
 
 
 def test_our_own_image_is_broken(pod: Path) -> None:
@@ -261,6 +262,18 @@ def test_it_says_nothing_if_all_is_well(
     assert "run/ssh_host_key" in tree(environment)
 
 
+def test_as_the_worker_agents_hook_it_ends_when_the_agent_listens(environment: Path) -> None:
+    with socket.socket() as agent:
+        agent.bind(("127.0.0.1", 0))
+        port = str(agent.getsockname()[1])
+        hook = subprocess.Popen([sys.executable, "-m", "sshd_bootstrap"], env={**os.environ, "MPI_WORKER_PORT": port})
+        until(lambda: "run/ssh_host_key" in tree(environment), "it has prepared all")
+        agent.listen()
+        agent.settimeout(DEADLINE_S)
+        agent.accept()[0].close()
+        assert hook.wait(DEADLINE_S) == 0
+
+
 def test_a_volume_that_may_not_be_written(environment: Path) -> None:
     (environment / "volume").chmod(0o555)
     command = [*NO_CAPABILITIES, sys.executable, "-m", "sshd_bootstrap"]
@@ -294,4 +307,4 @@ def test_arguments(environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert run(monkeypatch, "--help") == 0
     assert "docs/ssh.md" in capsys.readouterr().out
     assert run(monkeypatch, "--no-such-option") == 2
-    assert "(sshd-bootstrap --help tells more)" in capsys.readouterr().err
+    assert "(see sshd-bootstrap --help)" in capsys.readouterr().err

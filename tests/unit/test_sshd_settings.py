@@ -44,9 +44,9 @@ def test_none_of_them(environ: dict[str, str]) -> None:
 
 
 WRONG = {
-    ("MPI_SSH_ROLE", "boss"): "MPI_SSH_ROLE is 'boss', and can be launcher or worker",
-    ("MPI_SSH_USER", "Root"): "MPI_SSH_USER is 'Root', and can be named or assumed or unknown",
-    ("MPI_SSH_OWN_CONFIG", "1"): "MPI_SSH_OWN_CONFIG is '1', and can be true or false",
+    ("MPI_SSH_ROLE", "boss"): "MPI_SSH_ROLE is 'boss', and must be launcher or worker",
+    ("MPI_SSH_USER", "Root"): "MPI_SSH_USER is 'Root', and must be named or assumed or unknown",
+    ("MPI_SSH_OWN_CONFIG", "1"): "MPI_SSH_OWN_CONFIG is '1', and must be true or false",
     ("MPI_SSH_PORTS", "22,2222"): "MPI_SSH_PORTS is '22,2222': give ports, 1 to 65535, with spaces between",
     ("MPI_SSH_PORTS", "0"): "MPI_SSH_PORTS is '0': give ports, 1 to 65535, with spaces between",
     ("MPI_SSH_PORTS", "65536"): "MPI_SSH_PORTS is '65536': give ports, 1 to 65535, with spaces between",

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent import status
-from rshagent.status import AGENT_FAILED, NO_SHELL, Exited, Failure
+from agents.common.text import LINE_MAX, one_line, printable
+from rshagent.stream import status
+from rshagent.stream.status import AGENT_FAILED, NO_SHELL, Exited, Failure
 
 
 def exit_status(message: object, *, text: str = "command terminated with non-zero exit code", **details: Any) -> bytes:
@@ -224,4 +225,15 @@ def test_any_refusal_is_a_failure_in_one_printable_line(code: int, body: bytes, 
     ],
 )
 def test_one_line(text: bytes | str, line: str) -> None:
-    assert status.one_line(text) == line
+    assert one_line(text) == line
+
+
+@pytest.mark.parametrize("text", [
+    "a\nb\r\x85\u2028c", "\x1b[31m\u202e\x00\x9b", "\udcff" * (1 << 20), "é" * 2000, "x" * 1024, " \n" * (1 << 20), "",
+])  # fmt: skip
+def test_what_came_from_outside_is_one_short_printable_line(text: str) -> None:
+    line = printable(text)
+    assert line == "" or line.isprintable()
+    assert len(line.encode()) <= LINE_MAX
+    assert printable(line) == line
+    assert len(printable(text, 100).encode()) <= 100

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from splitting import PLACES, byte_by_byte, cut
 from test_websocket import FIN, decode, server_frame
 
-from rshagent import streams
-from rshagent.bootstrap import success
-from rshagent.streams import (
+from rshagent.call.bootstrap import success
+from rshagent.stream import streams
+from rshagent.stream.streams import (
     STDERR,
     STDOUT,
     Acknowledged,
@@ -29,7 +29,7 @@ from rshagent.streams import (
     Refused,
     StreamError,
 )
-from rshagent.websocket import BINARY, CLOSE, PING, PONG, WebSocketStream
+from rshagent.stream.websocket import BINARY, CLOSE, PING, PONG, WebSocketStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from mpijobs import mpijob, problems
 from test_job_definition import DEFINITION as KUBEFLOWS
-from test_job_definition import fields, without
+from test_job_definition import fields, undescribed, without
 
-from agents.job.model import CleanPodPolicy, KeyType, Passwd, Rbac, RestartPolicy, Transport
+from agents.job.model import CleanPodPolicy, KeyType, Passwd, RanksLost, Rbac, RestartPolicy, Transport
 from agents.job.read import read
 from agents.job.run_mode import RoleType
 from agents.job.t9k import API_VERSION
@@ -41,7 +41,7 @@ T9K = {
 }
 OLDER = {"worker.processesPerWorker", "worker.processRecovery", "runMode.debug.enable", "runMode.pause.enable"}
 OURS = {
-    *("transport", "rbac", "workerAgent", "ssh.port", "ssh.keyType", "ssh.passwd"),
+    *("transport", "ranksLost", "rbac", "workerAgent", "tools", "ssh.port", "ssh.keyType", "ssh.passwd"),
     *("runPolicy.cleanPodPolicy", "runPolicy.ttlSecondsAfterFinished", "runPolicy.activeDeadlineSeconds"),
     "runPolicy.backoffLimit",
 }
@@ -52,7 +52,11 @@ def rules(part: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_fields_are_t9ks_and_ours_and_those_to_be_refused() -> None:
-    assert set(SPEC) == T9K | OLDER | OURS
+    assert set(SPEC) == T9K | OLDER | OURS | {"tools.[]"}
+
+
+def test_every_field_has_a_description() -> None:
+    assert undescribed(SCHEMA) == []
 
 
 def test_it_is_t9ks_kind_and_has_no_short_names_that_are_kubeflows() -> None:
@@ -85,6 +89,7 @@ def test_defaults_are_what_the_reader_takes_by_itself() -> None:
     [
         ("transport", Transport),
         ("rbac", Rbac),
+        ("ranksLost", RanksLost),
         ("ssh.keyType", KeyType),
         ("ssh.passwd", Passwd),
         ("runPolicy.cleanPodPolicy", CleanPodPolicy),

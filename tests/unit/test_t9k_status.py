@@ -10,28 +10,28 @@ from hypothesis import strategies as st
 from mpijobs import job, mpijob
 
 from agents.job import conditions, t9k_status
-from agents.job.conditions import Stated, Type
-from agents.job.status import Draft, Urgency, conditions_of, is_finished
+from agents.job.conditions import NewCondition, Type
+from agents.job.status import StatusBuilder, Urgency, conditions_of, is_finished
 from agents.job.t9k_status import LISTED_MAX, Phase, Replica, Task
 
 AT, LATER = 1_700_000_000, 1_700_000_060
 AT_TEXT, LATER_TEXT = "2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z"
 
 
-def draft(status: Any = None, now: float = AT) -> Draft:
-    return Draft(job("t9k"), mpijob("t9k", {} if status is None else {"status": status}), now)
+def builder(status: Any = None, now: float = AT) -> StatusBuilder:
+    return StatusBuilder(job("t9k"), mpijob("t9k", {} if status is None else {"status": status}), now)
 
 
-def resource(found: Draft) -> dict[str, Any]:
-    return mpijob("t9k", {"status": found.written()})
+def resource(found: StatusBuilder) -> dict[str, Any]:
+    return mpijob("t9k", {"status": found.build()})
 
 
-def types(found: Draft) -> dict[str, str]:
-    return {one["type"]: one["status"] for one in found.written()["conditions"]}
+def types(found: StatusBuilder) -> dict[str, str]:
+    return {one["type"]: one["status"] for one in found.build()["conditions"]}
 
 
-def begun(now: float = AT) -> Draft:
-    found = draft(now=now)
+def begun(now: float = AT) -> StatusBuilder:
+    found = builder(now=now)
     found.created(starts=True)
     found.initialized()
     found.running()
@@ -79,7 +79,7 @@ def begun(now: float = AT) -> Draft:
 def test_what_a_job_shows(then: tuple[str, ...], shown: dict[str, str], phase: str) -> None:
     found = begun()
     for step in then:
-        found = Draft(job("t9k"), resource(found), LATER)  # each is written before the next one happens
+        found = StatusBuilder(job("t9k"), resource(found), LATER)  # each is written before the next one happens
         if step == "succeeded":
             found.succeeded(LATER)
         elif step == "failed":
@@ -89,7 +89,7 @@ def test_what_a_job_shows(then: tuple[str, ...], shown: dict[str, str], phase: s
         else:
             getattr(found, step)()
     assert types(found) == shown
-    assert found.written()["phase"] == phase
+    assert found.build()["phase"] == phase
     assert is_finished(resource(found)) is (phase in ("Succeeded", "Failed"))
 
 
@@ -101,23 +101,23 @@ def test_kubeflows_reasons_are_told_by_t9ks_words() -> None:
     }.items():
         found = begun()
         found.failed(LATER, reason, "x")
-        assert {one["reason"] for one in found.written()["conditions"] if one["type"] in ("Failed", "Completed")} == {
+        assert {one["reason"] for one in found.build()["conditions"] if one["type"] in ("Failed", "Completed")} == {
             shown
         }
         assert found.events[-1].reason == shown
 
 
 def test_a_transition_is_of_the_time_when_it_came() -> None:
-    later = Draft(job("t9k"), resource(begun()), LATER)
+    later = StatusBuilder(job("t9k"), resource(begun()), LATER)
     later.suspended()
-    times = {one["type"]: one["lastTransitionTime"] for one in later.written()["conditions"]}
+    times = {one["type"]: one["lastTransitionTime"] for one in later.build()["conditions"]}
     assert times == {"Initialized": AT_TEXT, "Running": LATER_TEXT, "ReplicaFailure": AT_TEXT, "Paused": LATER_TEXT}
 
 
 def test_t9ks_conditions_have_t9ks_fields_and_ours_have_kubeflows() -> None:
     found = begun()
-    found.note(Stated(Type.WORKERS_READY, True, "WorkersReady", "2/2 ready"))
-    fields = {one["type"]: set(one) for one in found.written()["conditions"]}
+    found.set_condition(NewCondition(Type.WORKERS_READY, True, "WorkersReady", "2/2 ready"))
+    fields = {one["type"]: set(one) for one in found.build()["conditions"]}
     theirs = {"lastTransitionTime", "status", "message", "reason", "type"}
     assert fields["Running"] == fields["ReplicaFailure"] == theirs
     assert fields["WorkersReady"] == theirs | {"lastUpdateTime"}
@@ -134,30 +134,30 @@ def test_t9ks_conditions_have_t9ks_fields_and_ours_have_kubeflows() -> None:
 )
 def test_trouble_is_a_replicas_failure_until_it_heals(kind: Type, status: bool, reason: str) -> None:
     found = begun()
-    found.note(Stated(kind, status, reason, "worker-1 can't get its image"))
-    (failure,) = (one for one in found.written()["conditions"] if one["type"] == "ReplicaFailure")
+    found.set_condition(NewCondition(kind, status, reason, "worker-1 can't get its image"))
+    (failure,) = (one for one in found.build()["conditions"] if one["type"] == "ReplicaFailure")
     assert (failure["status"], failure["reason"], failure["message"]) == (
         "True",
         "Failed",
         "worker-1 can't get its image",
     )
-    healed = Draft(job("t9k"), resource(found), LATER)
-    healed.forget([kind])
+    healed = StatusBuilder(job("t9k"), resource(found), LATER)
+    healed.remove_conditions([kind])
     assert types(healed)["ReplicaFailure"] == "False"
 
 
 def test_waiting_is_no_failure() -> None:
     found = begun()
-    found.note(Stated(Type.WORKERS_READY, False, "WaitingForWorkers", "1/2 ready"))
+    found.set_condition(NewCondition(Type.WORKERS_READY, False, "WaitingForWorkers", "1/2 ready"))
     assert types(found)["ReplicaFailure"] == "False"
 
 
 def test_the_pods_are_worth_a_write_that_can_wait() -> None:
     made = (Task("launcher", 0, (Replica("pi-launcher", Phase.PENDING, "1"),)),)
-    found = Draft(job("t9k"), resource(begun()), LATER)
+    found = StatusBuilder(job("t9k"), resource(begun()), LATER)
     found.tasks(made)
     assert found.urgency is Urgency.LOW
-    again = Draft(job("t9k"), resource(found), LATER)
+    again = StatusBuilder(job("t9k"), resource(found), LATER)
     again.tasks(made)
     assert again.urgency is Urgency.NONE
 
@@ -172,10 +172,19 @@ def test_more_replicas_than_a_status_can_hold_are_counted_and_those_that_do_not_
 
 def test_the_launchers_line_is_quoted_as_a_shell_wants_it() -> None:
     line = {"spec/worker/cmd": ["./walk", "two words"], "spec/mca": {"btl": "^openib"}}
-    found = Draft(job("t9k", line), mpijob("t9k", line), AT)
+    found = StatusBuilder(job("t9k", line), mpijob("t9k", line), AT)
     found.created(starts=True)
-    shown = found.written()["launchCommand"]
+    shown = found.build()["launchCommand"]
     assert shown == "mpirun --hostfile /etc/mpi/hostfile --mca btl '^openib' ./walk 'two words'"
+
+
+def test_a_line_that_is_too_long_for_a_status_is_cut() -> None:
+    line = {"spec/worker/cmd": ["./walk", "x" * 800_000]}
+    found = StatusBuilder(job("t9k", line), mpijob("t9k", line), AT)
+    shown = found.build()["launchCommand"]
+    assert shown.startswith("mpirun --hostfile /etc/mpi/hostfile ./walk xxx")
+    assert shown.endswith("x…")
+    assert len(shown) < 40_000
 
 
 TOLD = st.lists(
@@ -187,7 +196,7 @@ TOLD = st.lists(
 @given(TOLD)
 def test_what_is_written_is_read_back_as_kubeflows(told: list[str]) -> None:
     """As far as it decides anything: types and statuses of all that is True, and whether it was paused."""
-    found = draft()
+    found = builder()
     for step in told:
         calls: dict[str, Any] = {
             "created": lambda: found.created(starts=True),
@@ -204,7 +213,7 @@ def test_what_is_written_is_read_back_as_kubeflows(told: list[str]) -> None:
             assert conditions.is_true(read, kind) is conditions.is_true(before, kind), kind
     assert (conditions.find(read, Type.SUSPENDED) is None) is (conditions.find(before, Type.SUSPENDED) is None)
     assert is_finished(resource(found)) is ended
-    again = Draft(job("t9k"), resource(found), LATER)
+    again = StatusBuilder(job("t9k"), resource(found), LATER)
     if "created" in told:
         again.created(starts=True)
         assert again.urgency is Urgency.NONE or "startTime" not in found.status
@@ -225,7 +234,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_status_is_read_and_written_on(status: Any) -> None:
     """Other programs may have written it."""
-    found = draft(status)
+    found = builder(status)
     found.created(starts=True)
     found.tasks([Task("worker", 0, (Replica("pi-worker-0", Phase.CREATING),))])
     found.running()

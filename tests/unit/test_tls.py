@@ -23,11 +23,11 @@ from scripted_api import (
     until,
 )
 
-from rshagent import tls
-from rshagent.cluster import Cluster
-from rshagent.connection import Link, Lost
-from rshagent.loop import Loop
-from rshagent.tls import Context
+from agents.common.loop import Loop
+from rshagent.net import tls
+from rshagent.net.cluster import Cluster
+from rshagent.net.connection import Link, Lost
+from rshagent.net.tls import Context
 
 if TYPE_CHECKING:
     import socket
@@ -143,7 +143,7 @@ def test_a_certificate_and_a_key_that_do_not_fit(authority: Authority, other: Au
 ENCRYPTED = """
 import sys
 sys.path.insert(0, {root!r})
-from rshagent.tls import Context
+from rshagent.net.tls import Context
 try:
     Context().use_certificate_data(open({certificate!r}, "rb").read(), open({key!r}, "rb").read())
 except OSError:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from splitting import PLACES, byte_by_byte, cut
 
-from rshagent import websocket
-from rshagent.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, FrameReader, ProtocolError
+from rshagent.stream import websocket
+from rshagent.stream.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, FrameReader, ProtocolError
 
 FIN = 0x80
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.worker import http, metrics, report, settings
-from agents.worker.http import Answer
-from agents.worker.leftovers import Process
-from agents.worker.metrics import PROCESSES_MAX, Status
-from agents.worker.orders import Orders
+from agents.common.http_server import Response, encode, respond
+from agents.worker import report, settings
+from agents.worker.mounted import Commands
+from agents.worker.orphans import Process
+from agents.worker.report import PROCESSES_MAX, Status
 from agents.worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ mpi_worker_ready 0
 # HELP mpi_worker_debug 1 while the order is debug.
 # TYPE mpi_worker_debug gauge
 mpi_worker_debug 1
-# HELP mpi_worker_sshd_losses_total How often sshd answered no more.
+# HELP mpi_worker_sshd_losses_total How often sshd stopped answering.
 # TYPE mpi_worker_sshd_losses_total counter
 mpi_worker_sshd_losses_total 2
 # HELP mpi_worker_key_rotations_total Changes of the Secret's keys, by result.
@@ -71,10 +71,10 @@ mpi_worker_process_cpu_seconds_total{pid="31",name="say \\"hi\\"\\\\",rank=""} 0
 # HELP mpi_worker_leftovers Processes that have outlived their launch.
 # TYPE mpi_worker_leftovers gauge
 mpi_worker_leftovers 1
-# HELP mpi_worker_leftovers_ended_total Those that were ended.
+# HELP mpi_worker_leftovers_ended_total Leftover processes that were terminated.
 # TYPE mpi_worker_leftovers_ended_total counter
 mpi_worker_leftovers_ended_total 5
-# HELP mpi_worker_denied Processes of which another uid forbids something, by what.
+# HELP mpi_worker_denied Processes of another uid, by what it denies us.
 # TYPE mpi_worker_denied gauge
 mpi_worker_denied{what="environment"} 1
 mpi_worker_denied{what="signal"} 6
@@ -86,20 +86,20 @@ FULL = Status(
     sshd_losses=2,
     rotations=(4, 1),
     processes=[DENIED, RANK],
-    leftovers=frozenset({RANK.key}),
-    leftovers_ended=5,
-    leftovers_denied=6,
+    orphans=frozenset({RANK.key}),
+    orphans_ended=5,
+    orphans_denied=6,
 )
 
 
 @pytest.mark.parametrize(("status", "text"), [(Status(is_ready=True, is_debug=False), ALONE), (FULL, ALL)])
 def test_the_metrics(status: Status, text: str) -> None:
-    assert metrics.text(status) == text
+    assert report.metrics(status) == text
 
 
 def test_ranks_and_the_largest_have_series_of_their_own() -> None:
     small = [Process(pid, 1, 1, 0.0, "a", rss_bytes=pid) for pid in range(1000, 1000 + PROCESSES_MAX)]
-    text = metrics.text(FULL._replace(processes=[*small, RANK]))
+    text = report.metrics(FULL._replace(processes=[*small, RANK]))
     assert "mpi_worker_processes_omitted 1\n" in text
     assert text.count("mpi_worker_process_resident_bytes{") == PROCESSES_MAX
     assert 'pid="30"' in text
@@ -108,13 +108,13 @@ def test_ranks_and_the_largest_have_series_of_their_own() -> None:
 
 @given(st.text(alphabet='\n"\\{} a\udc80'))
 def test_no_name_breaks_a_line(name: str) -> None:
-    text = metrics.text(FULL._replace(processes=[RANK._replace(name=name)]))
+    text = report.metrics(FULL._replace(processes=[RANK._replace(name=name)]))
     assert all(line.startswith(("# ", "mpi_worker_")) for line in text.split("\n")[:-1])
     text.encode()
 
 
 def test_the_json() -> None:
-    text = report.text(FULL, "sshd has ended")
+    text = report.process_view(FULL, "sshd has ended")
     assert text.endswith("}\n")
     assert json.loads(text) == {
         "ready": False,
@@ -153,7 +153,7 @@ def test_the_json() -> None:
     }
 
 
-ROUTES = {"/healthz": lambda: Answer(200, "ok\n")}
+ROUTES = {"/healthz": lambda: Response(200, "ok\n")}
 
 
 @pytest.mark.parametrize(
@@ -171,19 +171,18 @@ ROUTES = {"/healthz": lambda: Answer(200, "ok\n")}
         ),
         (
             b"PUT /healthz HTTP/1.1\r\n\r\n",
-            b"HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 34\r\n"
-            b"Allow: GET, HEAD\r\nConnection: close\r\n\r\nGET and HEAD alone are known here\n"[:-1]
-            + b"\n",
+            b"HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 32\r\n"
+            b"Allow: GET, HEAD\r\nConnection: close\r\n\r\nonly GET and HEAD are supported\n",
         ),
     ],
 )
 def test_http_answers(head: bytes, answer: bytes) -> None:
-    assert http.answer(head, ROUTES) == answer
+    assert encode(head, respond(head, ROUTES)) == answer
 
 
 @given(st.binary())
 def test_garbage_is_no_request(head: bytes) -> None:
-    assert http.answer(head, ROUTES).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 405 ", b"HTTP/1.1 404 "))
+    assert encode(head, respond(head, ROUTES)).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 405 ", b"HTTP/1.1 404 "))
 
 
 @pytest.mark.parametrize(
@@ -195,27 +194,27 @@ def test_garbage_is_no_request(head: bytes) -> None:
             ["debug", "halt", "halt", "stop", "halt", "debug", "halt"],
             [
                 "order: debug",
-                "order 'halt' is not known: there are run and debug; it stays debug",
+                "order 'halt' is unknown: use run or debug; it stays debug",
                 "",
-                "order 'stop' is not known: there are run and debug; it stays debug",
-                "order 'halt' is not known: there are run and debug; it stays debug",
+                "order 'stop' is unknown: use run or debug; it stays debug",
+                "order 'halt' is unknown: use run or debug; it stays debug",
                 "",
-                "order 'halt' is not known: there are run and debug; it stays debug",
+                "order 'halt' is unknown: use run or debug; it stays debug",
             ],
             "debug",
         ),
-        (["Debug"], ["order 'Debug' is not known: there are run and debug; it stays run"], "run"),
-        (["a\nb\x1b"], [r"order 'a\nb\x1b' is not known: there are run and debug; it stays run"], "run"),
+        (["Debug"], ["order 'Debug' is unknown: use run or debug; it stays run"], "run"),
+        (["a\nb\x1b"], [r"order 'a\nb\x1b' is unknown: use run or debug; it stays run"], "run"),
     ],
 )
 def test_orders(texts: list[str], lines: list[str], order: str) -> None:
-    orders = Orders("/nowhere")
+    orders = Commands("/nowhere")
     assert [orders.take(text) for text in texts] == lines
     assert orders.order == order
 
 
 def test_an_order_that_nobody_gives_is_run(tmp_path: Path) -> None:
-    orders = Orders(str(tmp_path / "order"))
+    orders = Commands(str(tmp_path / "order"))
     assert orders.read() == ""
     (tmp_path / "order").write_bytes(b"\xff" * 100_000)
     assert len(orders.read()) < 500
@@ -236,7 +235,7 @@ def test_an_order_that_nobody_gives_is_run(tmp_path: Path) -> None:
         ),
         (
             {"MPI_WORKER_SOCKET": "/s", "MPI_WORKER_ORDERS": "/o", "MPI_WORKER_GRACE": "2m"},
-            Settings(socket="/s", orders="/o", grace_s=120.0),
+            Settings(socket="/s", commands="/o", grace_s=120.0),
         ),
         ({"MPI_SSH_PORTS": "2222", "MPI_WORKER_SOCKET": ""}, Settings((2222,), "/etc/mpi-ssh", "/mpi-ssh")),
     ],

@@ -23,7 +23,7 @@ def text() -> str:
 
 
 def test_exit_codes(text: str) -> None:
-    table = text.partition("## Its end")[2].partition("\n## ")[0]
+    table = text.partition("## Exit codes")[2].partition("\n## ")[0]
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == {
         0, cli.USAGE, cli.CANNOT_SERVE,
     }  # fmt: skip
@@ -38,4 +38,4 @@ def test_settings(text: str) -> None:
 def test_metrics(text: str) -> None:
     table = text.partition("## Metrics")[2].partition("\n## ")[0]
     told = set(re.findall(r"`mpi_worker_(\w+)", table))
-    assert told == set(re.findall(r'_metric\(\s*"(\w+)"', read("agents", "worker", "metrics.py")))
+    assert told == set(re.findall(r'"mpi_worker_(\w+)"', read("agents", "worker", "report.py")))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agents.worker import folders
-from agents.worker.folders import Folders
-from rshagent.loop import Loop
+from agents.common.loop import Loop
+from agents.worker import mounted
+from agents.worker.mounted import FolderWatch
 from tests.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def looks(folder: Path, wanted: int) -> int:
         if count == wanted:
             loop.stop()
 
-    watched = Folders(loop, [str(folder)], changed, lambda line: None)
+    watched = FolderWatch(loop, [str(folder)], changed, lambda line: None)
     loop.call_later(DEADLINE_S, loop.stop)
     loop.run()
     watched.close()
@@ -33,5 +33,5 @@ def looks(folder: Path, wanted: int) -> int:
 
 
 def test_what_no_event_has_told_is_seen_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_ANYWAY_MS", 1)
+    monkeypatch.setattr(mounted, "_ANYWAY_MS", 1)
     assert looks(tmp_path, 2) == 2

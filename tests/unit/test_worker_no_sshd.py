@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from agents.worker import sshd
-from agents.worker.listening import Listening
+from agents.common.loop import Loop
+from agents.worker import sshd_monitor
 from agents.worker.settings import Settings
-from agents.worker.sshd import Sshd
-from rshagent.loop import Loop
+from agents.worker.sock_diag import SockDiag
+from agents.worker.sshd_monitor import SshdMonitor
 from tests.ports import free_port
 from tests.waiting import DEADLINE_S
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_an_sshd_that_does_not_come_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sshd, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(sshd_monitor, "TOLD_AFTER_S", 0.0)
     loop, said, port = Loop(), list[str](), free_port()
 
     def say(line: str) -> None:
@@ -29,7 +29,7 @@ def test_an_sshd_that_does_not_come_is_told(tmp_path: Path, monkeypatch: pytest.
 
     with socket.create_server(("127.0.0.1", 0)) as known:
         settings = Settings(ports=(port,), volume=str(tmp_path))
-        watched = Sshd(loop, settings, Listening(known.getsockname()[1]), None, say)
+        watched = SshdMonitor(loop, settings, SockDiag(known.getsockname()[1]), None, say)
         watched.look()
         loop.call_later(DEADLINE_S, loop.stop)
         loop.run()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agents.job.model import KeyType
-from agents.operator.keys import new_pair
-from agents.worker.rotation import Rotation
+from agents.operator.executor import new_key_pair
+from agents.worker.mounted import KeyRotation
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
 
@@ -31,10 +31,10 @@ class Job:
         self.said: list[str] = []
         self.rotate()
         prepare(Settings.load(self.environ))
-        self.rotation = Rotation(str(self.keys), str(self.volume), self.environ, self.said.append)
+        self.rotation = KeyRotation(str(self.keys), str(self.volume), self.environ, self.said.append)
 
     def rotate(self) -> None:
-        for name, content in new_pair(KeyType.ED25519).items():
+        for name, content in new_key_pair(KeyType.ED25519).items():
             (self.keys / name).write_bytes(base64.b64decode(content))
 
     def in_force(self) -> set[bytes]:
@@ -69,7 +69,7 @@ def test_a_preparation_that_was_broken_off_is_taken_up_again(job: Job) -> None:
     obstacle.mkdir()
     job.rotation.look()
     assert job.rotation.failed == 1
-    assert "the former ones stay" in job.said[0]
+    assert "the previous ones stay in use" in job.said[0]
     obstacle.rmdir()
     job.rotation.look()
     assert job.rotation.done == 1
@@ -101,7 +101,7 @@ def test_the_former_keys_after_broken_ones_are_told(job: Job) -> None:
     private.write_bytes(former)
     job.rotation.look()
     job.rotation.look()
-    assert job.said[1:] == ["the keys in the Secret are the former ones again"]
+    assert job.said[1:] == ["the keys in the Secret are the previous ones again"]
     assert (job.rotation.done, job.rotation.failed) == (0, 1)
     private.write_bytes(b"broken")
     job.rotation.look()

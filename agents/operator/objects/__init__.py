@@ -1,18 +1,16 @@
-"""The objects of a job, as they are created: pure functions of the job and the operator's settings."""
+"""Builds the objects of a job: pure functions of the job and the operator's settings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from agents.job.model import Transport
-from agents.operator.objects.config_map import config_map
+from agents.operator.objects.config import config_map, secret, service
 from agents.operator.objects.launcher import launcher
-from agents.operator.objects.metadata import template_hash
-from agents.operator.objects.names import worker_selector
+from agents.operator.objects.names import template_hash, worker_selector
+from agents.operator.objects.pod_group import ignored as ignored_scheduling
 from agents.operator.objects.pod_group import pod_group
 from agents.operator.objects.rbac import needed_rule, role, role_binding, service_account
-from agents.operator.objects.secret import secret
-from agents.operator.objects.service import service
 from agents.operator.objects.sshd import is_sshd
 from agents.operator.objects.worker import worker
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "config_map",
     "has_api_token",
+    "ignored_scheduling",
     "is_sshd",
     "launcher",
     "needed_rule",
@@ -31,10 +30,18 @@ __all__ = [
     "secret",
     "service",
     "service_account",
+    "shares_processes",
     "template_hash",
     "worker",
     "worker_selector",
 ]
+
+
+def shares_processes(job: Job) -> bool:
+    """Return whether the user's container sees the processes of the launcher's containers that have the token."""
+    spec = job.launcher.template.get("spec", {})
+    shares = spec.get("shareProcessNamespace") is True or spec.get("hostPID") is True
+    return job.transport is Transport.EXEC and shares
 
 
 def has_api_token(job: Job) -> bool:

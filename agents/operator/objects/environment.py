@@ -1,4 +1,4 @@
-"""The variables by which launchers find their agent and their hosts.
+"""Environment variables that tell MPI launchers their agent and hostfile.
 
 What the user's container sets stays as it is, by value or by reference. What it takes from a ConfigMap or Secret as a
 whole (`envFrom`) can't be known here, and a variable of ours wins over it there.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agents.job.model import LAUNCHER, WORKER, Dialect, Implementation, Transport
 from agents.job.template import wants_gpu
 from agents.operator.objects import names
+from agents.operator.objects.config import has_own_ssh
 
 if TYPE_CHECKING:
     from agents.job.model import Job
@@ -50,14 +51,16 @@ def _open_mpi(job: Job) -> dict[str, str]:
     is_ssh = job.transport is Transport.SSH
     key, value = ("args", _SSH_OPTIONS) if is_ssh else ("agent", names.AGENT)
     # It would ask DNS for every host before it starts the first daemon. By ssh, a launcher that is a host itself finds
-    # out by that.
-    not_asked = {} if is_ssh and job.launcher_is_worker else {"OMPI_MCA_if_base_do_not_resolve": "1"}
+    # out by that: 5.0 knows itself by its bare host name alone, and asks DNS only if it is told to.
+    resolving = {"OMPI_MCA_if_base_do_not_resolve": "1"}
+    if is_ssh and job.launcher_is_worker:
+        resolving = {"PRTE_MCA_prte_do_not_resolve": "0"}
     found = {
         f"OMPI_MCA_plm_rsh_{key}": value,
         "OMPI_MCA_orte_default_hostfile": names.HOSTFILE,
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "OMPI_MCA_plm_rsh_num_concurrent": at_once,
-        **not_asked,
+        **resolving,
         f"PRTE_MCA_plm_ssh_{key}": value,
         "PRTE_MCA_prte_default_hostfile": names.HOSTFILE,
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
@@ -87,13 +90,15 @@ def _intel(job: Job) -> dict[str, str]:
         "I_MPI_HYDRA_HOST_FILE": names.HOSTFILE,
         "I_MPI_HYDRA_BRANCH_COUNT": _at_once(job),  # above so many workers, workers would start workers
         "I_MPI_PERHOST": str(job.slots),
+        **_lost_output(job),
         **_interface(job, "I_MPI_HYDRA_IFACE"),
     }
 
 
 def _intel_agent(job: Job) -> dict[str, str]:
     if job.transport is Transport.SSH:
-        return {"I_MPI_HYDRA_BOOTSTRAP": "ssh", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": _SSH_OPTIONS}
+        own = {"I_MPI_HYDRA_BOOTSTRAP_EXEC": names.OWN_SSH} if has_own_ssh(job) else {}
+        return {"I_MPI_HYDRA_BOOTSTRAP": "ssh", **own, "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": _SSH_OPTIONS}
     return {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": names.AGENT}
 
 
@@ -105,11 +110,20 @@ def _mpich(job: Job) -> dict[str, str]:
     return {
         **agent,
         "HYDRA_HOST_FILE": names.HOSTFILE,
+        **_lost_output(job),
         **_interface(job, "HYDRA_IFACE"),
     }
 
 
 _FAMILIES = {Implementation.OPEN_MPI: _open_mpi, Implementation.INTEL: _intel, Implementation.MPICH: _mpich}
+
+
+def _lost_output(job: Job) -> dict[str, str]:
+    """Have a daemon whose stream was lost, and perhaps output with it, be no success, whatever it ended with.
+
+    For Open MPI this is left to the agent, which knows its daemons: the same jobs run horovodrun.
+    """
+    return {"MPI_AGENT_LOST_OUTPUT": "fail"} if job.transport is Transport.EXEC else {}
 
 
 def _interface(job: Job, variable: str) -> dict[str, str]:

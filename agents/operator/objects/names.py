@@ -1,21 +1,26 @@
-"""What the objects of a job, their labels, hosts and volumes are called.
+"""Names, labels, annotations and owner references of a job's objects.
 
-A job's name may begin with a digit and have dots: its pods are called by it as they are, and what has to be a DNS label
-(the Service, host names) is derived from it.
+A job's name may begin with a digit and contain dots. Pods use it as it is; what must be a DNS label (the Service, host
+names) is derived from it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import TYPE_CHECKING
 
-from agents.job.model import LAUNCHER, PREFIX, WORKER, Transport
+from agents.job.model import LAUNCHER, PREFIX, WORKER, Dialect, Transport
+from agents.job.settings import shared
+from agents.operator.kube import BATCH_JOB, POD
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from agents.job.model import Job
+    from agents.job.json_object import Body
+    from agents.job.model import Job, Role
+    from agents.operator.kube import Kind
     from agents.operator.settings import PodSettings
 
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
@@ -38,6 +43,7 @@ SSH_RUN_PATH, SSH_EMPTY_PATH = "/run/mpi-agents/ssh", "/run/sshd"  # in the user
 SSHD_START = f"{SSH_RUN_PATH}/sshd-start"
 SSH_CONFIG = f"{SSH_RUN_PATH}/ssh_config"
 AGENT = f"{CONFIG_PATH}/kubexec.sh"  # Horovod compares this very text (runner/util/env.py)
+OWN_SSH = f"{CONFIG_PATH}/ssh.sh"
 HOSTFILE = f"{CONFIG_PATH}/hostfile"
 
 _LABEL_SIZE = 63
@@ -89,10 +95,10 @@ def worker_selector(job: Job) -> str:
     return f"{JOB_UID}={job.uid},{ROLE}={WORKER}"
 
 
-def free(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not taken, this one if it can be: what the user has named stays."""
-    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-    return next(one for one in names if one not in taken)
+def unique(name: str, used: Collection[str]) -> str:
+    """Return a name that is not used, this one if it can be: what the user has named stays."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(used) + 3)))
+    return next(one for one in names if one not in used)
 
 
 def _hostname(job: Job, ending: str) -> str:
@@ -109,3 +115,81 @@ def _derived(name: str, *, before: str = "", after: str = "") -> str:
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_SIZE]
     room = _LABEL_SIZE - len(before) - len(after) - _HASH_SIZE - 1
     return f"{before}{name.replace('.', '-')[:room]}-{digest}{after}"
+
+
+_TRAINING, _T9K = "training.kubeflow.org/", "tensorstack.dev/"
+_TEMPLATE_HASH_SIZE = 16
+
+
+def new_object(kind: Kind, job: Job, name: str, settings: PodSettings) -> Body:
+    """Return an object of a job, with what all of them have: tools find it by `app`, we by the job's uid."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {
+            "name": name,
+            "namespace": job.namespace,
+            "labels": {"app": job.name, JOB_UID: job.uid},
+            "ownerReferences": [owner_reference(kind, job, settings)],
+        },
+    }
+
+
+def owner_reference(kind: Kind, job: Job, settings: PodSettings) -> Body:
+    """Return the reference by which what is made goes when the job goes.
+
+    By another version than the one it watches, the group's preferred one, a reference costs the garbage collector two
+    requests (kubernetes, garbagecollector/graph_builder.go). Kueue knows the pods of v2beta1's jobs by v2beta1.
+    """
+    is_kueues = job.dialect is Dialect.V2BETA1 and kind in {POD, BATCH_JOB}
+    is_kubeflows = job.dialect is not Dialect.T9K
+    return {
+        "apiVersion": (is_kubeflows and not is_kueues and settings.owner_version) or job.api_version,
+        "kind": "MPIJob",
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_labels(job: Job, role: str, index: int | None = None) -> dict[str, str]:
+    """Return what a pod of a role is labelled with; `index` is a worker's.
+
+    v1 has what mpi-operator v0.3.0 and training-operator v1.9.3 set, v2beta1 what mpi-operator v0.8.2 does. T9k's are
+    by analogy with its GenericJob's (tasks/use-podgroup.md): its MPIJob's own are not published.
+    """
+    own = {JOB_UID: job.uid, ROLE: role}
+    if job.dialect is Dialect.T9K:
+        pod = job.launcher_name if index is None else job.worker_name(index)
+        component = {f"{_T9K}component": "mpijob", f"{_T9K}component-type": "user"}
+        return {"mpijob": job.name, "mpijob-replica": pod, **component, **own}
+    labels = {f"{_TRAINING}job-name": job.name, **own}
+    if job.dialect is Dialect.V1:
+        labels |= {
+            "group-name": "kubeflow.org",
+            "mpi-job-name": job.name,
+            "mpi-job-role": role,
+            f"{_TRAINING}operator-name": "mpijob-controller",
+            f"{_TRAINING}replica-type": role,
+        }
+        if role == LAUNCHER:
+            labels[f"{_TRAINING}job-role"] = "master"
+    else:
+        labels |= {f"{_TRAINING}operator-name": "mpi-operator", f"{_TRAINING}job-role": role}
+        if job.launcher_is_worker:  # all pods of a group have an index of their own: Kueue counts on it
+            index = 0 if index is None else index + 1
+    return labels if index is None else labels | {f"{_TRAINING}replica-index": str(index)}
+
+
+def made_from(job: Job, role: Role) -> dict[str, str]:
+    """Return the annotations that say what a pod of a role was created from."""
+    settings = shared(job)
+    written = {SETTINGS: json.dumps(settings, sort_keys=True, separators=(",", ":"))} if settings else {}
+    return {TEMPLATE: template_hash(role), **written}
+
+
+def template_hash(role: Role) -> str:
+    """Return a hash of a role's template. It excludes what the operator adds, so an upgrade rolls no workers."""
+    content = json.dumps([role.restart_policy, role.template], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()[:_TEMPLATE_HASH_SIZE]

@@ -1,25 +1,20 @@
-"""What launcher and workers have in common: the user's template, and the little that is put beside what is in it."""
+"""What launcher and worker pods have in common: the user's template, and what is added to it."""
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 from agents.job.model import Dialect, RestartPolicy, Transport
-from agents.operator.objects import metadata, names, pod_group
+from agents.operator.objects import names, pod_group
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from agents.job.json_object import Body
     from agents.job.model import Job, Role
     from agents.operator.settings import PodSettings
 
-Body = dict[str, Any]
-
-# The agent's file for itself: Open MPI's daemons want to see it in workers as well, and never use it.
-WORKER_FILES: Mapping[str, int] = {"kubexec.sh": 0o555}
-LAUNCHER_FILES: Mapping[str, int] = {"kubexec.sh": 0o555, "hostfile": 0o444, "discover_hosts.sh": 0o555}
-
+_MOUNTS = ("volumeMounts", "volumeDevices")
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _DEFAULT_DOMAIN = "cluster.local"
 
@@ -27,10 +22,10 @@ _DEFAULT_DOMAIN = "cluster.local"
 def from_template(job: Job, role: Role, settings: PodSettings, labels: dict[str, str]) -> Body:
     """Return metadata and spec of a role's pods: the user's template with our labels and annotations."""
     given = role.template.get("metadata", {})
-    spec = copy.deepcopy(dict(role.template["spec"]))
+    spec = _copied(role.template["spec"])
     annotations = {**settings.annotations, _DEFAULT_CONTAINER: main_container(job, spec)["name"]}
     annotations |= given.get("annotations", {})
-    annotations |= metadata.made_from(job, role)
+    annotations |= names.made_from(job, role)
     body: Body = {
         "metadata": {"labels": {**given.get("labels", {}), **labels}, "annotations": annotations},
         "spec": spec,
@@ -43,10 +38,22 @@ def from_template(job: Job, role: Role, settings: PodSettings, labels: dict[str,
     return body
 
 
+def _copied(value: Any) -> Any:
+    """Return a copy of a part of JSON, in a quarter of the time that `copy.deepcopy` takes."""
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
+
+
 def main_container(job: Job, spec: Body) -> Body:
     """Return the container in which the job's launcher or daemons run: the one the job names, else the first."""
     containers: list[Body] = spec["containers"]
     return next((one for one in containers if one["name"] == job.main_container), containers[0])
+
+
+def containers(spec: Body) -> list[Body]:
+    """Return all containers of a pod."""
+    return [one for key in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(key) or ()]
 
 
 def name_host(job: Job, settings: PodSettings, spec: Body, hostname: str) -> None:
@@ -80,16 +87,20 @@ def variables(values: Mapping[str, str]) -> list[Body]:
 
 
 def add_volume(spec: Body, name: str, source: Body) -> str:
-    """Add a volume; return its name, which is another one if the user's template has a volume of that name."""
+    """Add a volume; return its name, which is another one if the user's template has or mounts a volume of that name.
+
+    What a container mounts and the template does not define stays undefined: ours may be a token or a private key.
+    """
     volumes = spec.get("volumes", [])
-    chosen = names.free(name, [one.get("name") for one in volumes])
+    mounted = [one for container in containers(spec) for key in _MOUNTS for one in container.get(key) or ()]
+    chosen = names.unique(name, [one.get("name") for one in (*volumes, *mounted)])
     spec["volumes"] = [*volumes, {"name": chosen, **source}]
     return chosen
 
 
-def config_volume(job: Job, files: Mapping[str, int]) -> Body:
-    """Return the volume that has these files of the ConfigMap: name → mode."""
-    items = [{"key": name, "path": name, "mode": mode} for name, mode in files.items()]
+def config_volume(job: Job, files: Iterable[str]) -> Body:
+    """Return the volume that has these files of the ConfigMap."""
+    items = [{"key": name, "path": name, "mode": 0o555 if name.endswith(".sh") else 0o444} for name in files]
     return {"configMap": {"name": job.config_name, "items": items}}
 
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job.model import Dialect
-from agents.operator.kinds import pod_group_kind
-from agents.operator.objects import metadata, names, quantity
+from agents.operator.kube import pod_group_kind
+from agents.operator.objects import names, resources
 
 if TYPE_CHECKING:
+    from agents.job.json_object import Body
     from agents.job.model import Job, Role
     from agents.operator.settings import PodSettings
-
-Body = dict[str, Any]
 
 _VOLCANO, _T9K = "volcano", "t9k"
 _QUEUE = "scheduling.volcano.sh/queue-name"
@@ -25,6 +24,7 @@ _VOLCANO_GROUP = "scheduling.k8s.io/group-name"
 _SCHEDULER_PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
 _T9K_PREFIX = "scheduler.tensorstack.dev/"
 _T9K_SCHEDULER = "t9k-scheduler"
+_HOW = "For T9k's scheduler, an administrator sets jobs.gangScheduler of the operator's chart to t9k"
 
 
 def pod_group(job: Job, settings: PodSettings) -> Body | None:
@@ -37,7 +37,7 @@ def pod_group(job: Job, settings: PodSettings) -> Body | None:
         return None
     specs = {_VOLCANO: _volcanos, _T9K: _t9ks}
     spec = specs.get(settings.gang_scheduler, _coschedulings)(job)
-    return {**metadata.new(pod_group_kind(settings.gang_scheduler), job, job.name, settings), "spec": spec}
+    return {**names.new_object(pod_group_kind(settings.gang_scheduler), job, job.name, settings), "spec": spec}
 
 
 def join(job: Job, settings: PodSettings, pod: Body) -> None:
@@ -58,6 +58,19 @@ def join(job: Job, settings: PodSettings, pod: Body) -> None:
             labels[f"{_T9K_PREFIX}queue"] = queue
     else:
         labels[_SCHEDULER_PLUGINS_GROUP] = job.name
+
+
+def ignored(job: Job, settings: PodSettings) -> str:
+    """Return what of a T9k job's t9kScheduler has no effect with this operator's gang scheduler, and why; or ""."""
+    asked, scheduler = job.policy.scheduling, settings.gang_scheduler
+    if job.dialect is not Dialect.T9K or not asked.queue or scheduler == _T9K:
+        return ""
+    if not scheduler:
+        words = "has no effect: no gang scheduler is configured, so the default scheduler places the pods one by one"
+        return f"spec.scheduler.t9kScheduler {words}. {_HOW}"
+    fields = [*([] if scheduler == _VOLCANO else ["queue"]), *(["priority"] if asked.priority else [])]
+    named = " and ".join(f"spec.scheduler.t9kScheduler.{field}" for field in fields)
+    return f"{named} has no effect: the gang scheduler is {scheduler}. {_HOW}" if named else ""
 
 
 def _has_group(job: Job, settings: PodSettings) -> bool:
@@ -114,17 +127,17 @@ def _least_resources(job: Job) -> dict[str, str]:
     for role, count in ((job.launcher, launchers), (job.worker, workers)):
         for name, value in _asked_for(role).items():
             total[name] += value * count
-    return {name: quantity.render(value) for name, value in total.items() if value}
+    return {name: resources.format_quantity(value) for name, value in total.items() if value}
 
 
 def _asked_for(role: Role) -> dict[str, Fraction]:
     """Return the sum of a role's containers: requests, and limits where there is no request."""
     total: defaultdict[str, Fraction] = defaultdict(Fraction)
     for container in role.template.get("spec", {}).get("containers", []):
-        resources = container.get("resources", {})
-        for name, text in {**resources.get("limits", {}), **resources.get("requests", {})}.items():
+        asked = container.get("resources", {})
+        for name, text in {**asked.get("limits", {}), **asked.get("requests", {})}.items():
             try:
-                total[name] += quantity.parse(text)
+                total[name] += resources.parse_quantity(text)
             except ValueError:  # of a size that nothing has, `1e999`: the API server will refuse the pod
                 continue
     return total

@@ -1,17 +1,18 @@
-"""What hub and delivery may do: exec into this job's workers, and see when these are ready. By ssh they ask no API."""
+"""RBAC for hub and delivery: exec into this job's workers, and watch them. With SSH they don't use the API."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job.model import Rbac, Transport
-from agents.operator.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
-from agents.operator.objects import metadata
+from agents.operator.kube import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
+from agents.operator.objects import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agents.job.json_object import Body
     from agents.job.model import Job
     from agents.operator.settings import PodSettings
 
@@ -23,21 +24,24 @@ def is_made(job: Job) -> bool:
     return job.rbac is Rbac.MANAGED and job.transport is Transport.EXEC
 
 
-def service_account(job: Job, settings: PodSettings) -> dict[str, Any] | None:
+def service_account(job: Job, settings: PodSettings) -> Body | None:
     """Return the launcher's ServiceAccount; None if the user has named one, or none is to be made."""
     if not is_made(job) or own_account(job):
         return None
-    return {**metadata.new(SERVICE_ACCOUNT, job, job.launcher_name, settings), "automountServiceAccountToken": False}
+    return {
+        **names.new_object(SERVICE_ACCOUNT, job, job.launcher_name, settings),
+        "automountServiceAccountToken": False,
+    }
 
 
-def role(job: Job, settings: PodSettings, hosts: Sequence[int]) -> dict[str, Any] | None:
+def role(job: Job, settings: PodSettings, hosts: Sequence[int]) -> Body | None:
     """Return the Role for a job whose workers have these indexes; None if none is to be made."""
     if not is_made(job):
         return None
-    return {**metadata.new(ROLE, job, job.launcher_name, settings), "rules": rules(job, hosts)}
+    return {**names.new_object(ROLE, job, job.launcher_name, settings), "rules": rules(job, hosts)}
 
 
-def role_binding(job: Job, settings: PodSettings, bound: str = "") -> dict[str, Any] | None:
+def role_binding(job: Job, settings: PodSettings, bound: str = "") -> Body | None:
     """Return the RoleBinding of the launcher's ServiceAccount; None if none is to be made.
 
     `bound`: that of the launcher that is there, as the template may name another one by now.
@@ -45,7 +49,7 @@ def role_binding(job: Job, settings: PodSettings, bound: str = "") -> dict[str, 
     if not is_made(job):
         return None
     return {
-        **metadata.new(ROLE_BINDING, job, job.launcher_name, settings),
+        **names.new_object(ROLE_BINDING, job, job.launcher_name, settings),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": job.launcher_name},
         "subjects": [{"kind": "ServiceAccount", "name": bound or account(job), "namespace": job.namespace}],
     }
@@ -62,7 +66,7 @@ def own_account(job: Job) -> str:
     return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
 
 
-def rules(job: Job, hosts: Sequence[int]) -> list[dict[str, Any]]:
+def rules(job: Job, hosts: Sequence[int]) -> list[Body]:
     """Return the rules. A rule without names would be for all pods, so without workers there is no such rule."""
     pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
     workers = [job.worker_name(index) for index in hosts]

@@ -1,17 +1,40 @@
-"""What our containers ask for, so that the user's pod keeps the quality of service that it has by itself."""
+"""Resources of injected containers: they keep the quality of service class of the user's pod."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from agents.operator.objects import quantity
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agents.job.json_object import Body, Object
     from agents.operator.settings import PodSettings
 
-Body = dict[str, Any]
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
+_SCALES = {
+    **{suffix: Fraction(f"1e{3 * index - 9}") for index, suffix in enumerate(("n", "u", "m", "", *"kMGTPE"))},
+    **{f"{letter}i": Fraction(1 << 10 * (index + 1)) for index, letter in enumerate("KMGTPE")},
+}
+_MILLI = 1000
+
+
+def parse_quantity(text: object) -> Fraction:
+    """Return a quantity's value; JSON may have it as a number. Raises ValueError for what is none."""
+    match = _FORM.fullmatch(str(text))
+    if match is None:
+        raise ValueError(f"{str(text)!a} is no quantity")
+    number, suffix = Fraction(match[1].rstrip(".")), match[2] or ""
+    return number * (_SCALES[suffix] if suffix in _SCALES else Fraction(f"1{suffix}"))
+
+
+def format_quantity(value: Fraction) -> str:
+    """Return a quantity of this value: whole, or in thousandths, rounded up as Kubernetes rounds."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    return f"{-(-value.numerator * _MILLI // value.denominator)}m"
+
 
 _DISK = "ephemeral-storage"
 _DISK_SIZE = "64Mi"  # a client of 1 MiB, a hosts file, and logs
@@ -32,7 +55,7 @@ def of_ours(spec: Body, settings: PodSettings, requests: Mapping[str, str], limi
         requests = limits
     else:
         limits = {"cpu": settings.cpu_limit, **limits}
-        requests = {**requests, "cpu": min(requests["cpu"], settings.cpu_limit, key=quantity.parse)}
+        requests = {**requests, "cpu": min(requests["cpu"], settings.cpu_limit, key=parse_quantity)}
     if all(_DISK in one.get("resources", {}).get("limits", {}) for one in spec["containers"]):
         limits = {**limits, _DISK: _DISK_SIZE}
         requests = {**requests, _DISK: _DISK_SIZE}
@@ -47,10 +70,10 @@ def is_guaranteed(containers: list[Body]) -> bool:
     return all(_has_its_limits(one.get("resources", {}), name) for one in containers for name in ("cpu", "memory"))
 
 
-def _has_its_limits(resources: Mapping[str, Mapping[str, Any]], name: str) -> bool:
+def _has_its_limits(resources: Mapping[str, Object], name: str) -> bool:
     limit = resources.get("limits", {}).get(name)
     request = resources.get("requests", {}).get(name, limit)
     try:
-        return limit is not None and quantity.parse(limit) == quantity.parse(request) > 0
+        return limit is not None and parse_quantity(limit) == parse_quantity(request) > 0
     except ValueError:  # of a size that nothing has, `1e999`: the API server will refuse the pod
         return False

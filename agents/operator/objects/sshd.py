@@ -1,4 +1,4 @@
-"""How the workers of an ssh job start sshd, and at which ports it may be: read from their template."""
+"""How an SSH job's workers start sshd and on which ports, and what its pods need for SSH."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import os.path
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agents.job.model import Dialect, Transport
-from agents.operator.objects import names, pod
+from agents.job.model import WORKER, Dialect, Transport
+from agents.operator.objects import injected, names, pod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agents.job.json_object import Body
     from agents.job.model import Job
-
-Body = dict[str, Any]
+    from agents.operator.objects.injected import User
+    from agents.operator.settings import PodSettings
 
 DEFAULT_PORT = 2222  # that any uid may take
 _USUAL = (22, DEFAULT_PORT)  # OpenSSH's, and that of kubeflow's images
@@ -32,9 +33,9 @@ _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 class Start(Enum):
     """Who says what the workers run."""
 
-    OURS = auto()  # no command was given: the job's sshd, by our configuration
+    DEFAULT = auto()  # no command was given: the job's sshd, by our configuration
     WRAPPED = auto()  # an sshd with its own arguments
-    THEIRS = auto()  # something that is to start an sshd
+    CUSTOM = auto()  # something that is to start an sshd
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def sshd(job: Job) -> Sshd:
     is_hosts = spec.get("hostNetwork") is True
     chosen = job.ssh.port or (host_port(job) if is_hosts else None)
     start, words = _start(job, container)
-    if start is Start.OURS:
+    if start is Start.DEFAULT:
         return Sshd(start, (chosen or next(_probed(container), DEFAULT_PORT),))
     if start is Start.WRAPPED:
         if port := _told(words):
@@ -68,14 +69,14 @@ def sshd(job: Job) -> Sshd:
     return Sshd(start, tuple(dict.fromkeys([*declared, *others])))
 
 
-def is_expected(job: Job) -> bool:
+def expects_sshd(job: Job) -> bool:
     """Return whether the workers will have an sshd: who debugs a job may run something else in them."""
-    return job.debug is None or sshd(job).start is not Start.THEIRS
+    return job.debug is None or sshd(job).start is not Start.CUSTOM
 
 
 def is_sshd(job: Job) -> bool:
     """Return whether what the workers run is an sshd, and no script of the user's that may come to its end."""
-    return job.transport is Transport.SSH and sshd(job).start is not Start.THEIRS
+    return job.transport is Transport.SSH and sshd(job).start is not Start.CUSTOM
 
 
 def waits_inside(job: Job, container: Body) -> bool:
@@ -83,7 +84,7 @@ def waits_inside(job: Job, container: Body) -> bool:
     return bool(container.get("command")) and job.debug is None
 
 
-def let_wait(container: Body) -> None:
+def set_wait_command(container: Body) -> None:
     """Have a launcher's container begin its command when delivery, beside it, says so."""
     container["command"] = [names.SSHD_START, "--when-ready", *container["command"]]
 
@@ -97,7 +98,7 @@ def host_port(job: Job) -> int:
 def set_command(job: Job, container: Body) -> None:
     """Have a worker's container start sshd by our helper, unless it starts it by itself."""
     found = sshd(job)
-    if found.start is Start.OURS:
+    if found.start is Start.DEFAULT:
         config = f"{names.SSH_RUN_PATH}/sshd_config"
         container["command"] = [names.SSHD_START, job.ssh.sshd_path, "-D", "-e", "-f", config]
         container.pop("args", None)
@@ -122,8 +123,8 @@ def _start(job: Job, container: Body) -> tuple[Start, Sequence[str]]:
     command, args = container.get("command", []), container.get("args", [])
     words = [*command, *args]
     if not words or not (command or job.dialect is Dialect.V2BETA1):
-        return Start.OURS, ()
-    return (Start.WRAPPED if os.path.basename(words[0]) == "sshd" else Start.THEIRS), words
+        return Start.DEFAULT, ()
+    return (Start.WRAPPED if os.path.basename(words[0]) == "sshd" else Start.CUSTOM), words
 
 
 def _told(words: Sequence[str]) -> int | None:
@@ -165,3 +166,63 @@ def _port(value: object) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 6:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536 else None
+
+
+_SIZE = "4Mi"  # of all that is prepared
+
+
+class Ssh:
+    """ssh in one pod: add it to the pod's spec, then let our containers in that prepare it."""
+
+    def __init__(self, job: Job, role: str, settings: PodSettings, spec: Body) -> None:
+        self._job, self._role, self._settings, self._spec = job, role, settings, spec
+        self._main = pod.main_container(job, spec)
+        self.user: User = injected.user_of(self._main, spec, settings)
+        self._has_passwd = injected.has_generated_passwd(job, self.user, settings)
+        self._keys = pod.add_volume(spec, names.SSH_KEYS_VOLUME, _keys(job))
+        self._volume = pod.add_volume(spec, names.SSH_VOLUME, {"emptyDir": {"medium": "Memory", "sizeLimit": _SIZE}})
+
+    def mount(self) -> None:
+        """Mount what is prepared in the user's container: neither the Secret nor what is another container's."""
+        self._mount("auth", self._job.ssh.mount_path, is_read_only=True)
+        self._mount("run", names.SSH_RUN_PATH)
+        if self._role == WORKER and self.user.uid == injected.ROOT:
+            self._mount("empty", names.SSH_EMPTY_PATH)
+        if self._has_passwd:
+            self._mount("passwd", "/etc/passwd", is_read_only=True)
+            self._mount("group", "/etc/group", is_read_only=True)
+
+    def prepare_in(self, container: Body) -> None:
+        """Give one of our containers what it takes to prepare ssh.
+
+        A sidecar's hook prepares it: no container behind it starts before.
+        """
+        if container.get("restartPolicy") == "Always":
+            container["lifecycle"] = {"postStart": {"exec": {"command": ["sshd-bootstrap"]}}}
+        container["env"] = [*container.get("env", []), *self._environment()]
+        pod.mount(container, self._keys, names.SSH_KEYS_PATH, is_read_only=True)
+        pod.mount(container, self._volume, names.SSH_PATH)
+
+    def _mount(self, folder: str, path: str, *, is_read_only: bool = False) -> None:
+        pod.mount(self._main, self._volume, path, folder=folder, is_read_only=is_read_only)
+
+    def _environment(self) -> list[Body]:
+        found = sshd(self._job)
+        variables = {
+            "MPI_SSH_ROLE": self._role,
+            "MPI_SSH_KEYS": names.SSH_KEYS_PATH,
+            "MPI_SSH_VOLUME": names.SSH_PATH,
+            "MPI_SSH_MOUNT_PATH": self._job.ssh.mount_path,
+            "MPI_SSH_RUN_PATH": names.SSH_RUN_PATH,
+            "MPI_SSH_PORTS": " ".join(map(str, found.ports)),
+            "MPI_SSH_USER": self.user.known_by,
+            "MPI_SSH_PASSWD": "generated" if self._has_passwd else "image",
+            "MPI_SSH_HOST_KEYS": "image" if found.start is Start.CUSTOM else "job",
+        }
+        if found.start is not Start.DEFAULT:
+            variables["MPI_SSH_OWN_CONFIG"] = "true"
+        return pod.variables(variables)
+
+
+def _keys(job: Job) -> Body:
+    return {"secret": {"secretName": job.secret_name, "defaultMode": 0o444}}

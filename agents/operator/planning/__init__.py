@@ -1,1 +1,1 @@
-"""The parts of `agents.operator.plan`, a matter a file. Pure."""
+"""The parts of `agents.operator.plan`. Pure."""

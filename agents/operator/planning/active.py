@@ -1,4 +1,4 @@
-"""A job that is to run: everything it needs is made and kept, until its launcher has ended."""
+"""Plans a running job: creates and maintains all its objects until its launcher has ended."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.model import Dialect
-from agents.job.status import EVICTED, FAILED, Counts, Draft, Event
+from agents.job.json_object import mapping
+from agents.job.model import Dialect, Transport
+from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder
 from agents.operator import objects
 from agents.operator.actions import Create, CreateKeys, Delete, Emit, Patch, Plan
-from agents.operator.kinds import BATCH_JOB, POD, ROLE_BINDING
-from agents.operator.planning import debugging, ended, launcher, losses, notes, refusals, resources, tasks, workers
+from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
+from agents.operator.planning import ended, launcher, lost_workers, own_conditions, resources, status, workers
 from agents.operator.planning.launcher import Stage
-from agents.operator.planning.values import mapping
-from agents.operator.planning.writing import Steps
+from agents.operator.planning.status import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,34 +26,41 @@ if TYPE_CHECKING:
 
 def plan(view: View, found: Launcher) -> Plan:
     """Plan for a job that has not ended."""
-    draft = Draft(view.job, view.observed.resource, view.now)
+    builder = StatusBuilder(view.job, view.observed.resource, view.now)
     is_new = conditions.find(view.conditions, Type.CREATED) is None
-    draft.created(starts=True)
+    # A new job's status is first written after its pods were made.
+    made_at = min((pod.created_at for pod in (*view.workers.values(), *view.launchers)), default=view.now)
+    builder.created(starts=True, since=min(made_at, view.now) if is_new else None)
+    if is_new or conditions.is_true(view.conditions, Type.SUSPENDED):  # one that begins suspended is not new here
+        builder.events += _warnings(view)
     if is_new:
-        draft.events += _warnings(view)
-        draft.forget(conditions.HOLDING_UP)
-    draft.resumed()
+        builder.remove_conditions(conditions.BLOCKING)
+    builder.resumed()
     change = workers.changes(view)
     if change.failure and found.stage not in (Stage.SUCCEEDED, Stage.FAILED):
         found = launcher.Launcher(Stage.FAILED, Counts(failed=found.counts.failed), None, FAILED, change.failure)
     if found.stage in (Stage.SUCCEEDED, Stage.FAILED):
-        return _end(view, draft, found)
+        return _end(view, builder, found)
     if found.stage is Stage.RETRY:
-        draft.restarting(found.why)
+        builder.restarting(found.why)
     elif found.stage is Stage.RUNNING and _running(view) == len(view.wanted):
-        draft.running()
-    draft.counts(found.counts, _worker_counts(view), f"{view.ready}/{len(view.wanted)}")
-    tasks.tell(view, draft, found.counts.failed)
+        builder.running()
+    builder.counts(found.counts, _worker_counts(view), f"{view.ready}/{len(view.wanted)}")
+    builder.interruptions(launcher.interruptions_before(view) + found.interruptions)
+    status.set_tasks(view, builder, found.counts.failed)
     needed = resources.changes(view)
-    pods = [*_launcher(view, found), *change.creates]
-    if not needed and _is_complete(view, found):
-        draft.initialized()
-    notes.tell_rbac(view, draft)
-    debugging.tell(view, draft, found)
-    if not is_new:
-        notes.tell(view, draft, found, change.outdated)
-        refusals.tell(view, draft, [one for one in (*needed, *pods) if not isinstance(one, Patch)])
-    return _steps(view, Steps(view, draft), found, change, needed, pods)
+    made = [] if view.observed.name_conflicts else change.creates
+    rights = resources.role(view, [one.body["metadata"]["name"] for one in made])
+    starts = _launcher(view, found, change)
+    if not needed and rights == (None, None) and _is_complete(view, found):
+        builder.initialized()
+    own_conditions.set_rbac(view, builder)
+    own_conditions.set_debugging(view, builder, found)
+    if not is_new or view.workers or view.launchers or view.observed.rejected or view.observed.name_conflicts:
+        own_conditions.set_readiness(view, builder, found, change.outdated)
+        creates = (*needed, *rights, *starts, *change.creates)
+        own_conditions.set_rejections(view, builder, [one for one in creates if isinstance(one, Create | CreateKeys)])
+    return _steps(view, Steps(view, builder), found, change, (needed, rights, starts))
 
 
 def _steps(
@@ -61,74 +68,81 @@ def _steps(
     steps: Steps,
     found: Launcher,
     change: workers.Changes,
-    needed: Sequence[Create | CreateKeys | Patch],
-    pods: Sequence[Create],
+    wanted: tuple[Sequence[Create | CreateKeys | Patch], tuple[Patch | None, Create | Patch | None], Sequence[Create]],
 ) -> Plan:
-    first: list[Action] = [*needed, *change.deletes]
+    needed, (fewer, rights), starts = wanted
+    first: list[Action] = [*needed, *([fewer] if fewer else []), *change.deletes]
     if change.evicted:
-        words = f"{change.evicted}/{len(view.wanted)} workers are evicted"
-        first.append(Emit("Warning", EVICTED, words))
-    if found.stage is Stage.RETRY and found.pod is not None:
-        first.append(Delete(POD, found.pod.name, found.pod.uid, f"replaced: {found.why}"))
-    first += _kept_from_failing(view)
-    taken = view.observed.taken
-    first = [one for one in first if not isinstance(one, Create | CreateKeys) or _key(one) not in taken]
-    # Who has not all rights can bind a Role only when it is there: the API server looks what is in it.
+        message = f"{change.evicted}/{len(view.wanted)} workers are evicted"
+        first.append(Emit("Warning", EVICTED, message))
+    if found.stage is Stage.RETRY:
+        first += ended.launcher_end(view, f"replaced: {found.why}")
+    first += _kept_running(view)
+    conflicts = view.observed.name_conflicts
+    first = [one for one in first if not isinstance(one, Create | CreateKeys) or _key(one) not in conflicts]
     bindings = [one for one in first if isinstance(one, Create) and one.kind is ROLE_BINDING]
     steps.add([one for one in first if one not in bindings])
-    if not taken:
-        steps.add([*bindings, *pods])
+    if not conflicts and view.job.transport is Transport.SSH:
+        steps.add([*starts, *change.creates])
+    elif not conflicts:
+        # The Role names pods, so they are made before it; and a launcher has no rights that aren't this job's own. Who
+        # has not all rights can bind a Role only when it is there: the API server looks what is in it.
+        for step in (change.creates, [rights] if rights else [], bindings, [] if fewer else starts):
+            steps.add(step)
     if left_over := resources.left_over(view):
         steps.write()  # a stale plan must not meet the launcher of a job that has gone back to exec
         steps.add(left_over)
-    steps.again(found.may_start_at)
-    steps.again(launcher.deadline(view))
-    steps.again(change.again_at)
+    steps.requeue_at(found.may_start_at)
+    steps.requeue_at(launcher.deadline(view))
+    steps.requeue_at(change.requeue_at)
     for pod in (*view.workers.values(), *view.launchers):
-        steps.again(pod.stuck_at)
+        steps.requeue_at(pod.stuck_at)
     return steps.plan()
 
 
-def _launcher(view: View, found: Launcher) -> list[Create]:
-    """Return the launcher's creation, if it is time for it."""
+def _launcher(view: View, found: Launcher, change: workers.Changes) -> list[Create]:
+    """Return the launcher's creation, if it is time for it: by exec not before a worker that this plan leaves out."""
     kind = POD if view.job.dialect.has_launcher_pod else BATCH_JOB
     if found.stage is not Stage.ABSENT or found.may_start_at > view.now:
         return []
-    if view.is_faulty(kind, view.job.launcher_name):
+    if view.is_invalid(kind, view.job.launcher_name):
         return []
     if view.job.launcher_waits and view.ready < len(view.wanted):
         return []
-    return [Create(kind, objects.launcher(view.job, view.settings), "wanted and not there")]
+    missing = {view.job.worker_name(index) for index in view.wanted if index not in view.workers}
+    if view.job.transport is Transport.EXEC and missing - {one.body["metadata"]["name"] for one in change.creates}:
+        return []
+    return [Create(kind, objects.launcher(view.job, view.settings), "missing")]
 
 
-def _kept_from_failing(view: View) -> list[Delete]:
+def _kept_running(view: View) -> list[Delete]:
     """Return pods of the launcher's Job whose program has failed and which another container keeps Running.
 
-    The Job would never count them as failed.
+    Otherwise the Job would never count them as failed.
     """
     if view.job.dialect.has_launcher_pod:
         return []
     restart = view.job.launcher.restart_policy
     ends = [(pod, pod.end(view.launcher_containers, restart)) for pod in view.launchers]
     return [
-        Delete(POD, pod.name, pod.uid, f"its Job is to count it as failed: {end.words}")
+        Delete(POD, pod.name, pod.uid, f"so that its Job counts it as failed: {end.words}")
         for pod, end in ends
         if end is not None and not end.is_success and not pod.is_over and not pod.is_going
     ]
 
 
-def _end(view: View, draft: Draft, found: Launcher) -> Plan:
+def _end(view: View, builder: StatusBuilder, found: Launcher) -> Plan:
     at = view.now if found.ended_at is None else min(found.ended_at, view.now)
     if found.stage is Stage.SUCCEEDED:
-        draft.succeeded(at, losses.told(view, found.pod))
+        builder.succeeded(at, lost_workers.doubts(view, found.pod))
     else:
-        draft.failed(at, found.reason, found.message + losses.first_failure(view))
-    draft.counts(found.counts, Counts(), "")
-    tasks.tell(view, draft, found.counts.failed)
-    steps = Steps(view, draft)
-    removals, again_at = ended.clean(view, "" if found.stage is Stage.SUCCEEDED else found.reason)
+        builder.failed(at, found.reason, found.message + lost_workers.first_failure(view))
+    builder.counts(found.counts, Counts(), "")
+    status.set_tasks(view, builder, found.counts.failed)
+    steps = Steps(view, builder)
+    removals, requeue_at = ended.clean(view, "" if found.stage is Stage.SUCCEEDED else found.reason, view.now)
     steps.add(removals)
-    steps.again(again_at)
+    steps.requeue_at(requeue_at)
     return steps.plan()
 
 
@@ -148,20 +162,28 @@ def _worker_counts(view: View) -> Counts:
 
 
 def _warnings(view: View) -> list[Event]:
-    """Return what is told once of a job's templates."""
+    """Return the events that report problems of a job's templates, once."""
     found = []
     roles = (view.job.launcher, view.job.worker)
     if any(mapping(role.template.get("spec")).get("restartPolicy") for role in roles):
         is_v1 = view.job.dialect is Dialect.V1
         reason = "SettedPodTemplateRestartPolicy" if is_v1 else "SetPodTemplateRestartPolicy"
-        words = "Restart policy in pod template overridden by restart policy in replica spec"
-        found.append(Event("Warning", reason, words))
+        message = "Restart policy in pod template overridden by restart policy in replica spec"
+        found.append(Event("Warning", reason, message))
     if objects.has_api_token(view.job):
-        words = (
+        message = (
             "automountServiceAccountToken is true: the user's container has the launcher's token, and what runs in it"
             " may do what its Role allows, exec into all workers of this job included"
         )
-        found.append(Event("Warning", "ServiceAccountTokenMounted", words))
+        found.append(Event("Warning", "ServiceAccountTokenMounted", message))
+    if objects.shares_processes(view.job):
+        message = (
+            "the launcher shares its process namespace (shareProcessNamespace, hostPID): what runs in the user's"
+            " container with CAP_SYS_PTRACE can take the launcher's token from the processes of the hub and delivery"
+        )
+        found.append(Event("Warning", "ProcessNamespaceShared", message))
+    if message := objects.ignored_scheduling(view.job, view.settings):
+        found.append(Event("Warning", "SchedulerIgnored", message))
     return found
 
 

@@ -1,9 +1,17 @@
-"""How far the launcher is, and what becomes of one that ended: v1's is a Pod that we judge, v2beta1's a batch Job.
+"""The launcher's state, and whether one that ended is retried: in v1 it is a Pod, in v2beta1 a batch Job.
 
 A pod that succeeded decides for both; a v2beta1 launcher has failed when its Job says so, which counts the tries.
 
-What becomes of a v1 launcher pod that failed (backoffLimit counts new pods, and restarts in place as training-operator
-v1.9.3 counts them; without one there is no limit):
+A launcher whose program was told to end by something else than the job was interrupted, whatever it ended with: its pod
+was being deleted (also by a drain), or is a DisruptionTarget, or the kubelet says so. Its end says nothing about the
+program: another launcher takes its place, and no limit counts it. In v2beta1 the Job does that by itself, and is made
+anew if it would end by it: as complete, or with its last try. What had ended before is as it ended.
+
+By exec a success has to wait for the hub's end, a second later, which tells whether ranks were lost: then the job fails
+with RanksLost, for good, unless it is elastic or `ranksLost` is Ignore (`planning.lost_workers`).
+
+What becomes of a v1 launcher pod that failed (backoffLimit counts new pods, but for those of the first row, and
+restarts in place as training-operator v1.9.3 counts them; without one there is no limit):
 
 | how it failed | Never | OnFailure, Always | ExitCode |
 |---|---|---|---|
@@ -13,31 +21,43 @@ v1.9.3 counts them; without one there is no limit):
 | Failed although the kubelet restarts it (its own deadline) | job failed | job failed | job failed |
 
 A new pod waits 10 s after the first failure, and twice as long after each further one, 6 minutes at most, as a Job's
-does. How many have failed is `status.replicaStatuses.Launcher.failed`; the last one that was counted is named by its
-uid in the condition Restarting, so that a crash between counting and deleting counts none twice.
+does. How many have failed is `status.replicaStatuses.Launcher.failed`, and how many of these were interrupted
+`status.launcherInterruptions`; the last one that was counted, or the Job that is recreated, is named by its uid in the
+condition Restarting, so that a crash between counting and deleting counts none twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job import conditions
-from agents.job.conditions import Type
-from agents.job.model import Dialect, RestartPolicy, Transport
-from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, EVICTED, FAILED, Counts, cut, seconds
-from agents.job.words import words_of
-from agents.operator.planning.values import mapping, mappings
+from agents.job.conditions import Type, messages_of
+from agents.job.json_object import Object, mapping, mappings
+from agents.job.model import Dialect, RanksLost, RestartPolicy, Transport
+from agents.job.status import (
+    BACKOFF_LIMIT_EXCEEDED,
+    DEADLINE_EXCEEDED,
+    FAILED,
+    INTERRUPTIONS,
+    RANKS_LOST,
+    Counts,
+    cut,
+    seconds,
+)
+from agents.operator.planning import lost_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from agents.operator.planning.pods import End, PodView
     from agents.operator.planning.view import View
 
 TRIED = "LauncherFailed"
 """The reason of the condition LauncherWaiting between two of a Job's tries; its message ends with `TRIED_AGAIN`."""
+INTERRUPTED = "LauncherInterrupted"
+"""Likewise, where the last try was interrupted."""
 TRIED_AGAIN = "; its Job tries again"
 
 _FIRST_DELAY_S = 10
@@ -45,20 +65,21 @@ _LONGEST_DELAY_S = 360
 
 
 class Stage(Enum):
-    """How far the launcher is."""
+    """The launcher's state."""
 
     ABSENT = auto()  # and nothing is left of an earlier one
     STARTING = auto()
     RUNNING = auto()
+    ENDING = auto()  # its program has succeeded, and the hub is about to tell whether ranks were lost
     GOING = auto()  # being deleted
-    RETRY = auto()  # v1: it failed, and another pod is to take its place
+    RETRY = auto()  # it failed or was interrupted, and another one is to take its place: in v2beta1 another Job
     SUCCEEDED = auto()
     FAILED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """What there is to know of it. `reason` and `message` are for the job's end; `why` is how a pod ended."""
+    """The launcher's state. `reason` and `message` are for the job's end; `why` is how a pod ended."""
 
     stage: Stage
     counts: Counts
@@ -68,19 +89,20 @@ class Launcher:
     why: str = ""
     ended_at: float | None = None
     may_start_at: float = 0.0  # of a new pod after a failed one
+    interruptions: int = 0  # of a v1 pod that is counted as failed: how many more backoffLimit does not count
+    tried: str = TRIED  # the reason of LauncherWaiting that goes with `why` between two of a Job's tries
 
 
 def judge(view: View) -> Launcher:
-    """Say how far the launcher is."""
+    """Return the launcher's state."""
     ended = [
         (pod, end) for pod in view.launchers if not _is_stopped(view, pod) and (end := _end(view, pod)) is not None
     ]
     for pod, end in ended:
-        if end.is_success:
-            counts = Counts(succeeded=1, failed=failed_before(view))
-            return Launcher(Stage.SUCCEEDED, counts, pod, ended_at=end.at)
+        if end.is_success and not pod.is_interrupted(end.at):
+            return _succeeded(view, pod, end)
     found = _judge_pod(view) if view.job.dialect.has_launcher_pod else _judge_job(view, ended)
-    return _within_deadline(view, found)
+    return found if found.stage is Stage.ENDING else _within_deadline(view, found)
 
 
 def is_running(view: View) -> bool:
@@ -114,6 +136,24 @@ def _within_deadline(view: View, found: Launcher) -> Launcher:
     return Launcher(Stage.FAILED, found.counts, found.pod, DEADLINE_EXCEEDED, message)
 
 
+def _succeeded(view: View, pod: PodView, end: End) -> Launcher:
+    failed = failed_before(view)
+    if _tells_of_ranks(view) and pod.waits_for_hub:
+        return Launcher(Stage.ENDING, Counts(active=1, failed=failed), pod)
+    counts = Counts(succeeded=1, failed=failed)
+    ranks = lost_workers.lost_ranks(view, pod) if view.job.ranks_lost is RanksLost.FAIL else ""
+    if ranks:
+        whose = "The job" if view.job.dialect is Dialect.T9K else f"MPIJob {view.job.namespace}/{view.job.name}"
+        message = f"{whose} has failed: its launcher exited with 0, but ranks were lost while mpirun ran: {ranks}"
+        return Launcher(Stage.FAILED, counts, pod, RANKS_LOST, message, ended_at=end.at)
+    return Launcher(Stage.SUCCEEDED, counts, pod, ended_at=end.at)
+
+
+def _tells_of_ranks(view: View) -> bool:
+    """Whether the hub's termination message matters."""
+    return view.job.transport is Transport.EXEC and not lost_workers.is_elastic(view)
+
+
 def _is_stopped(view: View, pod: PodView) -> bool:
     """Whether a suspension stops or stopped this pod, or it waited for its user: its 0 is no success."""
     return pod.is_going and (_is_stopping(view) or pod.created_at < (view.time("startTime") or 0.0))
@@ -134,6 +174,12 @@ def failed_before(view: View) -> int:
     return failed if isinstance(failed, int) else 0
 
 
+def interruptions_before(view: View) -> int:
+    """Return how many of those were interrupted."""
+    found = view.status.get(INTERRUPTIONS)
+    return found if isinstance(found, int) else 0
+
+
 def _judge_pod(view: View) -> Launcher:
     failed = failed_before(view)
     if not view.launchers:
@@ -142,8 +188,12 @@ def _judge_pod(view: View) -> Launcher:
     end = _end(view, pod)
     if pod.is_going:
         return Launcher(Stage.GOING, Counts(failed=failed), pod)
+    if end is not None and pod.is_interrupted(end.at):
+        more = int(pod.is_disrupted and not _is_counted(view, pod.uid))
+        why = f"{_interruption(pod, end)} (uid {pod.uid})"
+        return Launcher(Stage.RETRY, Counts(failed=failed + more), pod, why=why, interruptions=more)
     if end is not None:
-        failed += not _is_counted(view, pod)
+        failed += not _is_counted(view, pod.uid)
         return _failed_pod(view, pod, end, failed)
     counts = Counts(active=int(pod.phase == "Running"), failed=failed)
     restarts = failed + pod.restarts(view.launcher_containers)
@@ -156,71 +206,117 @@ def _judge_pod(view: View) -> Launcher:
 def _failed_pod(view: View, pod: PodView, end: End, failed: int) -> Launcher:
     counts, why = Counts(failed=failed), end.words
     policy = view.job.launcher.restart_policy
-    is_retried = policy is RestartPolicy.EXIT_CODE and end.exit_code is not None and end.exit_code >= 128
-    if pod.is_disrupted or is_retried:
+    if policy is RestartPolicy.EXIT_CODE and end.exit_code is not None and end.exit_code >= 128:
         if _is_past_limit(view, failed):
             return _past_limit(view, pod, counts, why)
         return Launcher(Stage.RETRY, counts, pod, why=f"{why} (uid {pod.uid})")
-    reason = EVICTED if pod.state.reason == "Evicted" else pod.state.reason or FAILED
-    failure = words_of(view.job.dialect).failure.format(full=f"{view.job.namespace}/{view.job.name}")
+    reason = pod.state.reason or FAILED
+    failure = messages_of(view.job.dialect).failure.format(full=f"{view.job.namespace}/{view.job.name}")
     return Launcher(Stage.FAILED, counts, pod, reason, f"{failure}{why}", why, end.at)
 
 
 def _past_limit(view: View, pod: PodView, counts: Counts, why: str) -> Launcher:
-    words = f"Job {view.job.name} has failed because it has reached the specified backoff limit"
-    message = f"{words}: {why}" if why else words
+    summary = f"Job {view.job.name} has failed because it has reached the specified backoff limit"
+    message = f"{summary}: {why}" if why else summary
     return Launcher(Stage.FAILED, counts, pod, BACKOFF_LIMIT_EXCEEDED, message, why)
 
 
 def _is_past_limit(view: View, restarts: int) -> bool:
     """Whether that is too many: 0 allows none, and N fails the job with the Nth (training-operator's core/job.go)."""
     limit = view.job.policy.backoff_limit
-    return limit is not None and restarts >= max(limit, 1)
+    return limit is not None and restarts - interruptions_before(view) >= max(limit, 1)
 
 
-def _is_counted(view: View, pod: PodView) -> bool:
+def _is_counted(view: View, uid: str) -> bool:
+    """Whether the status says that another one takes the place of this pod, or Job."""
     restarting = conditions.find(view.conditions, Type.RESTARTING)
-    return restarting is not None and f"(uid {pod.uid})" in str(restarting.get("message"))
+    return restarting is not None and f"(uid {uid})" in str(restarting.get("message"))
+
+
+def _interruption(pod: PodView, end: End) -> str:
+    """Say how an interrupted launcher ended."""
+    message = end.words or f"{pod.name} exited with 0"
+    return f"{message}, while {pod.interruption[1]}" if pod.interruption and not pod.state.reason else message
 
 
 def _may_start_at(view: View, failed: int) -> float:
     restarting = conditions.find(view.conditions, Type.RESTARTING)
-    if restarting is None or not failed:
+    if restarting is None:
         return 0.0
     since = seconds(restarting.get("lastUpdateTime")) or 0.0
-    return since + min(_FIRST_DELAY_S * 2.0 ** min(failed - 1, 10), _LONGEST_DELAY_S)
+    return since + min(_FIRST_DELAY_S * 2.0 ** min(max(failed, 1) - 1, 10), _LONGEST_DELAY_S)
 
 
 def _judge_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     job = view.observed.launcher_job
+    last = view.launchers[-1] if view.launchers else None
     if job is None:
-        stage = Stage.GOING if view.launchers else Stage.ABSENT
-        return Launcher(stage, Counts(), view.launchers[-1] if view.launchers else None)
-    status = mapping(job.get("status"))
-    failed = status.get("failed")
+        return Launcher(
+            Stage.GOING if view.launchers else Stage.ABSENT, Counts(), last, may_start_at=_may_start_at(view, 0)
+        )
+    status, metadata = mapping(job.get("status")), mapping(job.get("metadata"))
+    failed, uid = status.get("failed"), str(metadata.get("uid"))
     running = [pod for pod in view.launchers if pod.phase == "Running"]
     counts = Counts(active=len(running), failed=failed if isinstance(failed, int) else 0)
-    complete, failure = (_condition(status, wanted) for wanted in ("Complete", "Failed"))
-    # From Kubernetes 1.31 on it is Failed when its pods are gone, and why with them. Before, it says that it will be.
-    if failure is None and view.launchers and all(pod.is_going or pod.is_over for pod in view.launchers):
-        failure = _condition(status, "FailureTarget")
-    is_going = bool(mapping(job.get("metadata")).get("deletionTimestamp"))
+    is_going = bool(metadata.get("deletionTimestamp"))
+    if why := _replaced(view, uid, ended, _failure(view, status)):
+        return Launcher(Stage.GOING if is_going else Stage.RETRY, counts, last, why=why)
+    complete, failure = _condition(status, "Complete"), _failure(view, status)
     if complete is not None and not (_is_stopping(view) and is_going):
+        if _tells_of_ranks(view) and last is not None and not last.is_over and not last.is_going:
+            return Launcher(Stage.ENDING, counts, last)  # its pod is over as well: we have not heard of it yet
         at = seconds(status.get("completionTime"))
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
     if failure is not None:
-        last = max(ended, key=lambda one: one[0].created_at, default=None)
-        return _failed_job(view, failure, last, Counts(failed=counts.failed))
+        newest = max(ended, key=lambda one: one[0].created_at, default=None)
+        return _failed_job(view, failure, newest, Counts(failed=counts.failed))
     if is_going:
-        return Launcher(Stage.GOING, counts, view.launchers[-1] if view.launchers else None)
+        return Launcher(Stage.GOING, counts, last)
+    return _trying(view, counts, ended)
+
+
+def _trying(view: View, counts: Counts, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     alive = [pod for pod in view.launchers if not pod.is_over and all(pod is not one for one, _ in ended)]
-    stage = Stage.RUNNING if running else Stage.STARTING
+    stage = Stage.RUNNING if counts.active else Stage.STARTING
     if alive:
         return Launcher(stage, counts, alive[-1])
-    return Launcher(stage, counts, why=ended[-1][1].words if ended else _noted_failure(view))
+    if not ended:
+        return Launcher(stage, counts, why=_noted_failure(view), tried=_noted_reason(view) or TRIED)
+    pod, end = ended[-1]
+    tried = INTERRUPTED if pod.is_interrupted(end.at) else TRIED
+    return Launcher(stage, counts, why=end.words, tried=tried)
 
 
-def _failed_job(view: View, failure: Mapping[str, Any], last: tuple[PodView, End] | None, counts: Counts) -> Launcher:
+def _failure(view: View, status: Object) -> Object | None:
+    """Return the Job's condition that says that it has failed.
+
+    From Kubernetes 1.31 on it is Failed when its pods are gone, and why with them. Before, it says that it will be.
+    """
+    failure = _condition(status, "Failed")
+    if failure is None and view.launchers and all(pod.is_going or pod.is_over for pod in view.launchers):
+        return _condition(status, "FailureTarget")
+    return failure
+
+
+def _replaced(view: View, uid: str, ended: Sequence[tuple[PodView, End]], failure: Object | None) -> str:
+    """Say why another Job takes this one's place; "" if none does: its last pod was interrupted, and ends it.
+
+    The condition Restarting tells it once the pod is gone, and LauncherWaiting of a last try.
+    """
+    if _is_counted(view, uid):
+        restarting = conditions.find(view.conditions, Type.RESTARTING) or {}
+        said = messages_of(view.job.dialect).restarting.message.format(name=view.job.name, why="")
+        return str(restarting.get("message")).removeprefix(said)
+    if ended and ended[-1][0] is view.launchers[-1]:
+        pod, end = ended[-1]
+        is_last = end.is_success or (failure is not None and failure.get("reason") == BACKOFF_LIMIT_EXCEEDED)
+        return f"{_interruption(pod, end)} (uid {uid})" if is_last and pod.is_interrupted(end.at) else ""
+    if failure is not None and not view.launchers and _noted_reason(view) == INTERRUPTED:
+        return f"{_noted_failure(view)} (uid {uid})"
+    return ""
+
+
+def _failed_job(view: View, failure: Object, last: tuple[PodView, End] | None, counts: Counts) -> Launcher:
     """Take over the Job's reason and message, and at the end of the tries how the last pod failed."""
     reason, message = str(failure.get("reason") or FAILED), str(failure.get("message") or "")
     message = message or f"MPIJob {view.job.namespace}/{view.job.name} has failed"
@@ -238,22 +334,25 @@ def _failed_job(view: View, failure: Mapping[str, Any], last: tuple[PodView, End
 
 
 def _last_failure(view: View) -> str:
-    words = (pod.last_failure(view.launcher_containers) for pod in reversed(view.launchers))
-    return next((one for one in words if one), "")
+    failures = (pod.last_failure(view.launcher_containers) for pod in reversed(view.launchers))
+    return next((one for one in failures if one), "")
 
 
 def _noted_failure(view: View) -> str:
     """Return what the status says of the last pod: it may be gone a moment before its Job has failed."""
     noted = conditions.find(view.conditions, Type.LAUNCHER_WAITING)
-    if noted is None or noted.get("reason") != TRIED:
-        return ""
-    return str(noted.get("message")).removesuffix(TRIED_AGAIN)
+    return str(noted.get("message")).removesuffix(TRIED_AGAIN) if noted is not None and _noted_reason(view) else ""
+
+
+def _noted_reason(view: View) -> str:
+    noted = conditions.find(view.conditions, Type.LAUNCHER_WAITING) or {}
+    return str(noted.get("reason")) if noted.get("reason") in (TRIED, INTERRUPTED) else ""
 
 
 def _container_reason(pod: PodView) -> str:
     return next((one.reason for one in pod.state.containers if one.exit_code and one.state == "terminated"), "")
 
 
-def _condition(status: Mapping[str, Any], wanted: str) -> Mapping[str, Any] | None:
+def _condition(status: Object, wanted: str) -> Object | None:
     entries = mappings(status.get("conditions"))
     return next((one for one in entries if one.get("type") == wanted and one.get("status") == "True"), None)

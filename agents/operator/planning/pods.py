@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agents.common import pods
+from agents.common.text import one_line
+from agents.job.json_object import Object, mapping, mappings
 from agents.job.model import RestartPolicy
 from agents.job.status import seconds
-from agents.operator.planning.values import mapping, mappings
-from rshagent import pods
-from rshagent.status import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Set
 
-    from agents.job.model import Object
 
 DELETION_GRACE_S = 60  # a pod that is there so long after its grace period is on a node that does not answer
+_HUB = re.compile(r"hub(-\d+)?")
 _WORDS_MAX = 300  # of a container's termination message
 
 # Why a pod ended that says nothing about its program: the kubelet's (eviction, node shutdown, admission) and the node
@@ -27,6 +28,7 @@ _DISRUPTIONS = frozenset({
     "Evicted", "Preempting", "Preempted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "NodeAffinity",
     "UnexpectedAdmissionError", "TopologyAffinityError",
 })  # fmt: skip
+_GRACE_S = 30  # Kubernetes' default
 _NO_ROOM = "OutOf"  # and the resource: cpu, memory, pods, nvidia.com/gpu
 
 
@@ -82,17 +84,56 @@ class PodView:
         return seconds(self._metadata.get("creationTimestamp")) or 0.0
 
     @property
-    def annotations(self) -> Mapping[str, Any]:
+    def annotations(self) -> Object:
         """Those of ours."""
         return mapping(self._metadata.get("annotations"))
 
     @property
     def is_disrupted(self) -> bool:
         """Whether it Failed by something that was done to it: eviction, preemption, the end of its node."""
-        conditions = mappings(mapping(self.raw.get("status")).get("conditions"))
-        is_target = any(one.get("type") == "DisruptionTarget" and one.get("status") == "True" for one in conditions)
+        return self._is_evicted or (self.phase == "Failed" and self._condition("DisruptionTarget") is not None)
+
+    @property
+    def _is_evicted(self) -> bool:
         reason = self.state.reason
-        return self.phase == "Failed" and (is_target or reason in _DISRUPTIONS or reason.startswith(_NO_ROOM))
+        return self.phase == "Failed" and (reason in _DISRUPTIONS or reason.startswith(_NO_ROOM))
+
+    @property
+    def interruption(self) -> tuple[float, str] | None:
+        """Since when its program is told to end by something else than the job (epoch seconds), and by what.
+
+        By the API server's clock; 0 where only the end of it is known.
+        """
+        found = []
+        if self.is_going:
+            grace = self._metadata.get("deletionGracePeriodSeconds")
+            grace_s = grace if isinstance(grace, int) else _GRACE_S
+            found.append(((self.deleted_by or 0.0) - grace_s, "its pod was being deleted"))
+        target = self._condition("DisruptionTarget")
+        if self._is_evicted:  # by the kubelet, whose condition comes with the end
+            found.append((0.0, f"its pod failed ({self.state.reason})"))
+        elif target is not None:
+            since = seconds(target.get("lastTransitionTime")) or 0.0
+            found.append((since, f"its pod was disrupted ({target.get('reason')})"))
+        return min(found, default=None)
+
+    def is_interrupted(self, ended_at: float | None) -> bool:
+        """Whether its program, which ended then by its node's clock, was told to end by something else than the job."""
+        if self.interruption is None:
+            return False
+        return ended_at is None or ended_at + self._clock_lag_s >= self.interruption[0]
+
+    @property
+    def _clock_lag_s(self) -> float:
+        """How far at least its node's clock is behind the API server's: no node sees a pod before it is bound."""
+        bound_at = seconds((self._condition("PodScheduled") or {}).get("lastTransitionTime"))
+        seen_at = seconds(mapping(self.raw.get("status")).get("startTime"))
+        return 0.0 if bound_at is None or seen_at is None else max(0.0, bound_at - seen_at)
+
+    def _condition(self, wanted: str) -> Object | None:
+        """Return a condition that is True."""
+        found = mappings(mapping(self.raw.get("status")).get("conditions"))
+        return next((one for one in found if one.get("type") == wanted and one.get("status") == "True"), None)
 
     @property
     def deleted_by(self) -> float | None:
@@ -138,6 +179,7 @@ class PodView:
         mine = [one for one in self.state.containers if one.name in own and not one.init]
         have_ended = bool(mine) and len(mine) == len(own) and all(one.state == "terminated" for one in mine)
         is_success = have_ended and not any(one.exit_code for one in mine)
+        is_success &= self.phase != "Failed" or not self.state.reason  # by which the kubelet has ended all of it
         if self.phase == "Succeeded" or (is_success and policy is not RestartPolicy.ALWAYS):
             return End(0, is_success=True, at=self._ended_at(own))
         if self.phase == "Failed" or (have_ended and policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE)):
@@ -153,13 +195,29 @@ class PodView:
             for state in ("state", "lastState"):
                 ended = mapping(mapping(status.get(state)).get("terminated"))
                 if ended.get("exitCode"):
-                    words = f"{self.name}: container {status.get('name')} exited with {ended['exitCode']}"
-                    reason = "" if ended.get("reason") in (None, "Error") else f" ({ended['reason']})"
+                    name, reason = f"container {status.get('name')}", str(ended.get("reason") or "")
+                    words = f"{self.name}: {pods.exited(name, ended['exitCode'], reason)}"
                     said = one_line(str(ended.get("message") or ""))[:_WORDS_MAX]
-                    found.append(
-                        (seconds(ended.get("finishedAt")) or 0.0, f"{words}{reason}{': ' if said else ''}{said}")
-                    )
+                    found.append((seconds(ended.get("finishedAt")) or 0.0, f"{words}{': ' if said else ''}{said}"))
         return max(found, default=(0.0, ""))[1]
+
+    @property
+    def hub(self) -> pods.ContainerState | None:
+        """The hub's container: of the sidecars that can have its name the last one, as ours are behind the user's."""
+        found = [one for one in self.state.containers if one.sidecar and _HUB.fullmatch(one.name)]
+        return found[-1] if found else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all its own containers have ended, and the pod waits for its sidecars: on a busy node for seconds."""
+        own = [one for one in self.state.containers if not one.init]
+        return bool(own) and all(one.state == "terminated" for one in own)
+
+    @property
+    def waits_for_hub(self) -> bool:
+        """Whether the kubelet ends the hub, which then tells what it knows: nothing else keeps the pod running."""
+        hub = self.hub
+        return self.has_ended and not self.is_over and not self.is_going and hub is not None and hub.state == "running"
 
     def _first_failure(self, own: Set[str]) -> pods.ContainerState | None:
         failed = [one for one in self.state.containers if one.state == "terminated" and one.exit_code]
@@ -172,16 +230,14 @@ class PodView:
             said = one_line(self.state.message)
             why = self.state.reason or "without a reason"
             return f"{self.name} failed ({why}){': ' if said else ''}{said[:_WORDS_MAX]}"
-        reason = f" ({container.reason})" if container.reason not in ("", "Error") else ""
-        kind = "init container" if container.init else "container"
         said = one_line(container.message)[:_WORDS_MAX]
-        words = f"{self.name}: {kind} {container.name} exited with {container.exit_code}{reason}"
+        words = f"{self.name}: {pods.end_of(container)}"
         return f"{words}: {said}" if said else words
 
     def _ended_at(self, own: Set[str]) -> float | None:
         return max((at for at in map(_finished_at, self._statuses(own)) if at is not None), default=None)
 
-    def _statuses(self, own: Set[str] | None = None) -> list[Mapping[str, Any]]:
+    def _statuses(self, own: Set[str] | None = None) -> list[Object]:
         status = mapping(self.raw.get("status"))
         found = mappings(status.get("containerStatuses"))
         if own is None:
@@ -189,7 +245,7 @@ class PodView:
         return [one for one in found if one.get("name") in own]
 
     @property
-    def _metadata(self) -> Mapping[str, Any]:
+    def _metadata(self) -> Object:
         return mapping(self.raw.get("metadata"))
 
 
@@ -199,10 +255,10 @@ def own_containers(template: Object, main: str = "") -> frozenset[str]:
     return frozenset({main} if main in named else named)
 
 
-def _started_at(status: Mapping[str, Any]) -> float | None:
+def _started_at(status: Object) -> float | None:
     state = mapping(status.get("state"))
     return seconds(mapping(state.get("running") or state.get("terminated")).get("startedAt"))
 
 
-def _finished_at(status: Mapping[str, Any]) -> float | None:
+def _finished_at(status: Object) -> float | None:
     return seconds(mapping(mapping(status.get("state")).get("terminated")).get("finishedAt"))

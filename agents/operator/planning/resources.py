@@ -1,38 +1,31 @@
-"""What a job's pods need beside themselves: ConfigMap, Secret, ServiceAccount, Role, RoleBinding, Service, PodGroup."""
+"""Plans a job's objects other than pods: ConfigMap, Secret, ServiceAccount, Role, RoleBinding, Service, PodGroup."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agents.job.json_object import Body, Object, mapping, mappings
 from agents.job.model import PREFIX, Transport
 from agents.operator import objects
 from agents.operator.actions import Create, CreateKeys, Delete, Patch
-from agents.operator.kinds import (
-    CONFIG_MAP,
-    ROLE,
-    ROLE_BINDING,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    pod_group_kind,
-)
+from agents.operator.kube import CONFIG_MAP, POD, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, pod_group_kind
 from agents.operator.objects import names
-from agents.operator.planning.values import mapping, mappings
+from agents.operator.trim import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
-    from agents.job.model import Object
-    from agents.operator.kinds import Kind
-    from agents.operator.planning.view import View
+    from agents.operator.kube import Kind
+    from agents.operator.planning.view import Observed, View
 
 _NUMBER = "the workers' number"
 SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache doesn't keep
 
 
 def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
-    """Return what makes them be there and up to date. ConfigMap and Role follow the workers' number.
+    """Return what makes all but the Role be there and up to date. The ConfigMap follows the workers' number.
 
     The RoleBinding follows the template's ServiceAccount, but not before the launcher of the former one is gone. What
     someone else has changed in them is changed back. A Secret that is gone comes back with new keys.
@@ -45,7 +38,6 @@ def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
         _keys(view),
         _made(SERVICE, objects.service(job, settings), seen.service),
         _made(SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
-        _kept(ROLE, objects.role(job, settings, view.hosts), seen.role, "rules", _NUMBER),
         _kept(
             ROLE_BINDING,
             objects.role_binding(job, settings, _account(view)),
@@ -56,6 +48,72 @@ def changes(view: View) -> tuple[Create | CreateKeys | Patch, ...]:
         _pod_group(view),
     ]
     return tuple(one for one in found if one is not None)
+
+
+def role(view: View, made: Collection[str]) -> tuple[Patch | None, Create | Patch | None]:
+    """Return what changes the Role at once, and what does so when workers of these names have been `made` as well.
+
+    It lists pods by their names alone, so a name stands in it only while the pod that has it is this job's: one that is
+    there, or one that the API server has just made for us. A worker that is replaced at once keeps its entry.
+    """
+    job, seen = view.job, view.observed.role
+    listed = _listed(seen)
+    hosts = {index: job.worker_name(index) for index in view.hosts}
+    present = {name for index, name in hosts.items() if index in view.workers}
+    kept = present | {name for name in listed.intersection(made) if not view.rejection(POD, name)}
+    now, later = (
+        objects.role(job, view.settings, [index for index, name in hosts.items() if name in names])
+        for names in (kept, present.union(made))
+    )
+    if seen is None:
+        return None, _made(ROLE, later, seen)
+    change = _patched(ROLE, now, seen, "rules", _NUMBER) if seen.get("rules") else None
+    return change, None if change else _patched(ROLE, later, seen, "rules", _NUMBER)
+
+
+def rights_end(view: View, *, is_final: bool) -> tuple[Patch, ...]:
+    """Return what takes the launcher's rights: all when it has ended, or else to workers that are gone.
+
+    Until it has ended its hub clears the workers. All go at once: with the first worker of a job that is suspended.
+    """
+    seen = view.observed.role
+    if seen is None or not seen.get("rules") or mapping(seen.get("metadata")).get("deletionTimestamp"):
+        return ()
+    listed = _listed(seen)
+    present = [index for index in view.hosts if index in view.workers and view.job.worker_name(index) in listed]
+    if not is_final and listed and len(present) == len(listed):
+        return ()
+    body = {"metadata": {"name": view.job.launcher_name}, "rules": []}
+    if any(not pod.is_over for pod in view.launchers):
+        body = objects.role(view.job, view.settings, present) or body
+    change = _patched(ROLE, body, seen, "rules", "the launcher no longer needs them")
+    return () if change is None else (change,)
+
+
+def rights_lost(observed: Observed) -> tuple[tuple[Patch], ...]:
+    """Return what takes the rights to workers that are gone, of a job for which nothing else is done.
+
+    It may be there for long, with its launcher: held by a finalizer, or edited so that it can't be read.
+    """
+    seen = observed.role
+    if seen is None or mapping(seen.get("metadata")).get("deletionTimestamp"):
+        return ()
+    present = {str(mapping(pod.get("metadata")).get("name")) for pod in observed.pods}
+    if _listed(seen) <= present:
+        return ()
+    rules: list[Object] = []
+    for rule in mappings(seen.get("rules")):
+        kept = [name for name in rule.get("resourceNames") or () if name in present]
+        if kept or not rule.get("resourceNames"):
+            rules.append({**rule, "resourceNames": kept} if kept else rule)
+    name = str(mapping(seen.get("metadata")).get("name"))
+    return ((Patch(ROLE, name, {"metadata": _version(seen), "rules": rules}, "workers are gone"),),)
+
+
+def _listed(role: Object | None) -> set[str]:
+    """Return the pods that a Role names."""
+    rules = mappings(mapping(role).get("rules"))
+    return {str(name) for rule in rules for name in rule.get("resourceNames") or ()}
 
 
 def pod_group_end(view: View) -> tuple[Delete, ...]:
@@ -70,11 +128,11 @@ def pod_group_end(view: View) -> tuple[Delete, ...]:
 def left_over(view: View) -> tuple[Delete, ...]:
     """Return the deletion of the rights that a launcher by exec had, of a job that has gone over to ssh in a pause.
 
-    While it has pods by exec it is a job by exec (`holding`), so nobody uses them.
+    While it has pods by exec it is a job by exec (`pinned`), so nobody uses them.
     """
     if view.job.transport is Transport.EXEC:
         return ()
-    seen, why = view.observed, "of a launcher by exec, and the job is one by ssh now"
+    seen, why = view.observed, "left over from the exec transport; the job uses ssh now"
     rights = ((ROLE_BINDING, seen.role_binding), (ROLE, seen.role), (SERVICE_ACCOUNT, seen.service_account))
     return tuple(one for kind, body in rights if body is not None for one in _deleted(kind, body, why))
 
@@ -101,7 +159,7 @@ def _keys(view: View) -> CreateKeys | None:
     body = objects.secret(view.job, view.settings)
     if body is None or view.observed.secret is not None:
         return None
-    return CreateKeys(body, view.job.ssh.key_type, "wanted and not there")
+    return CreateKeys(body, view.job.ssh.key_type, "missing")
 
 
 def _account(view: View) -> str:
@@ -118,17 +176,21 @@ def _account(view: View) -> str:
     return str(bound[0].get("name", "")) if bound else ""
 
 
-def _made(kind: Kind, body: dict[str, Any] | None, seen: Object | None) -> Create | None:
-    return Create(kind, body, "wanted and not there") if body is not None and seen is None else None
+def _made(kind: Kind, body: Body | None, seen: Object | None) -> Create | None:
+    return Create(kind, body, "missing") if body is not None and seen is None else None
 
 
-def _kept(kind: Kind, body: dict[str, Any] | None, seen: Object | None, part: str, why: str) -> Create | Patch | None:
+def _kept(kind: Kind, body: Body | None, seen: Object | None, part: str, why: str) -> Create | Patch | None:
     """Return what makes `part` of an object what it should be."""
-    if seen is None or body is None:
-        return _made(kind, body, seen)
-    if seen.get(part) == body[part]:
+    return _made(kind, body, seen) if seen is None else _patched(kind, body, seen, part, why)
+
+
+def _patched(kind: Kind, body: Body | None, seen: Object, part: str, why: str) -> Patch | None:
+    if body is None:
         return None
     wanted = body[part]
+    if seen.get(part) == (shortened(wanted) if kind is CONFIG_MAP else wanted):
+        return None
     change = _replacing(mapping(seen.get(part)), wanted) if isinstance(wanted, dict) else wanted
     return Patch(kind, body["metadata"]["name"], {"metadata": _version(seen), part: change}, why)
 
@@ -143,7 +205,7 @@ def _pod_group(view: View) -> Create | Patch | None:
     seen = view.observed.pod_group
     if seen is None:
         metadata = {**body["metadata"], "annotations": annotations}
-        return Create(kind, {**body, "metadata": metadata}, "wanted and not there")
+        return Create(kind, {**body, "metadata": metadata}, "missing")
     if mapping(mapping(seen.get("metadata")).get("annotations")).get(SPEC_HASH) == digest:
         return None
     spec = _replacing(mapping(seen.get("spec")), body["spec"])
@@ -151,14 +213,14 @@ def _pod_group(view: View) -> Create | Patch | None:
     return Patch(kind, body["metadata"]["name"], change, "the job's scheduling has changed")
 
 
-def _replacing(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _replacing(seen: Object, wanted: Object) -> Body:
     """Return the merge patch that leaves nothing of what was there before: what is absent from one stays."""
-    change: dict[str, Any] = {name: None for name in seen if name not in wanted}
+    change: Body = {name: None for name in seen if name not in wanted}
     for name, value in wanted.items():
         change[name] = _replacing(mapping(seen.get(name)), value) if isinstance(value, dict) else value
     return change
 
 
-def _version(seen: Object) -> Mapping[str, Any]:
+def _version(seen: Object) -> Object:
     metadata = mapping(seen.get("metadata"))
     return {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")}

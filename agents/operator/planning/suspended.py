@@ -1,8 +1,9 @@
-"""A job that is suspended, or paused: it has no pods, and nothing of it waits for any.
+"""Plans a job that is suspended or paused: its pods are deleted.
 
 The launcher goes first: its mpirun is told to end, ends the ranks, and these may use its grace period to save what they
-have. The workers go when no program of the launcher runs any more, or that period is over. A job that is resumed before
-all pods are gone is stopped to the end: what it is then, it is made anew from its templates.
+have. The workers go when no program of the launcher runs any more, or that period is over; those that only wait
+(`planning.idling`) when its pod has gone, and at once then. A job that is resumed before all pods are gone is stopped
+to the end: what it is then, it is made anew from its templates.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.status import Counts, Draft, Urgency, seconds
-from agents.operator.planning import ended, launcher, notes, resources, tasks
-from agents.operator.planning.values import mapping
-from agents.operator.planning.writing import Steps
+from agents.job.json_object import mapping
+from agents.job.status import Counts, StatusBuilder, Urgency, seconds
+from agents.operator.planning import ended, idling, launcher, own_conditions, resources, status
+from agents.operator.planning.status import Steps
 
 if TYPE_CHECKING:
     from agents.operator.actions import Plan
@@ -23,41 +24,45 @@ if TYPE_CHECKING:
 
 _GRACE_S = 30  # Kubernetes' default
 _DELAY_S = 30  # for the garbage collector to delete what belonged to a batch Job
+_HUB_END_S = 5  # for a launcher's hub, which the kubelet ends last
 
 
 def plan(view: View) -> Plan:
     """Plan for a job that is to have no pods."""
-    draft = Draft(view.job, view.observed.resource, view.now)
-    draft.created(starts=False)
-    draft.suspended()
-    draft.forget((Type.WORKERS_OUTDATED, Type.CREATION_REFUSED, Type.RESOURCE_EXISTS))
-    draft.forget((Type.VALIDATION_ERROR, Type.RESTARTING, Type.DEBUGGING))
-    notes.tell_stuck(view, draft)
+    builder = StatusBuilder(view.job, view.observed.resource, view.now)
+    builder.created(starts=False)
+    builder.suspended()
+    builder.remove_conditions((Type.WORKERS_OUTDATED, Type.CREATION_REFUSED, Type.RESOURCE_EXISTS))
+    builder.remove_conditions((Type.VALIDATION_ERROR, Type.RESTARTING, Type.DEBUGGING))
+    own_conditions.set_stuck(view, builder)
     active, worker = (
         Counts(active=sum(pod.phase == "Running" for pod in pods)) for pods in (view.launchers, view.workers.values())
     )
     # Kueue gives what the job had to another one when none is active.
     urgency = Urgency.LOW if active.active + worker.active else Urgency.AT_ONCE
-    draft.counts(active, worker, f"{view.ready}/{len(view.wanted)}", urgency)
-    tasks.tell(view, draft)
-    steps = Steps(view, draft)
+    builder.counts(active, worker, f"{view.ready}/{len(view.wanted)}", urgency)
+    builder.interruptions(0)
+    status.set_tasks(view, builder)
+    steps = Steps(view, builder)
     removals: list[ended.Removal] = [*ended.launcher_end(view, "suspended")]
-    held_until = _held_until(view)
-    steps.again(held_until)
+    present = [pod for pod in view.workers.values() if not pod.is_going]
+    held_until = _held_until(view, present)
+    steps.requeue_at(held_until)
     for pod in (*view.workers.values(), *view.launchers):
-        steps.again(pod.stuck_at)
+        steps.requeue_at(pod.stuck_at)
     if held_until <= view.now:
-        present = [pod for pod in view.workers.values() if not pod.is_going]
-        removals += [*resources.pod_group_end(view), *ended.removal(present, present, "suspended")]
+        removals += [*resources.pod_group_end(view), *ended.removal(view, present, present, "suspended")]
     if removals:
         steps.write()  # a stale plan must not meet the pods of a resumed job
-        steps.add(removals)
+    steps.add((*resources.rights_end(view, is_final=False), *removals))
     return steps.plan()
 
 
-def _held_until(view: View) -> float:
-    """Return until when, at most, the launcher's program needs the workers."""
-    return max((_ends_by(view, pod) for pod in view.launchers if launcher.runs(view, pod)), default=0.0)
+def _held_until(view: View, workers: list[PodView]) -> float:
+    """Return until when, at most, the launcher's program needs the workers, or the hub, to end what is left in them."""
+    until = max((_ends_by(view, pod) for pod in view.launchers if launcher.runs(view, pod)), default=0.0)
+    ending = [_ends_by(view, pod) + _HUB_END_S for pod in view.launchers if idling.is_ending(view, pod)]
+    return max(until, *ending) if ending and idling.are_idle(view, workers) else until
 
 
 def _ends_by(view: View, pod: PodView) -> float:

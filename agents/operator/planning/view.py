@@ -1,24 +1,48 @@
-"""One job, what is there of it, and what time it is: what every part of plan is given."""
+"""A job and its objects as every part of the plan sees them: as observed, and what follows from that."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job import conditions
 from agents.job.conditions import Type
+from agents.job.json_object import Object, mapping
 from agents.job.status import conditions_of, seconds
 from agents.operator.planning.pods import PodView, own_containers
-from agents.operator.planning.values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agents.job.model import Job
-    from agents.operator.kinds import Kind
-    from agents.operator.observed import Observed
+    from agents.operator.kube import Kind
     from agents.operator.settings import PodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One job's objects from the caches: trimmed (`trim`), and possibly stale.
+
+    `pods` have the job's uid as a label and the job as their controller. `name_conflicts` are objects (kind, name) that
+    the job needs but another owner has. `rejected` are objects that the API server rejected: (kind, name) → its
+    message; an entry is removed when a later try succeeds or the job is edited. `seen_at`: when the operator first saw
+    the job, by its own clock.
+    """
+
+    resource: Object  # the MPIJob itself, with its status
+    pods: tuple[Object, ...] = ()
+    launcher_job: Object | None = None  # batch Job, v2beta1
+    config_map: Object | None = None
+    service: Object | None = None
+    service_account: Object | None = None
+    secret: Object | None = None  # only its metadata, without the keys
+    role: Object | None = None
+    role_binding: Object | None = None
+    pod_group: Object | None = None
+    name_conflicts: frozenset[tuple[str, str]] = frozenset()
+    rejected: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    seen_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -29,7 +53,10 @@ class View:
     observed: Observed
     settings: PodSettings
     now: float  # epoch seconds
-    kept: Mapping[str, str] = field(default_factory=dict)  # settings that the job's pods have, and that it would change
+    pinned: Mapping[str, str] = field(
+        default_factory=dict
+    )  # settings that the job's pods have, and that it would change
+    given: Job | None = None  # the job without its resumeSpecs: what pods of before a suspension were made from
 
     @cached_property
     def workers(self) -> dict[int, PodView]:
@@ -55,7 +82,7 @@ class View:
 
     @cached_property
     def hosts(self) -> tuple[int, ...]:
-        """The hostfile's and the Role's workers: a new one before it is created, a surplus one until it is gone."""
+        """The hostfile's workers: a new one before it is created, a surplus one until it is gone."""
         return (*self.wanted, *self.surplus)
 
     @property
@@ -69,12 +96,12 @@ class View:
         return pod is not None and pod.state.ready and not pod.is_going
 
     @property
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> Object:
         """The job's status as it was last written."""
         return mapping(self.observed.resource.get("status"))
 
     @property
-    def conditions(self) -> list[Mapping[str, Any]]:
+    def conditions(self) -> list[Object]:
         """The conditions in it."""
         return conditions_of(self.observed.resource)
 
@@ -98,13 +125,13 @@ class View:
         """Return a time of the status as epoch seconds."""
         return seconds(self.status.get(field))
 
-    def refusal(self, kind: Kind, name: str) -> str:
-        """Return the API server's words when it would not take this object; "" if it did, or was not asked."""
-        return self.observed.refused.get((kind.name, name), "")
+    def rejection(self, kind: Kind, name: str) -> str:
+        """Return the API server's message if it rejected this object, else ""."""
+        return self.observed.rejected.get((kind.name, name), "")
 
-    def is_faulty(self, kind: Kind, name: str) -> bool:
-        """Whether this object was refused for what is in it: no other try helps, only an edit of the job."""
-        return is_fault(self.refusal(kind, name))
+    def is_invalid(self, kind: Kind, name: str) -> bool:
+        """Whether this object was rejected as invalid: only an edit of the job helps."""
+        return is_invalid_message(self.rejection(kind, name))
 
     @cached_property
     def _pods(self) -> tuple[PodView, ...]:
@@ -114,9 +141,10 @@ class View:
         """Return a worker pod's index, None for a launcher's."""
         prefix = self.job.worker_name(0)[:-1]
         digits = pod.name.removeprefix(prefix)
-        return int(digits) if digits != pod.name and digits.isascii() and digits.isdigit() else None
+        is_number = digits != pod.name and digits.isascii() and digits.isdigit()
+        return int(digits) if is_number and str(int(digits)) == digits else None
 
 
-def is_fault(words: str) -> bool:
-    """Whether the API server's words for a refusal are those of 422 Invalid, or of 400 for a field of a wrong type."""
-    return " is invalid: " in words or " cannot be handled as a " in words
+def is_invalid_message(message: str) -> bool:
+    """Whether the API server's message is that of 422 Invalid, or of 400 for a field of a wrong type."""
+    return " is invalid: " in message or " cannot be handled as a " in message

@@ -1,6 +1,6 @@
-"""Which worker pods are made, replaced and deleted.
+"""Plans worker pods: which are created, replaced and deleted.
 
-What becomes of a worker pod while the job wants it:
+What happens to a worker pod while the job needs it:
 
 | pod | Never, OnFailure, Always | ExitCode |
 |---|---|---|
@@ -10,7 +10,7 @@ What becomes of a worker pod while the job wants it:
 | its program ended with 128 or more | replaced | replaced |
 | its program ended with 0 (Succeeded) | left as it is | left as it is |
 | it was started as an sshd, and ended with 0 | replaced | replaced |
-| is being deleted | waited for, then made anew | the same |
+| is being deleted | waited for, then created again | the same |
 
 `Never` is what the kubelet is told: it starts no container again in its pod. kubeflow has it as the workers' default
 and lets the job hang on a failed one; here another pod comes. For a Succeeded one no other comes with kubeflow by any
@@ -24,18 +24,20 @@ its last act. The next one waits 10 s, and twice as long after each further one,
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agents.job.model import PREFIX, RestartPolicy, WorkerUpdate
 from agents.operator import objects
 from agents.operator.actions import Create, Delete
-from agents.operator.kinds import POD
+from agents.operator.kube import POD
 from agents.operator.planning import launcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agents.job.json_object import Body
     from agents.operator.planning.pods import End, PodView
     from agents.operator.planning.view import View
 
@@ -45,43 +47,46 @@ TEMPLATE = f"{PREFIX}template"  # annotation: hash of the template that it was m
 _FIRST_DELAY_S = 10
 _LONGEST_DELAY_S = 300
 _LONG_LIFE_S = 600
+_PARTS_MAX, _OUR_PARTS = 50_000, 100  # objects in all pods that one plan makes, and those of ours in each
+_LEAST_AT_ONCE = 4  # of however large a template
 _END_S = 10  # for sidecars to end behind their pod's program, and for a launcher that ended its sshds to end itself
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be done about the workers. `deletes` come before `creates`."""
+    """Changes of the workers. `deletes` come before `creates`."""
 
     deletes: tuple[Delete, ...] = ()
     creates: tuple[Create, ...] = ()
     evicted: int = 0  # of those that are replaced now
-    outdated: tuple[int, ...] = ()  # kept, though their template has changed since
-    again_at: float | None = None
+    outdated: tuple[int, ...] = ()  # kept although their template has changed
+    requeue_at: float | None = None
     failure: str = ""  # why the job has failed by a worker
 
 
 def changes(view: View) -> Changes:
-    """Say what is to be done to have the wanted workers, and no others."""
+    """Return the changes that lead to exactly the wanted workers."""
     failed = {index: end for index in view.wanted if (end := _failure(view, index)) is not None}
     permanent = [end for index, end in failed.items() if _is_permanent(view, view.workers[index], end)]
     if permanent:
-        words = f"MPIJob {view.job.name} is failed because {len(permanent)} Worker replica(s) failed"
-        return Changes(failure=f"{words}: {permanent[0].words}")
+        message = f"MPIJob {view.job.name} is failed because {len(permanent)} Worker replica(s) failed"
+        return Changes(failure=f"{message}: {permanent[0].words}")
     due_at = {index: _replaced_at(view.workers[index], end) for index, end in failed.items()}
-    due = [index for index, at in due_at.items() if at <= view.now]
+    missing = [index for index in view.wanted if index not in view.workers and not _is_faulty(view, index)]
+    at_once = _at_once(view, len(due_at) + len(missing))
+    due = [index for index, at in due_at.items() if at <= view.now][:at_once]
     rolled, outdated = _outdated(view, [index for index in view.wanted if index not in failed])
-    deletes = [_delete(pod, "not wanted: replicas is lower now") for pod in _from_the_top(view.surplus)]
+    deletes = [_delete(pod, "replicas was reduced") for pod in _from_the_top(view.surplus)]
     deletes += [_delete(view.workers[index], f"replaced: {failed[index].words}") for index in due]
     deletes += [_delete(view.workers[index], "its template has changed") for index in rolled]
-    missing = [index for index in view.wanted if index not in view.workers]
-    creates = [_create(view, index, 0) for index in missing]
-    creates += [_create(view, index, score(view.workers[index]) + 1) for index in due]
+    creates = [_create(view, index, 0) for index in missing[: at_once - len(due)]]
+    creates += [_create(view, index, score(view.workers[index]) + 1) for index in due if not _is_faulty(view, index)]
     return Changes(
         deletes=tuple(deletes),
-        creates=tuple(sorted((one for one in creates if one is not None), key=_ordinal)),
+        creates=tuple(sorted(creates, key=_ordinal)),
         evicted=sum(view.workers[index].state.reason == "Evicted" for index in due),
         outdated=tuple(outdated),
-        again_at=min((at for at in due_at.values() if at > view.now), default=None),
+        requeue_at=min((at for at in due_at.values() if at > view.now), default=None),
     )
 
 
@@ -145,16 +150,24 @@ def _delete(pod: PodView, reason: str) -> Delete:
     return Delete(POD, pod.name, pod.uid, reason)
 
 
-def _create(view: View, index: int, score: int) -> Create | None:
-    """Return the creation of a worker, None if its template was refused as faulty."""
-    name = view.job.worker_name(index)
-    if view.is_faulty(POD, name):
-        return None
+def _at_once(view: View, many: int) -> int:
+    """Return how many pods one plan makes: it holds them all, and the next one makes more."""
+    if many <= _LEAST_AT_ONCE:
+        return many
+    parts = json.dumps(view.job.worker.template).count("{")  # each an object here, which takes 200 bytes
+    return max(_LEAST_AT_ONCE, _PARTS_MAX // (parts + _OUR_PARTS))
+
+
+def _is_faulty(view: View, index: int) -> bool:
+    return view.is_invalid(POD, view.job.worker_name(index))
+
+
+def _create(view: View, index: int, score: int) -> Create:
     body = objects.worker(view.job, index, view.settings)
     if score:
-        annotations: dict[str, Any] = body["metadata"].setdefault("annotations", {})
+        annotations: Body = body["metadata"].setdefault("annotations", {})
         annotations[RESTARTS] = str(score)
-    return Create(POD, body, "replaces one that failed" if score else "wanted and not there")
+    return Create(POD, body, "replaces a failed pod" if score else "missing")
 
 
 def _ordinal(action: Create) -> int:

@@ -12,6 +12,7 @@
 - --selector={{ . }}
 {{- end }}
 - --adopt={{ .Values.adopt }}
+- --other-operator-namespace={{ join "," .Values.otherOperatorNamespaces }}
 - --t9k={{ ternary "auto" "off" .Values.t9k.enabled }}
 - --lease-name={{ include "mpi-agents.lease" . }}
 - --lease-namespace={{ .Release.Namespace }}
@@ -22,6 +23,12 @@
 - --run-as-user={{ .Values.jobs.runAsUser | default 0 | int64 | default "none" }}
 {{- if not .Values.jobs.workerAgent }}
 - --no-worker-agent
+{{- end }}
+{{- range .Values.jobs.tools }}
+- --tool={{ . }}
+{{- end }}
+{{- with .Values.jobs.kubectlImage }}
+- --kubectl-image={{ . }}
 {{- end }}
 {{- with .Values.jobs.cpuLimit }}
 - --agent-cpu-limit={{ . }}

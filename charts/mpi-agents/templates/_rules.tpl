@@ -1,12 +1,12 @@
-{{- /* The API groups whose MPIJobs are looked after. */}}
+{{- /* API groups of the MPIJobs that the operator runs. */}}
 {{- define "mpi-agents.groups" -}}
 [kubeflow.org{{ if .Values.t9k.enabled }}, batch.tensorstack.dev{{ end }}]
 {{- end }}
 
 {{- /*
-What the operator may do where jobs run. Nobody can grant what they have not: the launchers' Roles are why it may exec
-into pods. What is made is deleted with its job by Kubernetes itself; pods go before, and the launcher's rights when a job
-goes over to ssh.
+The operator's rights in the jobs' namespaces. It has pods/exec only to grant it to launchers, as nobody can grant a right
+that they lack. Kubernetes deletes a job's objects with the job; the operator deletes pods before, and the launcher's
+rights when a job changes to ssh.
 */}}
 {{- define "mpi-agents.rules" -}}
 {{- $groups := include "mpi-agents.groups" . }}
@@ -35,7 +35,7 @@ goes over to ssh.
   verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [list, watch, create]  # the keys of ssh jobs; asked for is their metadata alone
+  verbs: [list, watch, create]  # keys of ssh jobs; only their metadata is requested
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create]

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import command
-from tests.cluster.bed.build import build
-from tests.cluster.bed.places import Places
+from tests.cluster.local.build import build
+from tests.cluster.local.places import Places
 from tests.cluster.operators.programs import KWOK, MPI_OPERATOR_V2
 
 from . import figures, table

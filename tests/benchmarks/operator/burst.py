@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.measure import BenchmarkError, cpu_s, rss_mib
-from tests.cluster.bed.daemons import until
+from tests.cluster.local.daemons import until
 
 from .jobs import NAMESPACE, POD_COUNT, job
 from .plane import OPERATOR
@@ -17,7 +17,7 @@ from .plane import OPERATOR
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.cluster.bed.daemons import Daemon
+    from tests.cluster.local.daemons import Daemon
 
     from .peers import Peer
     from .plane import Plane
@@ -44,7 +44,7 @@ class Burst:
 
 
 def burst(plane: Plane, peer: Peer, count: int, say: Callable[[str], None]) -> Burst:
-    """Run as many jobs. Raises BenchmarkError, BedError."""
+    """Run as many jobs. Raises BenchmarkError, SetupError."""
     plane.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     operator = _install(plane, peer)
     time.sleep(_IDLE_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.benchmarks.report import AS_DECIMAL, Figure, Target
-from tests.cluster.bed.places import Places
+from tests.cluster.local.places import Places
 
 from .burst import Burst, burst
 from .peers import OURS, THEIRS, peers
@@ -26,7 +26,7 @@ class Plan(NamedTuple):
 
 
 def bursts(plan: Plan, say: Say) -> list[Figure]:
-    """Many jobs at once, each time with a control plane of their own. Raises BenchmarkError, BedError."""
+    """Many jobs at once, each time with a control plane of their own. Raises BenchmarkError, SetupError."""
     both = peers("example/mpi-agents:1")
     found: dict[int, dict[str, list[Burst]]] = {
         count: {peer.name: [] for peer in both} for count in (plan.few, plan.many)

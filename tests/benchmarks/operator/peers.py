@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.benchmarks.measure import ROOT
-from tests.cluster.bed.daemons import until
+from tests.cluster.local.daemons import until
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.cluster.bed.daemons import Daemon
+    from tests.cluster.local.daemons import Daemon
 
 THEIRS, OURS = "theirs", "ours"
 LEASES = ("mpi-operator", "mpi-agents-operator")  # in `default`
@@ -45,7 +45,7 @@ class Peer:
         return ("env", f"KUBECONFIG={kubeconfig}", *self.program)
 
     def start(self, daemon: Daemon) -> None:
-        """Start it, and wait until it works. Raises BedError."""
+        """Start it, and wait until it works. Raises SetupError."""
         daemon.start()
         until(f"{daemon.name}'s start", lambda: self.ready in daemon.log.read_text(errors="replace"), _START_S, daemon)
 
@@ -66,5 +66,5 @@ def peers(image: str, *, is_raised: bool = True) -> tuple[Peer, Peer]:
     theirs = (str(MPI_OPERATOR_V2.binary), "-lock-namespace=default", *(_LIMITS if is_raised else ()))
     return (
         Peer(THEIRS, theirs, "Started workers", definitions[0]),
-        Peer(OURS, (*ours, "--lease-namespace=default"), "working with", definitions[1], {"transport": "exec"}),
+        Peer(OURS, (*ours, "--lease-namespace=default"), "caches synced", definitions[1], {"transport": "exec"}),
     )

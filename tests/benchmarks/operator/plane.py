@@ -1,6 +1,6 @@
 """A control plane of the benchmark's own, with nodes and pods that kwok makes up: nothing in it runs a container.
 
-Its etcd, API server and controller manager are the binaries of the test cluster (`tests.cluster.bed`), on other ports
+Its etcd, API server and controller manager are the binaries of the test cluster (`tests.cluster.local`), on other ports
 and with their data in a folder of their own, so that both may be up at once.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import urllib3
 
 from agents.playground.certs import Authority
-from tests.cluster.bed import pki
-from tests.cluster.bed.daemons import Daemon, until
+from tests.cluster.local import pki
+from tests.cluster.local.daemons import Daemon, until
 from tests.cluster.operators.programs import KWOK
 from tests.ports import free_port
 
@@ -26,7 +26,7 @@ from .kwok import NODES, configuration, node
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tests.cluster.bed.places import Places
+    from tests.cluster.local.places import Places
 
 # A service account in all but its token: the API server's fairness treats it as it would an operator in a pod.
 OPERATOR = "system:serviceaccount:default:operator"

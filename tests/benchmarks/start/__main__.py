@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import command
 from tests.benchmarks.measure import BenchmarkError
-from tests.cluster.bed.bed import Bed
-from tests.cluster.bed.places import Places
 from tests.cluster.kube import Api
+from tests.cluster.local.cluster import LocalCluster
+from tests.cluster.local.places import Places
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
 from . import figures
@@ -56,15 +56,15 @@ def _runs(text: str) -> dict[int, int]:
 @contextlib.contextmanager
 def _cluster(say: Say) -> Iterator[str]:
     """The tests' own cluster, up with its images for this time unless it was before: the kubeconfig's path."""
-    bed = Bed(Places.of(), say)
-    was_up = bed.is_up
+    cluster = LocalCluster(Places.of(), say)
+    was_up = cluster.is_up
     try:
         if subprocess.run([sys.executable, "-m", "tests.cluster", "up"], stdout=sys.stderr, check=False).returncode:
             raise BenchmarkError("the tests' own cluster does not come up")
-        yield str(bed.places.kubeconfig)
+        yield str(cluster.places.kubeconfig)
     finally:
         if not was_up:
-            bed.down()
+            cluster.down()
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ Samples = dict[int, dict[str, list[Times]]]  # by size and way
 
 
 def measure(api: Api, operators: Operators, runs: Mapping[int, int], say: Callable[[str], None]) -> Samples:
-    """Run so many jobs of each size, one after the other; one of each way warms up. Raises BenchmarkError, BedError."""
+    """Run so many jobs of each size, one after the other; one of each warms up. Raises BenchmarkError, SetupError."""
     samples: Samples = {size: {way: [] for way in WAYS} for size in runs}
     with namespace_for(api) as namespace:
         for way in WAYS:

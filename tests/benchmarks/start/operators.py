@@ -13,11 +13,11 @@ from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.benchmarks.measure import ROOT
 from tests.benchmarks.operator.peers import LEASES, peers
-from tests.cluster.bed.bed import Bed
-from tests.cluster.bed.build import run
-from tests.cluster.bed.daemons import Daemon, until
-from tests.cluster.bed.places import Places
 from tests.cluster.images import image
+from tests.cluster.local.build import run
+from tests.cluster.local.cluster import LocalCluster
+from tests.cluster.local.daemons import Daemon, until
+from tests.cluster.local.places import Places
 from tests.cluster.operators.operator import LABELS, alone
 
 from .jobs import IMAGE, RAISED, THEIRS
@@ -34,16 +34,16 @@ _WAIT_S = 60.0
 
 
 def build_image(say: Callable[[str], None]) -> None:
-    """Build the jobs' image, and put it into the node. Raises BedError."""
-    bed = Bed(Places.of(), say)
-    bed.engine.start()
+    """Build the jobs' image, and put it into the node. Raises SetupError."""
+    cluster = LocalCluster(Places.of(), say)
+    cluster.engine.start()
     try:
         words = ("docker", "build", "--network=host", "--tag", IMAGE, "--build-arg", f"MPI={image('openmpi4')}")
         file = ("--file", str(Path(__file__).with_name("Dockerfile")), str(Path(ROOT, "images/examples/ssh")))
-        run(bed.places, *words, *file, env=bed.engine.environment, say=say)
-        bed.load_built([IMAGE])
+        run(cluster.places, *words, *file, env=cluster.engine.environment, say=say)
+        cluster.load_built([IMAGE])
     finally:
-        bed.engine.stop()
+        cluster.engine.stop()
 
 
 class Operators:
@@ -61,7 +61,7 @@ class Operators:
         }
 
     def start(self) -> None:
-        """Start ours, and wait until it works. Raises BedError."""
+        """Start ours, and wait until it works. Raises SetupError."""
         self.ours.start(self._daemons["ours"])
 
     def stop(self) -> None:
@@ -71,7 +71,7 @@ class Operators:
 
     @contextlib.contextmanager
     def of(self, way: str) -> Iterator[None]:
-        """Have the operator work whose jobs these are. Raises BedError."""
+        """Have the operator work whose jobs these are. Raises SetupError."""
         if way not in self._theirs:
             yield
             return
@@ -87,7 +87,7 @@ class Operators:
 
 @contextlib.contextmanager
 def operators(api: Api, kubeconfig: str) -> Iterator[Operators]:
-    """Define the kind, have ours run, and leave nothing of it all. Raises BedError, TakenError."""
+    """Define the kind, have ours run, and leave nothing of it all. Raises SetupError, TakenError."""
     folder = Path(tempfile.mkdtemp(prefix="mpi-agents-bench-"))
     made = Operators(api, kubeconfig, folder)
     definition = made.ours.definition  # kubeflow's own with more fields

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.benchmarks.measure import BenchmarkError
-from tests.cluster.bed.daemons import until
 from tests.cluster.kube import Namespace
+from tests.cluster.local.daemons import until
 
 from .jobs import job
 

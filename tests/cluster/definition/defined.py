@@ -12,8 +12,8 @@ import yaml
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import NotFoundError
 
-from tests.cluster.bed.daemons import until
-from tests.cluster.bed.places import Places
+from tests.cluster.local.daemons import until
+from tests.cluster.local.places import Places
 from tests.cluster.operators.operator import LABELS
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 `release`  the operator, installed by its chart with default values
 `bare`     the same release while it is not installed, and no MPIJob is defined
 `kubectl`  run a shell text in which kubectl means this cluster
+`others`   the namespace where kubeflow's operator is, empty
 `submit`   submit a job in the test's namespace: `running = submit(MpiJob("v1"))`
 """
 
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.bed.places import Places
 from tests.cluster.kube import Namespace
+from tests.cluster.local.places import Places
 from tests.cluster.operator.release import Release
 from tests.cluster.operator.submitted import Submitted
 from tests.cluster.operators.operator import TakenError, alone
@@ -83,6 +84,18 @@ def bare(installed: Release) -> Iterator[Release]:
         installed.uninstall()
     installed.remove_definition()
     installed.install()
+
+
+@pytest.fixture
+def others(api: Api) -> Iterator[Namespace]:
+    """The namespace of kubeflow's operator, which is no tenant's."""
+    namespace = Namespace(api, "mpi-operator")
+    api.call("post", api.path("Namespace", "v1"), {"metadata": {"name": namespace.name}})
+    try:
+        yield namespace
+    finally:
+        namespace.delete("Namespace", namespace.name)
+        namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.cluster.bed.daemons import Daemon, until
+from tests.cluster.local.daemons import Daemon, until
 from tests.cluster.operators.programs import SCHEDULER_PLUGINS
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ class Helm:
         self._kubeconfig, self._namespace = kubeconfig, namespace
 
     def run(self, *words: str, values: Mapping[str, Any] | None = None) -> str:
-        """Run it with values, and return what it prints. Raises HelmError, BedError."""
+        """Run it with values, and return what it prints. Raises HelmError, SetupError."""
         program = _program()
         given = ("--values=-",) if values is not None else ()
         document: str = yaml.safe_dump(dict(values or {}))
@@ -66,7 +66,7 @@ class Helm:
 
 
 def _program() -> str:
-    """The one that is built; where there is no Go, whichever is there. Raises BedError."""
+    """The one that is built; where there is no Go, whichever is there. Raises SetupError."""
     found = None if HELM.can_be_had else shutil.which("helm")
     if found is None:
         HELM.build(print)

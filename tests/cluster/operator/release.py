@@ -26,6 +26,7 @@ DEFINITION = f"{_DEFINITIONS}mpijobs.kubeflow.org"
 T9K_DEFINITION = f"{_DEFINITIONS}mpijobs.batch.tensorstack.dev"
 _READY_S = 180.0
 _GONE_S = 180.0
+_LOOK_S = 150.0  # it looks every minute
 _SAMPLE = re.compile(r"^([a-z_]+)(\{.*\})? (\S+)$", re.MULTILINE)
 
 
@@ -102,6 +103,14 @@ class Release:
             until("the operator is ready", lambda: _is_rolled_out(self.deployment()), deadline_s)
         except WaitError as error:
             raise WaitError(f"{error}\n{of.picture(self.namespace.pods())}\n{self.log()}") from None
+
+    def until_beside_another(self, *, is_so: bool) -> None:
+        """Wait until it has seen that another operator has come, or gone. Raises WaitError."""
+
+        def is_beside() -> bool:
+            return any(name == "mpi_operator_neighbours" and value for name, _, value in self.metrics())
+
+        until("it has looked for another operator", lambda: is_beside() is is_so, _LOOK_S)
 
     def leader(self) -> str:
         """The holder of the lease; "" for none."""

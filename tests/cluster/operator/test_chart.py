@@ -141,6 +141,12 @@ def test_the_worker_agent_can_be_left_out() -> None:
     assert not [word for word in container()["args"] if "worker-agent" in word]
 
 
+def test_launchers_can_have_the_real_kubectl() -> None:
+    arguments = container({"jobs": {"tools": ["kubectl"], "kubectlImage": "r/agents:2-kubectl"}})["args"]
+    assert {"--tool=kubectl", "--kubectl-image=r/agents:2-kubectl"} <= {*arguments}
+    assert not [word for word in container()["args"] if "kubectl" in word]
+
+
 @pytest.mark.parametrize("group", ["kubeflow.org", "batch.tensorstack.dev"])
 def test_a_kept_definition_says_so_to_helm(group: str) -> None:
     key = ("CustomResourceDefinition", f"mpijobs.{group}")

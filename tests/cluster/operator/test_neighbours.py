@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from kubernetes.dynamic.exceptions import NotFoundError
 
-from tests.cluster.bed.daemons import Daemon, until
-from tests.cluster.bed.places import Places
-from tests.cluster.kube import Namespace
+from tests.cluster.local.daemons import Daemon, until
+from tests.cluster.local.places import Places
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.cluster.kube import Api
+    from tests.cluster.kube import Namespace
     from tests.cluster.operator.release import Release
     from tests.cluster.operator.submitted import Submitted
 
     Submit = Callable[[MpiJob], Submitted]
 
 _LEASE = ("Lease", "mpi-operator", "coordination.k8s.io/v1")
-_LOOK_S = 150.0  # ours looks every minute
 _START_S = 60.0
 
 
 class Theirs:
     """kubeflow's mpi-operator v0.8.2 as a process beside the cluster."""
 
-    def __init__(self, api: Api) -> None:
-        self._namespace = Namespace(api, "default")
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
         folder = Places.of().cache / "operators"
         words = (
             "env",
             f"KUBECONFIG={os.environ['KUBECONFIG']}",
             str(MPI_OPERATOR_V2.binary),
-            "-lock-namespace=default",
+            f"-lock-namespace={namespace.name}",
         )
         self._daemon = Daemon("mpi-operator.v2beta1", words, folder, folder)
 
@@ -68,24 +65,16 @@ class Theirs:
 
 
 @pytest.fixture
-def theirs(release: Release) -> Iterator[Theirs]:
+def theirs(release: Release, others: Namespace) -> Iterator[Theirs]:
     """Their operator, which ours has seen."""
-    operator = Theirs(release.api)
+    operator = Theirs(others)
     try:
         operator.start()
-        until_seen(release, is_there=True)
+        release.until_beside_another(is_so=True)
         yield operator
     finally:
         operator.stop()
-        until_seen(release, is_there=False)
-
-
-def until_seen(release: Release, *, is_there: bool) -> None:
-    """Wait until our operator has seen that theirs has come, or gone."""
-    end = time.monotonic() + _LOOK_S
-    while is_there != any(name == "mpi_operator_neighbours" and value for name, _, value in release.metrics()):
-        assert time.monotonic() < end, "ours doesn't see theirs come or go"
-        time.sleep(0.5)
+        release.until_beside_another(is_so=False)
 
 
 def writers(running: Submitted) -> set[str]:
@@ -115,7 +104,7 @@ def test_each_has_its_own_jobs(release: Release, theirs: Theirs, submit: Submit)
     assert left.objects() == []
 
     theirs.stop()
-    until_seen(release, is_there=False)
+    release.until_beside_another(is_so=False)
     uids = {pod["metadata"]["uid"] for pod in left.namespace.pods("training.kubeflow.org/job-name=left")}
     after = submit(MpiJob("v2beta1", name="after"))
     assert after.verdict() == "Succeeded", after.output

@@ -24,6 +24,7 @@ def test_ranks_run_in_the_workers(submit: Submit, version: str, example: str) ->
     running = submit(MpiJob(version, example, workers=3))
     assert running.verdict() == "Succeeded", running.output
     assert running.ranks() == dict(enumerate(running.job.workers))
+    assert running.namespace.warnings(running.job.name) == []
 
 
 @pytest.mark.parametrize("example", LAUNCHERS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.bed.places import Places
+from tests.cluster.local.places import Places
 from tests.cluster.operator import gang
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.operator.submitted import Submitted, true_conditions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.bed.places import Places
+from tests.cluster.local.places import Places
 from tests.cluster.operators.mpi_operator import MpiOperator
 from tests.cluster.operators.mpijob import OURS
 from tests.cluster.operators.operator import TakenError, alone

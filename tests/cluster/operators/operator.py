@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import yaml
 from kubernetes.dynamic.exceptions import NotFoundError
 
-from tests.cluster.bed.daemons import Daemon, until
-from tests.cluster.bed.places import Places
+from tests.cluster.local.daemons import Daemon, until
+from tests.cluster.local.places import Places
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Operator:
         self._daemon = Daemon(self.program.command, command, folder, folder)
 
     def use(self, delivery_image: str) -> None:
-        """Have it run, with this image for its launchers' init container. Raises BedError."""
+        """Have it run, with this image for its launchers' init container. Raises SetupError."""
         if self._daemon.pid is None or self._image != delivery_image:
             self._daemon.stop()
             self._release()
@@ -58,7 +58,7 @@ class Operator:
             until(f"{self._daemon.name}'s start", self._is_ready, _START_S, self._daemon)
 
     def install(self) -> None:
-        """Define its kind, and whatever else it wants to be there. Raises BedError."""
+        """Define its kind, and whatever else it wants to be there. Raises SetupError."""
         definition: Object = yaml.safe_load((self.program.folder / "crd.yaml").read_text())
         self._change(definition)
         definition["metadata"]["labels"] = LABELS

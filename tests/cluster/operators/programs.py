@@ -9,8 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.bed.build import run
-from tests.cluster.bed.places import BedError, Places
+from tests.cluster.local.build import run
+from tests.cluster.local.places import Places, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,11 +44,11 @@ class Program:
         return self.binary.exists() or shutil.which("go") is not None
 
     def build(self, say: Callable[[str], None]) -> None:
-        """Build it, unless that was done before. Raises BedError."""
+        """Build it, unless that was done before. Raises SetupError."""
         if self.binary.exists():
             return
         if not self.can_be_had:
-            raise BedError(f"{self.command} is built from a Go module: install Go (https://go.dev)")
+            raise SetupError(f"{self.command} is built from a Go module: install Go (https://go.dev)")
         say(f"building {self.module} {self.version}: two minutes, once")
         source = self.folder / "source"
         shutil.rmtree(source, ignore_errors=True)
@@ -74,7 +74,7 @@ class Program:
         except ValueError:
             answer = {"Error": done.stderr.strip()}
         if "Dir" not in answer:
-            raise BedError(f"{self.module} v{self.version} can't be downloaded: {answer.get('Error')}")
+            raise SetupError(f"{self.module} v{self.version} can't be downloaded: {answer.get('Error')}")
         return str(answer["Dir"])
 
 

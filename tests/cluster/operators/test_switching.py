@@ -110,11 +110,17 @@ def test_a_launcher_that_is_started_again_in_place_begins_anew(operator: Operato
     assert running.ranks() == dict(enumerate(running.job.workers))
 
 
-def test_kubectl_for_anything_else_is_told_what_is_missing(operator: Operator, submit: Submit) -> None:
-    running = submit(MpiJob(operator.example, "openmpi4").command("/opt/kube/kubectl", "get", "pods"))
+def test_kubectl_shows_the_workers_and_says_what_is_missing_for_anything_else(
+    operator: Operator, submit: Submit
+) -> None:
+    both = "/opt/kube/kubectl get pods -o name && exec /opt/kube/kubectl logs it"
+    running = submit(MpiJob(operator.example, "openmpi4").command("sh", "-c", both))
     assert running.verdict() == "Failed"
     assert of.exit_code(running.namespace.get("Pod", running.launcher), running.main) == 1
-    assert "'get' is not for this kubectl" in running.output
+    assert [line for line in running.output.splitlines() if line.startswith("pod/")] == [
+        f"pod/{name}" for name in running.job.workers
+    ]
+    assert "'logs' is not for this kubectl" in running.output
 
 
 def test_kubectl_itself_comes_with_the_larger_image(operator: Operator, submit: Submit) -> None:

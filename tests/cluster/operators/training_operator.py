@@ -9,7 +9,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from tests.cluster.bed.places import BedError
+from tests.cluster.local.places import SetupError
 from tests.cluster.operators.operator import LABELS, NAMESPACE, Operator, answers
 from tests.cluster.operators.programs import TRAINING_OPERATOR
 from tests.ports import free_port
@@ -58,13 +58,15 @@ class TrainingOperator(Operator):
         self._remove_certificates()
 
     def _remove_certificates(self) -> None:
-        """Remove the folder of an earlier run. Raises BedError where it is anyone else's, or may be written by them."""
+        """Remove the folder of an earlier run. Raises SetupError where others own it or may write it."""
         folder = self._certificates.parent
         with contextlib.suppress(FileNotFoundError):
             found = folder.lstat()
             ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
             if not ours or not (folder / _MARK).exists():
-                raise BedError(f"{folder}, where {self.program.command} has its key, is not of these tests: remove it")
+                raise SetupError(
+                    f"{folder}, where {self.program.command} has its key, is not of these tests: remove it"
+                )
             shutil.rmtree(folder)
 
     def _is_ready(self) -> bool:

@@ -6,7 +6,7 @@ from tests.cluster.images import image
 from tests.cluster.operator.mpijob import MpiJob
 
 # Open MPI asks for it, under both of its launchers' names.
-_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
+ALLOW_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{more}": "1" for name in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
 _UNPRIVILEGED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -24,7 +24,7 @@ class SshJob(MpiJob):
             del pod["containers"][0]["securityContext"]
         del self.worker["containers"][0]["command"]
         self.spec["transport"] = "ssh"
-        self.environ(_ROOT)
+        self.environ(ALLOW_ROOT)
 
     def run_as(self, uid: int, *, home: str = "/tmp") -> SshJob:
         """Another user in both roles, with its keys in this home folder."""

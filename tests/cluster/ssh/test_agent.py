@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.bed.daemons import until
+from tests.cluster.local.daemons import until
 from tests.cluster.ssh.sshjob import SshJob
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.bed.components import OTHER_DOMAIN
+from tests.cluster.local.components import OTHER_DOMAIN
 from tests.cluster.ssh.sshjob import SshJob
 
 if TYPE_CHECKING:

@@ -173,4 +173,4 @@ def test_a_launcher_that_is_started_again_waits_for_a_worker_that_comes_back(run
     pod = one.launcher_pod()
     assert pod is not None
     assert of.restarts(pod, "mpi") == 1, "no try met a worker that was away"
-    assert "was started again" in one.namespace.logs(one.launcher, "kubectl-delivery")
+    assert "was restarted" in one.namespace.logs(one.launcher, "kubectl-delivery")

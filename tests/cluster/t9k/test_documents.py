@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.images import image, needs_horovod
 from tests.cluster.t9k.running import Running
 from tests.cluster.t9k.t9kjob import T9kJob
 
@@ -31,6 +32,18 @@ def tutorial() -> T9kJob:
     job.spec["mpiConfig"]["script"] = ["pi"]
     job.pod["volumes"][0] = {"name": "data", "emptyDir": {}}
     job.main["resources"] = {}
+    return job
+
+
+def training() -> T9kJob:
+    """That example with Horovod in it, and two workers without sshd."""
+    job = T9kJob.of_document("horovod-torch.yaml")
+    job.spec["transport"] = "exec"
+    job.spec["mpiConfig"] |= {"home": "/usr", "script": ["python3", "/usr/local/share/train.py"]}
+    job.spec["mpiConfig"]["extraArgs"] += ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    job.worker["replicas"] = 2
+    job.pod["volumes"][0] = {"name": "data", "emptyDir": {}}
+    job.main["image"], job.main["resources"] = image("horovod"), {}
     return job
 
 
@@ -108,3 +121,16 @@ def test_the_newer_generation_runs(running: dict[str, Running]) -> None:
     assert one.end() == "Succeeded", one.output
     assert one.ranks() == dict(enumerate(one.job.workers))
     assert [pod["name"] for pod in one.task("launcher")["replicas"]] == ["tutorial-launcher"]
+
+
+@needs_horovod
+@pytest.mark.slow
+def test_the_tutorial_trains_with_horovod(namespace_of_all: Namespace) -> None:
+    job = training()
+    job.body["metadata"]["name"] = "training"
+    one = Running(namespace_of_all, job)
+    one.start()
+    assert one.end() == "Succeeded", one.output
+    assert "2 ranks agree, losses fell" in one.output
+    hosts = re.findall(r"rank \d of 2 on (\S+):", one.output)
+    assert set(hosts) == set(job.workers)

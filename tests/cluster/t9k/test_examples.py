@@ -47,3 +47,4 @@ def test_two_ranks_run_in_each_worker(running: dict[str, Running], name: str) ->
     one = running[name]
     assert one.end() == "Succeeded", one.output
     assert one.ranks() == {rank: one.job.workers[rank // 2] for rank in range(4)}
+    assert one.namespace.warnings(name) == []

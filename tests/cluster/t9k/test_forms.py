@@ -29,6 +29,17 @@ def test_no_sshd_is_needed_by_exec(run: Run) -> None:
     assert running.ranks() == dict(enumerate(running.job.workers))
 
 
+def test_a_job_that_lost_ranks_has_failed(run: Run) -> None:
+    """Open MPI 5's mpirun exits with 0 all the same, if it hears of the loss before its agent does."""
+    job = T9kJob("sh", "-c", "echo waiting; exec sleep 3600", example="openmpi5")
+    job.spec["transport"] = "exec"
+    job.worker["extraMPIArgs"] = ["-N", "1", "--bind-to", "none", "--allow-run-as-root"]
+    running = run(job)
+    running.until_output("waiting", 2)
+    running.namespace.delete("Pod", "pi-worker-1", grace_s=1)
+    assert running.end() == "Failed", running.output
+
+
 def test_a_kubeflow_job_of_the_same_name_leaves_it_alone(run: Run, submit: Callable[[MpiJob], Submitted]) -> None:
     theirs = run(T9kJob("pi", "3600"))
     theirs.until_output("rank 1 of 2")

@@ -1,0 +1,39 @@
+"""Text from outside as one printable line: it can neither forge another line nor control a terminal. Pure."""
+
+from __future__ import annotations
+
+_MESSAGE_MAX = 400
+LINE_MAX = 1024  # bytes
+
+
+def one_line(text: bytes | str) -> str:
+    """Return a server's words cut to one printable line without the command, against floods and terminal escapes."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    line = printable(_without_command(text))
+    return line if len(line) <= _MESSAGE_MAX else line[: _MESSAGE_MAX - 1] + "…"
+
+
+def printable(text: str, most: int = LINE_MAX) -> str:
+    """Return a text that came from outside as one printable line of so many bytes: it can't forge another line."""
+    cut = text[: 4 * most]  # first: what follows takes several times the memory
+    line = "".join([char if char.isprintable() else "?" for char in " ".join(cut.split())])
+    data = line.encode()
+    if len(cut) == len(text) and len(data) <= most:
+        return line
+    return data[: most - 3].decode("utf-8", "ignore") + "…"
+
+
+def _without_command(message: str) -> str:
+    """Cut the command's own words out of the server's: they may hold secrets (Horovod's hold the job's key).
+
+    Kubelet and runtimes list it ("error executing command [/bin/sh -c …]"), and an API server that can't reach the
+    kubelet quotes its request (error sending request: Post "https://…/exec/…?command=…": EOF).
+    """
+    start, end = message.find("[/bin/sh"), message.rfind("]")
+    if start >= 0:
+        message = message[:start] + "[…]" + (message[end + 1 :] if end > start else "")
+    while (start := message.find("command=")) >= 0:
+        end = next((at for at in range(start, len(message)) if message[at] in '" '), len(message))
+        message = message[:start] + "…" + message[end:]
+    return message

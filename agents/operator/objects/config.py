@@ -1,0 +1,90 @@
+"""The job's ConfigMap (what launchers find in /etc/mpi), Secret (SSH keys) and headless Service (DNS names)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agents.job.model import Implementation, Transport
+from agents.operator.kube import CONFIG_MAP, SECRET, SERVICE
+from agents.operator.objects import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from agents.job.json_object import Body
+    from agents.job.model import Job
+    from agents.operator.settings import PodSettings
+
+_NOTHING = ":\n"
+_KUBEXEC = f"#!{names.TOOLS_PATH}/rshagent\n"
+# Called as `ssh OPTIONS -x HOST COMMAND`; ssh has the command read by a shell, too.
+_OWN_SSH = """\
+#!/bin/sh
+# ssh for a launcher that is a worker too: it has no sshd, and what is for itself is started here.
+case " $* " in
+*" -x {host} "*)
+  until [ "$1" = -x ]; do shift; done
+  shift 2
+  exec /bin/sh -c "$*" ;;
+esac
+exec ssh "$@"
+"""
+
+
+def config_map(job: Job, settings: PodSettings, hosts: Sequence[int], running: Sequence[int] | None = None) -> Body:
+    """Return the ConfigMap of a job whose workers have these indexes. `running`: those that run, if that is known."""
+    separator = " slots=" if job.implementation is Implementation.OPEN_MPI else ":"
+    files = {"hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in _hosts(job, settings, hosts))}
+    if job.transport is Transport.SSH:
+        files["discover_hosts.sh"] = "#!/bin/sh\n" + _echoed(job, settings, hosts if running is None else running)
+        if has_own_ssh(job):
+            files["ssh.sh"] = _OWN_SSH.format(host=names.launcher_host(job, settings))
+    else:
+        files["kubexec.sh"] = _KUBEXEC
+        files["discover_hosts.sh"] = _asked_first(_echoed(job, settings, hosts))
+    return {**names.new_object(CONFIG_MAP, job, job.config_name, settings), "data": files}
+
+
+def launcher_files(job: Job) -> list[str]:
+    """Return which of its files a launcher needs."""
+    by_exec = ["kubexec.sh"] if job.transport is Transport.EXEC else []
+    return [*by_exec, "hostfile", "discover_hosts.sh", *(["ssh.sh"] if has_own_ssh(job) else [])]
+
+
+def has_own_ssh(job: Job) -> bool:
+    """Return whether the launcher's MPI would call ssh for its own host, where no sshd is.
+
+    Intel MPI knows itself by the name that its address has (getnameinfo): the one with the cluster's domain alone.
+    """
+    return job.transport is Transport.SSH and job.launcher_is_worker and job.implementation is Implementation.INTEL
+
+
+def _echoed(job: Job, settings: PodSettings, hosts: Sequence[int]) -> str:
+    return "".join(f"echo {host}:{job.slots}\n" for host in _hosts(job, settings, hosts))
+
+
+def _hosts(job: Job, settings: PodSettings, hosts: Sequence[int]) -> Iterator[str]:
+    if job.launcher_is_worker:
+        yield names.launcher_host(job, settings)
+    for index in hosts:
+        yield names.worker_host(job, index, settings)
+
+
+def _asked_first(lines: str) -> str:
+    """Return elastic Horovod's script. The hub knows who is Ready; a mounted file is a minute old."""
+    return f"#!/bin/sh\n{names.TOOLS_PATH}/rshagent --discover-hosts || {{\n{lines or _NOTHING}}}\n"
+
+
+def secret(job: Job, settings: PodSettings) -> Body | None:
+    """Return the Secret without `data`; None for a job that has no use for keys."""
+    if job.transport is not Transport.SSH:
+        return None
+    return {**names.new_object(SECRET, job, job.secret_name, settings), "type": "kubernetes.io/ssh-auth"}
+
+
+def service(job: Job, settings: PodSettings) -> Body:
+    """Return the Service. Pods have their names before they are ready: daemons start in them as soon as they run."""
+    return {
+        **names.new_object(SERVICE, job, names.service_name(job), settings),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {names.JOB_UID: job.uid}},
+    }

@@ -1,0 +1,127 @@
+"""What all injected containers have in common: image, security context, and the user that they run as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agents.job.model import Passwd, Transport
+from agents.operator.objects import names, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agents.job.json_object import Body, Object
+    from agents.job.model import Job
+    from agents.operator.settings import PodSettings
+
+_IMAGE_USER = 65532  # of our image
+
+
+def container(name: str, settings: PodSettings, spec: Body, whose: User | None = None) -> Body:
+    """Return the common fields. They satisfy Pod Security's level *restricted*, unless the user is root.
+
+    `whose`: the user whose files it makes; without one it is ours.
+    """
+    used = [*(str(one.get("name")) for one in pod.containers(spec)), *_referred(spec)]
+    return {
+        "name": names.unique(name, used),
+        "image": settings.image,
+        "imagePullPolicy": settings.image_pull_policy,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            **(_our_user(settings, spec) if whose is None else _their_user(whose)),
+        },
+    }
+
+
+def inject(settings: PodSettings, spec: Body, *ours: Body) -> None:
+    """Add our containers after the user's init containers, and our pull secrets to the user's."""
+    secrets = spec.get("imagePullSecrets", [])
+    known = [one.get("name") for one in secrets]
+    secrets = [*secrets, *({"name": name} for name in settings.image_pull_secrets if name not in known)]
+    if secrets:
+        spec["imagePullSecrets"] = secrets
+    spec["initContainers"] = [*spec.get("initContainers", []), *ours]
+
+
+def _referred(value: object) -> Iterator[str]:
+    """Give the containers that a template refers to by name: one that it does not have stays missing."""
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
+        if key in ("containerName", "targetContainerName"):
+            yield str(one)
+        else:
+            yield from _referred(one)
+
+
+def _our_user(settings: PodSettings, spec: Body) -> Body:
+    uid = settings.run_as_user
+    if uid is None and spec.get("securityContext", {}).get("runAsUser") == 0:
+        uid = _IMAGE_USER  # the platform assigns none, or the user's pod could not be root's
+    return {"runAsNonRoot": True} if uid is None else {"runAsNonRoot": True, "runAsUser": uid}
+
+
+def _their_user(whose: User) -> Body:
+    context: Body = {"runAsNonRoot": whose.uid != 0}
+    if whose.uid is not None:
+        context["runAsUser"] = whose.uid
+    if whose.gid is not None:
+        context["runAsGroup"] = whose.gid
+    return context
+
+
+ROOT = 0
+_FIRST_ARBITRARY = 10_000  # no image has a user by this uid: useradd gives out less than 10000 by itself
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A container's user. uid None: the platform assigns one, or the image names it."""
+
+    uid: int | None
+    gid: int | None = None
+    is_named: bool = False  # by the template; a uid that is not is assumed
+
+    @property
+    def known_by(self) -> str:
+        """How well the uid is known, as `sshd_bootstrap` calls it."""
+        if self.uid is None:
+            return "unknown"
+        return "named" if self.is_named else "assumed"
+
+
+def user_of(container: Body, spec: Body, settings: PodSettings) -> User:
+    """Return the user of a container in a pod: the template's, else root, unless that may not be."""
+    own, pod = container.get("securityContext", {}), spec.get("securityContext", {})
+    gid = _number(own, "runAsGroup")  # a pod's holds for our containers by itself
+    for context in (own, pod):
+        uid = _number(context, "runAsUser")
+        if uid is not None:
+            return User(uid, gid, is_named=True)
+    if own.get("runAsNonRoot", pod.get("runAsNonRoot")) is True or settings.run_as_user is None:
+        return User(None, gid)
+    return User(ROOT, gid)
+
+
+def has_generated_passwd(job: Job, whose: User, settings: PodSettings) -> bool:
+    """Return whether /etc/passwd is made for a container: without an entry neither ssh nor sshd runs."""
+    if job.ssh.passwd is not Passwd.AUTO:
+        return job.ssh.passwd is Passwd.GENERATED
+    if whose.uid is None:
+        return settings.run_as_user is None
+    return whose.uid >= _FIRST_ARBITRARY
+
+
+def _number(context: Object, key: str) -> int | None:
+    value = context.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def has_worker_agent(job: Job, settings: PodSettings) -> bool:
+    """Return whether the workers have the agent: by the job's setting, or else for SSH by the operator's."""
+    if job.has_worker_agent is not None:
+        return job.has_worker_agent
+    return job.transport is Transport.SSH and settings.has_worker_agent

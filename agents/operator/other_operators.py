@@ -1,0 +1,234 @@
+"""Other operators for MPIJobs in the cluster: two that act on one job would undo each other's work.
+
+They are detected by their leases and Deployments, as far as RBAC allows, in namespaces that an administrator names:
+anyone may create such an object in a namespace of their own. While another one runs, only jobs assigned to this one are
+claimed (`ClaimPolicy`). Of two operators of ours, the one with the later lease yields.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import datetime
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from agents.job.model import PREFIX, T9K_GROUP
+from agents.job.status import has_begun, raw_conditions
+from agents.operator.api import FIELD_MANAGER
+from agents.operator.caches import group_of
+from agents.operator.kube import LEASE, ApiError, Kind, RejectedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from agents.job.json_object import Body, Object
+    from agents.operator.api import Api
+
+_LOG = logging.getLogger(__name__)
+_LOOK_S, _LOOK_BESIDE_S, _FIRST_LOOK_S = 60.0, 10.0, 2.0  # beside another, jobs wait for it to go
+NAMESPACES = ("mpi-operator", "kubeflow", "kubeflow-system", "mpi-agents")  # of kubeflow's manifests, and of our own
+_TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
+_LEASES = ("mpi-operator", _TRAINING_LEASE)  # kubeflow's two
+_DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
+_DEPLOYMENTS = ("mpi-operator", "training-operator")  # also those that elect by Endpoints, or not at all
+_CLOCKS_S = 30  # how far the clocks of two nodes may be apart, either way
+CLAIM_LABEL = f"{PREFIX}adopt"  # a job's label
+MANAGED_BY = f"{PREFIX}operator"  # a job's runPolicy.managedBy, which kubeflow's operator (v0.8) leaves alone
+
+
+class Claim(StrEnum):
+    """Which jobs are claimed: all; only assigned ones; or all unless another operator is running."""
+
+    ALL = "all"
+    ASSIGNED = "given"
+    AUTO = "auto"
+
+
+class ClaimPolicy:
+    """Decides which jobs this operator manages."""
+
+    def __init__(self, claim: Claim, is_alone: Callable[[str], bool]) -> None:
+        """`is_alone(group)`: whether no other operator manages the MPIJobs of an API group."""
+        self._claim, self._is_alone = claim, is_alone
+
+    def claims(self, resource: Body) -> bool:
+        """Whether to manage this MPIJob. A job that this operator has begun stays with it."""
+        if self._claim is Claim.ALL or (self._claim is Claim.AUTO and self._is_alone(group_of(resource))):
+            return True
+        return is_assigned(resource) or has_our_status(resource)
+
+
+def is_assigned(resource: Body) -> bool:
+    """Whether the job is assigned to this operator: by the label mpi-agents/adopt or runPolicy.managedBy."""
+    labels = resource["metadata"].get("labels") or {}
+    spec = resource.get("spec")
+    policy = spec.get("runPolicy") if isinstance(spec, dict) else None
+    managed_by = policy.get("managedBy") if isinstance(policy, dict) else None
+    return labels.get(CLAIM_LABEL) == "true" or managed_by == MANAGED_BY
+
+
+def has_our_status(resource: Body) -> bool:
+    """Whether we have written the job's status, and more in it than that the job is left to another operator."""
+    entries = resource["metadata"].get("managedFields") or ()
+    is_ours = any(entry.get("manager") == FIELD_MANAGER and entry.get("subresource") == "status" for entry in entries)
+    return is_ours and (has_begun(resource) or not raw_conditions(resource))
+
+
+class OtherOperators:
+    """Checks for other operators, at the start and then every minute or more often; calls `on_change`."""
+
+    def __init__(
+        self,
+        api: Api,
+        lease_namespace: str,
+        lease_name: str,
+        namespaces: Collection[str] = NAMESPACES,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api, self._on_change = api, on_change
+        self._own = (lease_namespace, lease_name)
+        self._namespaces = {*namespaces, lease_namespace}
+        self._seen: frozenset[str] | None = None
+        self._blind: set[Kind] = set()  # what RBAC doesn't allow us to list
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="other-operators", daemon=True)
+
+    def seen(self) -> frozenset[str]:
+        """Return the objects that other operators were detected by: `Lease mpi-operator/mpi-operator`."""
+        return self._seen or frozenset()
+
+    def others(self, group: str) -> frozenset[str]:
+        """The other operators for a group's MPIJobs.
+
+        Kubeflow's leave T9k's alone; a second one of ours has a lease of the same name.
+        """
+        seen = self.seen()
+        return seen if group != T9K_GROUP else frozenset(one for one in seen if one.endswith(f"/{self._own[1]}"))
+
+    def is_alone(self, group: str) -> bool:
+        """Whether there is no other operator for a group's MPIJobs as far as we may look; False until that is known."""
+        return self._seen is not None and not self.others(group)
+
+    def start(self) -> None:
+        """Check once, and then periodically."""
+        self.look()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop checking."""
+        self._stop.set()
+
+    def look(self) -> None:
+        """Check once and log changes; while the API server can't answer, the last result stays valid."""
+        try:
+            leases = [lease for name in {*_LEASES, self._own[1]} for lease in self._list(LEASE, name)]
+            deployments = [each for name in _DEPLOYMENTS for each in self._list(_DEPLOYMENT, name)]
+        except ApiError as error:
+            _LOG.warning("can't check for other operators: %s", error)
+            return
+        seen, before = find_operators(leases, deployments, self._own, time.time()), self.seen()
+        for name in sorted(seen - before):
+            _LOG.warning(
+                "another operator for MPIJobs is running: %s. New jobs are left to it, except those with the "
+                "label %s=true or runPolicy.managedBy %s (docs/moving.md)",
+                *(name, CLAIM_LABEL, MANAGED_BY),
+            )
+        for name in sorted(before - seen):
+            _LOG.info("another operator for MPIJobs is gone: %s", name)
+        if seen != self._seen:
+            self._seen = seen
+            self._on_change()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause_s()):
+            self.look()
+
+    def _pause_s(self) -> float:
+        if self._seen is None:
+            return _FIRST_LOOK_S
+        return _LOOK_BESIDE_S if self._seen else _LOOK_S
+
+    def _list(self, kind: Kind, name: str) -> list[Body]:
+        if kind in self._blind:
+            return []
+        try:
+            listed: list[Body] = []
+            more: Body = {}
+            while True:  # any namespace may have one of the name
+                page = self._api.list(kind.path(), fieldSelector=f"metadata.name={name}", **more)
+                listed += (one for one in page.get("items") or () if _place(one)[0] in self._namespaces)
+                more = {"token": (page.get("metadata") or {}).get("continue", "")}
+                if not more["token"]:
+                    return listed
+        except RejectedError:
+            self._blind.add(kind)
+            _LOG.info(
+                "can't detect other operators by their %s: the operator's role doesn't allow listing them", kind.plural
+            )
+            return []
+
+
+def find_operators(
+    leases: Iterable[Body], deployments: Iterable[Body], own: tuple[str, str], now: float
+) -> frozenset[str]:
+    """Return the other operators that are at work; `own`: our lease's namespace and name. Pure."""
+    leases, deployments = list(leases), list(deployments)
+    without = {_place(each)[0] for each in deployments if not _has_mpijobs(each)}
+    ours = next((_born(lease) for lease in leases if _place(lease) == own), "")
+    seen = set()
+    for lease in leases:
+        namespace, name = _place(lease)
+        if name == _TRAINING_LEASE and namespace in without:
+            continue
+        is_later = name == own[1] and (not ours or (_born(lease), namespace) > (ours, own[0]))
+        if (namespace, name) != own and is_held(lease, now) and not is_later:
+            seen.add(f"Lease {namespace}/{name}")
+    for each in deployments:
+        is_up = (each.get("spec") or {}).get("replicas", 1) and (each.get("status") or {}).get("readyReplicas")
+        if is_up and _has_mpijobs(each) and not _runs_ours(each):
+            seen.add("Deployment {}/{}".format(*_place(each)))
+    return frozenset(seen)
+
+
+def is_held(lease: Body, now: float) -> bool:
+    """Whether a lease has a holder who has renewed it in time: not in a future that no clock explains. Pure."""
+    spec: Object = lease.get("spec") or {}
+    if not spec.get("holderIdentity") or not spec.get("renewTime"):
+        return False
+    try:
+        renewed = datetime.fromisoformat(str(spec["renewTime"])).timestamp()
+    except ValueError:
+        return False
+    return -_CLOCKS_S <= now - renewed < float(spec.get("leaseDurationSeconds") or 15) + _CLOCKS_S
+
+
+def _runs_ours(deployment: Body) -> bool:
+    """Whether it is one of our chart's, whatever its release calls it: those are seen by their leases."""
+    return any(word.startswith("--lease-name=") for word in _words(deployment))
+
+
+def _has_mpijobs(deployment: Body) -> bool:
+    """Whether it manages MPIJobs: a training-operator may be limited to certain kinds."""
+    words, kinds = _words(deployment), set()
+    for word, after in pairwise([*words, ""]):
+        name, is_one_word, kind = word.partition("=")
+        if name in ("--enable-scheme", "-enable-scheme"):
+            kinds.add((kind if is_one_word else after).lower())
+    return not kinds or "mpijob" in kinds
+
+
+def _words(deployment: Body) -> list[str]:
+    template: Body = (deployment.get("spec") or {}).get("template") or {}
+    containers = (template.get("spec") or {}).get("containers") or ()
+    return [str(word) for one in containers for key in ("command", "args") for word in one.get(key) or ()]
+
+
+def _place(body: Body) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+def _born(body: Body) -> str:
+    return str(body["metadata"].get("creationTimestamp", ""))

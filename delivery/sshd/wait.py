@@ -1,0 +1,237 @@
+"""Waits for the workers' sshds: looks their names up, probes them, and feeds the wait, until every one has answered.
+
+An answer that has become old while others were waited for is asked for again before the end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agents.common.loop import Loop
+from agents.common.ssh_probe import Outcome, Probe, Result
+from delivery.hostfile import Changes, Roster, hosts_in
+from delivery.settings import read_text
+from delivery.sshd import dns
+from delivery.sshd.dns import DnsProbe, Resolver
+from delivery.sshd.worker import Worker, named_ports
+from delivery.wait import Wait
+from delivery.wait_loop import GATHER_S, WaitLoop, count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from agents.common.loop import Timer
+    from agents.common.not_ready import NotReady
+    from agents.common.ssh_probe import Result
+    from delivery.settings import Settings
+    from delivery.sshd.dns import Address, Found
+    from delivery.sshd.launcher import Files
+    from delivery.wait import Limits
+    from delivery.wait_loop import Progress
+    from rshagent.call.hosts import Entry
+
+_IDENTIFICATION = b"SSH-2.0-mpi-delivery\r\n"
+
+
+class WorkerProbe:
+    """Probes all addresses and ports of one worker; `on_done(result)` gets the first sshd, else the best result."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        addresses: Iterable[Address],
+        ports: Sequence[int],
+        connect_s: float,
+        on_done: Callable[[Result], None],
+    ) -> None:
+        self._on_done = on_done
+        self._best: Result | None = None
+        self._left = [
+            Probe(loop, address.family, (address.host, port, *address.rest), _IDENTIFICATION, connect_s, self._take)
+            for address in addresses
+            for port in ports
+        ]
+
+    def start(self) -> None:
+        """Connect. `on_done` may be called before this returns."""
+        for one in list(self._left):
+            if self._left:
+                one.start()
+
+    def _take(self, one: Probe, found: Result) -> None:
+        self._left.remove(one)
+        if self._best is None or found.outcome > self._best.outcome:
+            self._best = found
+        if found.outcome is Outcome.READY:
+            for other in self._left:
+                other.close()
+            self._left.clear()
+        if not self._left:
+            self._on_done(self._best)
+
+
+_RESOLV_CONF = "/etc/resolv.conf"
+_LOOK_S = 1.0  # a look at the hostfile is one stat(2)
+_AT_ONCE = 128  # workers that are looked up or knocked at
+
+
+def sshd_wait(entries: list[Entry], files: Files, asked: Settings, progress: Progress) -> SshdWait:
+    """Return the wait for these workers. Raises DeliveryError."""
+    hosts = hosts_in(None, entries)
+    changes = Changes(asked.hostfile, None, asked.own_names, hosts)
+    return SshdWait(Loop(), files, hosts=hosts, changed=changes.look, limits=asked.limits, progress=progress)
+
+
+class SshdWait:
+    """Waits for the sshds of some hosts. One use.
+
+    `changed()` returns the hosts that are wanted from now on, None while they are the same.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        files: Files,
+        *,
+        hosts: Sequence[str],
+        changed: Callable[[], list[str] | None],
+        limits: Limits,
+        progress: Progress,
+    ) -> None:
+        self._loop, self._files, self._progress, self._changed = loop, files, progress, changed
+        self._ports = files.ports
+        self._workers: dict[str, Worker] = {}
+        self._wait = Wait((), limits, loop.now())
+        self._wait_loop = WaitLoop(loop, self._wait, progress)
+        self._wait_loop.holds = self._check_again
+        self._answered_at: float | None = None  # all had, as far as is known
+        self._resolver, self._dns_probe = Resolver(loop), DnsProbe(loop, dns.read_resolv_conf(read_text(_RESOLV_CONF)))
+        self._busy = 0
+        self._next_looks: dict[Worker, Timer] = {}
+        self._queue: deque[Worker] = deque()
+        self._hosts = hosts
+
+    @property
+    def standing(self) -> str:
+        """One line that says where the wait is."""
+        return self._wait_loop.standing
+
+    def run(self) -> list[tuple[str, Sequence[str]]]:
+        """Return the workers and their addresses; their sshds have all answered. Raises DeliveryError."""
+        self._progress.line(f"waiting for the sshds of {count(len(self._hosts))}, on {named_ports(self._ports)}")
+        self._follow(self._hosts)
+        self._wait_loop.within(GATHER_S)
+        self._loop.call_later(_LOOK_S, self._look_at_hostfile)
+        try:
+            self._loop.run()
+        finally:
+            self._resolver.close()
+            self._dns_probe.close()
+        self._progress.line(self.standing)
+        workers = list(self._workers.values())
+        self._files.tell_ports({worker.host: worker.port for worker in workers})
+        return [(worker.name, [address.host for address in worker.addresses]) for worker in workers]
+
+    def _look_at_hostfile(self) -> None:
+        self._loop.call_later(_LOOK_S, self._look_at_hostfile)
+        hosts = self._changed()
+        if hosts is not None:
+            self._follow(hosts)
+            self._progress.line(f"the hostfile has changed: waiting for {count(len(self._workers))}")
+            self._wait_loop.within(GATHER_S)
+
+    def _follow(self, hosts: Sequence[str]) -> None:
+        """Wait for these hosts from now on."""
+        before, now = self._workers, self._loop.now()
+        self._answered_at = None
+        names = Roster(hosts).display_names()
+        self._workers = {host: before.get(host) or Worker(host, now) for host in names}
+        unknown = [worker for host, worker in self._workers.items() if host not in before or worker.name != names[host]]
+        for host, worker in self._workers.items():
+            worker.name = names[host]
+        self._wait.follow(names.values(), now)
+        for host, worker in before.items():
+            worker.is_wanted = host in names
+        for worker in unknown:  # the wait knows them by their names: one that has another is looked at as a new one
+            if not worker.is_busy:
+                self._look(worker)
+
+    def _look(self, worker: Worker) -> None:
+        """Look a worker's name up if that is due, and probe its sshd."""
+        if worker in self._next_looks:  # this one comes before
+            self._next_looks.pop(worker).cancel()
+        worker.is_busy = True
+        if self._busy >= _AT_ONCE:
+            self._queue.append(worker)
+            return
+        self._busy += 1
+        now = self._loop.now()
+        if not worker.wants_look_up(now, self._wait.waiting):
+            self._probe(worker)
+        elif worker.wants_address(now) or not self._dns_probe.ask(worker.host, partial(self._heard, worker)):
+            self._look_up(worker)
+
+    def _heard(self, worker: Worker, *, may_be_there: bool) -> None:
+        if may_be_there:
+            self._look_up(worker)
+        else:
+            self._settle(worker, worker.is_missing(self._loop.now()))
+
+    def _look_up(self, worker: Worker) -> None:
+        self._resolver.ask(worker.host, lambda found: self._found(worker, found))
+
+    def _found(self, worker: Worker, found: Found) -> None:
+        reason = worker.found(found, self._loop.now())
+        if reason is None:
+            self._probe(worker)
+        else:
+            self._settle(worker, reason)
+
+    def _probe(self, worker: Worker) -> None:
+        connect_s = worker.connect_s(self._loop.now())
+        WorkerProbe(
+            self._loop, worker.addresses, self._ports, connect_s, lambda answer: self._answered(worker, answer)
+        ).start()
+
+    def _answered(self, worker: Worker, answer: Result) -> None:
+        self._settle(worker, worker.answered(answer, self._ports, self._loop.now()))
+
+    def _settle(self, worker: Worker, reason: NotReady | None) -> None:
+        """Take the outcome of one look at a worker, and schedule the next."""
+        self._busy -= 1
+        worker.is_busy = False
+        if self._queue:
+            self._loop.call_later(0.0, self._next)
+        if not worker.is_wanted:
+            return
+        now = self._loop.now()
+        worker.settle(reason, now)
+        self._wait.take(worker.name, reason, now, mark=worker.mark)
+        self._wait_loop.within(0.0 if self._wait.ready else GATHER_S)
+        if reason is not None:
+            self._answered_at = None
+            pause_s = worker.pause_s(now, self._wait.waiting)
+            self._next_looks[worker] = self._loop.call_later(pause_s, partial(self._look_if_wanted, worker))
+
+    def _look_if_wanted(self, worker: Worker) -> None:
+        del self._next_looks[worker]
+        if worker.is_wanted:
+            self._look(worker)
+
+    def _next(self) -> None:
+        if self._queue and self._busy < _AT_ONCE:
+            self._look(self._queue.popleft())
+
+    def _check_again(self) -> bool:
+        """Ask for answers again that were old when the last came; return whether some are under way.
+
+        By then, and not by now: where DNS is slow the first would be old again before the last is back.
+        """
+        if self._answered_at is None:
+            self._answered_at = self._loop.now()
+        for worker in self._workers.values():
+            if not worker.is_busy and worker.is_doubted(self._answered_at, len(self._workers)):
+                self._look(worker)
+        return any(worker.is_busy for worker in self._workers.values())

@@ -1,0 +1,127 @@
+"""What the launcher's pod says to a process in it: environment variables first, then files, then the host's name."""
+
+from __future__ import annotations
+
+import os
+
+from rshagent.call.hosts import Resolver, parse_hostfile, parse_hosts
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKET = "/run/mpi-agents/hub.sock"
+HOSTFILE = "/etc/mpi/hostfile"
+HOSTS = "/opt/kube/hosts"
+_PR_SET_DUMPABLE = 4
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def is_on(environ: Mapping[str, str], name: str) -> bool:
+    """Say whether a switch is set, to anything but 0."""
+    return environ.get(name, "") not in ("", "0")
+
+
+def service_account(environ: Mapping[str, str]) -> str:
+    """Return the folder with the pod's token, CA and namespace."""
+    return environ.get("MPI_AGENT_SERVICE_ACCOUNT") or SERVICE_ACCOUNT
+
+
+def namespace(environ: Mapping[str, str]) -> str:
+    """Return the namespace of calls that name none."""
+    named = read(f"{service_account(environ)}/namespace") or b""
+    return environ.get("MPI_AGENT_NAMESPACE") or os.fsdecode(named).strip() or "default"
+
+
+def own_name(environ: Mapping[str, str]) -> str:
+    """Return the launcher pod's name."""
+    return environ.get("POD_NAME") or environ.get("HOSTNAME") or os.uname().nodename
+
+
+def own_names(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return by which names the launcher may be a host: its pod's, its host's, and what its pods have in common."""
+    return frozenset((own_name(environ), launcher(environ), os.uname().nodename))
+
+
+def launcher(environ: Mapping[str, str]) -> str:
+    """Return whose processes the marks in workers say they are."""
+    return environ.get("MPI_AGENT_LAUNCHER") or own_name(environ)
+
+
+def instance(environ: Mapping[str, str]) -> str:
+    """Return what tells this run of the launcher's container from others, as client.c does."""
+    given = environ.get("MPI_AGENT_INSTANCE")
+    if given:
+        return given
+    try:
+        return f"{first_process()}-{os.stat('/proc/self/ns/mnt').st_ino}"
+    except OSError:
+        return "0-0"
+
+
+def first_process() -> str:
+    """Return the start time of PID 1; "0" where that can't be read."""
+    try:
+        with open("/proc/1/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return "0"
+
+
+def shared_first_process() -> str:
+    """Return the start time of PID 1 where that may outlive our container: it is the pod's or the node's; else ""."""
+    ours = read("/proc/self/cgroup")
+    return "" if ours and read("/proc/1/cgroup") == ours else first_process()
+
+
+def life(environ: Mapping[str, str], instance: str, shared: str) -> str:
+    """Return how the instances begin that live as long as this one: of all mount namespaces of its container.
+
+    They have its PID 1. Where that is one that outlives containers (`shared`) a restarted container has it as well, and
+    nothing is known: "".
+    """
+    began, dash, _ = instance.partition("-")
+    if environ.get("MPI_AGENT_INSTANCE") or not dash or not began.isdecimal() or began in ("0", shared):
+        return ""
+    return f"{began}-"
+
+
+def instance_of(launcher: str, pod: str, instance: str) -> str:
+    """Return what tells this run of a launcher's container from those of its other pods, too, where it has several.
+
+    A batch Job's retry is another pod, and may be on another node, where the same numbers come again.
+    """
+    return instance if pod == launcher else f"{pod}_{instance}"  # no pod's name has a "_"
+
+
+def hide() -> None:
+    """Keep processes of other containers out of what this one has open, in memory, and under /proc/PID/root.
+
+    Where a pod's containers share a process namespace, those of the same user, root too, would reach the token by it.
+    With CAP_SYS_PTRACE they still do. Not by `ctypes`, which costs a megabyte.
+    """
+    import _ctypes  # noqa: PLC0415
+
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, os.RTLD_NOW), "prctl")  # type: ignore[arg-type]  # ourselves
+    _ctypes.call_cdeclfunction(prctl, (_PR_SET_DUMPABLE, 0, 0, 0, 0))
+
+
+def resolver(environ: Mapping[str, str]) -> Resolver:
+    """Return what finds the worker of a host. Raises OSError for files that are there and can't be read."""
+    hostfile = read(environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE)
+    addresses = read(environ.get("MPI_AGENT_HOSTS") or HOSTS)
+    return Resolver(
+        None if hostfile is None else parse_hostfile(hostfile),
+        parse_hosts(addresses or b""),
+        namespace(environ),
+        own_names(environ),
+    )
+
+
+def read(path: str) -> bytes | None:
+    """Return a file's content, None where there is none. Raises OSError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None

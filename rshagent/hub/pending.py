@@ -1,0 +1,80 @@
+"""The clients without a session: those that are about to say what they want, and those that wait for their turn.
+
+Any process of the pod can connect, so what they make the hub hold is bounded: in number, in bytes, and in time. Who is
+in the way is closed, the oldest first: a client that is closed before it has its answer begins again at once.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from agents.common.loop import Loop
+
+CLIENTS_MAX = 1024
+BYTES_MAX = 8 << 20  # of unfinished messages, and of starts that wait, together
+_FIRST_S = 10.0  # for a client to say what it wants, and to read its answer
+_LOOK_S = 1.0
+_DESCRIPTORS = 16  # of all that we may have, to one client here: it holds four, a session five
+
+
+class Client(Protocol):
+    """Who waits."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Pending:
+    """Those clients, in the order in which they came."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._most = min(CLIENTS_MAX, max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _DESCRIPTORS, 1))
+        self._due: dict[Client, float] = {}
+        self._held: dict[Client, int] = {}  # bytes, in the order in which they began to hold some
+        self._bytes = 0
+        self._is_looking = False
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, client: Client) -> None:
+        """Take in a client that is to be gone, or have a session, in 10 s."""
+        self._due[client] = self._loop.now() + _FIRST_S
+        if len(self._due) > self._most:
+            next(iter(self._due)).close()
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_later(_LOOK_S, self._look)
+
+    def remove(self, client: Client) -> None:
+        """Let go of one that has a session now, or is closed; harmless for others."""
+        self._due.pop(client, None)
+        self._bytes -= self._held.pop(client, 0)
+
+    def hold(self, client: Client, size: int) -> None:
+        """Note how many bytes of a client wait for the rest of their message."""
+        if client not in self._due:
+            return
+        self._bytes += size - self._held.get(client, 0)
+        self._held[client] = size
+        if not size:
+            del self._held[client]
+        while self._bytes > BYTES_MAX:
+            next(iter(self._held)).close()
+
+    def wait(self, client: Client, size: int) -> None:
+        """Let a client wait for as long as it takes, with a start of so many bytes."""
+        if client in self._due:
+            self._due[client] = float("inf")
+            self.hold(client, size)
+
+    def _look(self) -> None:
+        now = self._loop.now()
+        for client in [client for client, due in self._due.items() if due <= now]:
+            client.close()
+        self._is_looking = bool(self._due)
+        if self._is_looking:
+            self._loop.call_later(_LOOK_S, self._look)

@@ -1,0 +1,1 @@
+"""Pods as the API server shows them, by one list and one watch."""

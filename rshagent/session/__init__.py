@@ -1,0 +1,1 @@
+"""One session, from the call to its exit code."""

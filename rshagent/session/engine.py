@@ -1,0 +1,195 @@
+"""What all launches of one process share: the loop, the cluster, the limit on starts, the pods as they are."""
+
+from __future__ import annotations
+
+from rshagent.net.cluster import ConfigError
+from rshagent.stream.streams import V4, V5
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agents.common.loop import Loop
+    from agents.common.pods import Pod
+    from rshagent.net.cluster import Cluster
+    from rshagent.session.execution import Where
+    from rshagent.session.launch import Launch
+
+SPARED_MAX = 32
+MAX_STARTS = 64  # at once, until acknowledged: more only makes the kubelets' and the API server's queues longer
+
+# Seconds. Each can be set by MPI_AGENT_LIMITS, as in "start=300,settle=20".
+DEFAULT_LIMITS = {
+    "start": 120.0,  # for all tries of one launch together
+    "acknowledge": 60.0,  # for one try, from its request
+    "worker": 300.0,  # for a worker to come back after a restart
+    "absent": 60.0,  # for a worker that was found by its label and is not there: it may have been scaled away
+    "unready": 30.0,  # for a worker that runs, but whose readiness probe fails
+    "settle": 60.0,  # without an answer about a session whose stream was lost
+    "reap": 30.0,  # to end a session's processes
+    "ping": 10.0,  # proxies cut idle connections after 20 s and more (kubernetes/kubernetes#94301)
+    "silence": 60.0,  # without a byte from the API server (kubernetes/kubernetes#123679)
+}
+
+
+def limits(text: str) -> dict[str, float]:
+    """Read MPI_AGENT_LIMITS. Raises ConfigError for a name that is none, or a number that is none or not positive."""
+    found = dict(DEFAULT_LIMITS)
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if not name:
+            continue
+        if name not in found:
+            raise ConfigError(f"MPI_AGENT_LIMITS has no limit {name!r}; it has {', '.join(DEFAULT_LIMITS)}")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] < 1e9:
+            raise ConfigError(f"the limit {name} in MPI_AGENT_LIMITS is not a number of seconds")
+    return found
+
+
+def protocols(text: str) -> tuple[tuple[str, ...], bool]:
+    """Read MPI_AGENT_PROTOCOLS: return what to offer by WebSocket, and whether to speak SPDY where none of that goes.
+
+    Raises ConfigError for a name that is none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()] or ["v5", "v4", "spdy"]
+    for name in names:
+        if name not in ("v5", "v4", "spdy"):
+            raise ConfigError(f"MPI_AGENT_PROTOCOLS has the unknown protocol {name!a}; there are v5, v4 and spdy")
+    known = {"v5": V5, "v4": V4}
+    return tuple(known[name] for name in names if name in known), "spdy" in names
+
+
+class Gate:
+    """Lets at most `limit` starts be under way; the others wait in the order in which they came."""
+
+    __slots__ = ("_is_opening", "_limit", "_waiting", "inside")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: dict[object, Callable[[], None]] = {}  # keeps the order, and lets one leave from the middle
+        self.inside: set[object] = set()
+        self._is_opening = False
+
+    def enter(self, who: object, go: Callable[[], None]) -> None:
+        """Call `go()` now, or when it is the turn of `who`."""
+        if len(self.inside) < self._limit:
+            self.inside.add(who)
+            go()
+        else:
+            self._waiting[who] = go
+
+    def leave(self, who: object) -> None:
+        """Make room; harmless for who is not there."""
+        self._waiting.pop(who, None)
+        self.inside.discard(who)
+        if self._is_opening:  # one that was just let in leaves at once: the loop below goes on, a call deeper would not
+            return
+        self._is_opening = True
+        try:
+            while self._waiting and len(self.inside) < self._limit:
+                first = next(iter(self._waiting))
+                go = self._waiting.pop(first)
+                self.inside.add(first)
+                go()
+        finally:
+            self._is_opening = False
+
+
+class Engine:
+    """Shared by all launches of a hub, or by the one launch of direct mode."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        cluster: Cluster,
+        *,
+        launcher: str,
+        max_starts: int = MAX_STARTS,
+        limits_text: str = "",
+        protocols_text: str = "",
+    ) -> None:
+        """Raises ConfigError for limits or protocols that can't be read."""
+        self.loop, self.cluster, self.launcher = loop, cluster, launcher
+        self.gate = Gate(max_starts)
+        self.offer, self.has_spdy = protocols(protocols_text)
+        self.by_spdy = not self.offer  # also once it was found that only SPDY gets through
+        self.text_by_stdin = False
+        self.limits = limits(limits_text) if limits_text else DEFAULT_LIMITS
+        self.on_retry: Callable[[Launch, str], None] = lambda _launch, _reason: None
+        self.finds_workers = False  # whether the watch finds them by a label: whom it does not find is none any more
+        # The watched namespace's pods by name; None while there is no watch or it has no complete list.
+        self.pods: dict[str, Pod] | None = None
+        self.launches: dict[str, set[Launch]] = {}  # by pod
+        self.living: dict[str, set[Launch]] = {}  # those whose client lives, by instance
+        self._swept: set[tuple[str, str]] = set()
+        self._cleaning: dict[str, dict[object, tuple[str, ...]]] = {}  # by pod: who cleans up, and whom that spares
+        self.cleans_from = 0.0  # of the loop's clock: a former hub's clients may be about to come back
+        self.deferred: dict[str, tuple[Where, set[str]]] = {}  # by pod: whom the cleanup spares that was put off
+
+    def is_watched(self, namespace: str) -> bool:
+        """Say whether `pods` tells about a namespace."""
+        return self.pods is not None and namespace == self.cluster.namespace
+
+    def needs_sweep(self, pod: str, instance: str) -> bool:
+        """Say whether a worker may still hold what an earlier instance of the launcher left."""
+        return (pod, instance) not in self._swept
+
+    def swept(self, pod: str, instance: str) -> None:
+        """Remember that this instance started something in the worker."""
+        self._swept.add((pod, instance))
+
+    def leave(self, launch: Launch) -> None:
+        """Take a launch's client for dead, or done."""
+        living = self.living.get(launch.mark.instance, set())
+        living.discard(launch)
+        if not living:
+            self.living.pop(launch.mark.instance, None)
+
+    def spared(self, instances: Iterable[str]) -> tuple[str, ...]:
+        """Return how the instances' marks begin that a cleanup spares: these, and those that have clients."""
+        return tuple(f"{instance}:" for instance in sorted({*instances, *self.living}))
+
+    def begin_cleanup(self, launch: Launch, life: str) -> tuple[str, ...] | None:
+        """Return whom the cleanup spares that a launch begins with; None where it has none to make, or not yet.
+
+        `life` is how the instances begin that live as long as its own does.
+        """
+        pod, instance = launch.where.pod, launch.mark.instance
+        if not self.needs_sweep(pod, instance):
+            return None
+        if self.loop.now() < self.cleans_from:
+            self.deferred.setdefault(pod, (launch.where, set()))[1].update((f"{instance}:", *([life] if life else ())))
+            return None
+        spared = (*self.spared((instance,)), *([life] if life else ()))
+        if len(spared) > SPARED_MAX:  # it becomes part of a URL
+            return None
+        self.note_cleanup(launch, pod, spared)
+        return spared
+
+    def note_cleanup(self, who: object, pod: str, spared: tuple[str, ...]) -> None:
+        """Keep instances that are not spared from starting anything in a pod until `end_cleanup`."""
+        self._cleaning.setdefault(pod, {})[who] = spared
+
+    def end_cleanup(self, who: object, pod: str) -> tuple[str, ...] | None:
+        """Let them start; return who was spared, None where nothing was cleaned up."""
+        cleaning = self._cleaning.get(pod, {})
+        spared = cleaning.pop(who, None)
+        if not cleaning:
+            self._cleaning.pop(pod, None)
+        return spared
+
+    def is_in_danger(self, pod: str, instance: str) -> bool:
+        """Say whether a cleanup is under way that would end what this instance starts."""
+        cleaning = self._cleaning.get(pod, {}).values()
+        return any(not f"{instance}:".startswith(spared) for spared in cleaning)
+
+    def pod_changed(self, name: str | None) -> None:
+        """Let the launches of a pod look at it; None: all of them."""
+        names = list(self.launches) if name is None else [name]
+        for pod in names:
+            for launch in list(self.launches.get(pod, ())):
+                launch.pod_changed()

@@ -1,0 +1,179 @@
+"""What the API server's answers mean: the exit code of a command, or a failure and whether to try again.
+
+Pure. `json` is imported only where an answer is not the everyday one, because it costs a direct launch 5 ms.
+"""
+
+from __future__ import annotations
+
+from agents.common.text import one_line
+
+# As ssh does: the launch, or its end, could not be had. A command's own 255 looks the same.
+AGENT_FAILED = 255
+NO_SHELL = 127
+
+# How most commands end, told without json.
+_SUCCESS = (b'{"metadata":{},"status":"Success"}', b'{"metadata":{},"status":"Success"}\n')
+
+# A token is read again at once, so a second 401 is meant. An API server that has just started forbids what it does
+# not know to be allowed yet. A pod or container that is not there may be restarting.
+_ABSENT_S = 30.0
+_PATIENCE_S = {401: 3.0, 403: 5.0, 404: _ABSENT_S}
+_RETRY_AFTER_MAX_S = 60.0  # nothing that is asked once a minute is a burden, and no wait is to last for hours
+
+# The runtime's words for an executable that the image does not have (containerd, CRI-O, runc, crun).
+_NO_EXECUTABLE = ("executable file not found", "no such file or directory", "stat /bin/sh", "command not found")
+
+
+class Exited:
+    """The command ended with `code`, as the container runtime reported it (128+n if signal n ended it)."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class Failure:
+    """A launch that did not succeed for a reason that is not the command's.
+
+    `message` is one line for people; `retryable` says whether the same request may succeed later, and `patience_s` for
+    how long that is worth trying (None: as long as anything is); `retry_after_s` is the server's own wish, if it had
+    one; `containers` are those among which it wants a choice; `exit_code` is for when there is no retry left.
+    """
+
+    __slots__ = ("containers", "exit_code", "http_status", "message", "patience_s", "retry_after_s", "retryable")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after_s: float | None = None,
+        http_status: int = 0,
+        exit_code: int = AGENT_FAILED,
+    ) -> None:
+        self.message = message
+        self.containers = _choice(message) if http_status == 400 else ()
+        self.patience_s = _ABSENT_S if "container not found" in message else _PATIENCE_S.get(http_status)
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        self.http_status = http_status
+        self.exit_code = exit_code
+
+
+def from_error_channel(data: bytes) -> Exited | Failure:
+    """Read what came on the error channel: `Status` in JSON, or plain text from servers older than v4."""
+    if data in _SUCCESS:
+        return Exited(0)
+    status = _load(data)
+    if status is None:
+        text = one_line(data)
+        return Failure(f"the end of the command can't be read: {text or 'empty status'}", retryable=False)
+    if status.get("status") == "Success":
+        return Exited(0)
+    message = one_line(str(status.get("message") or ""))
+    code = _exit_code(status)
+    if code is not None:
+        # A runtime that finds no shell says so in words and adds an exit code of its own choice (126 to 128).
+        if 126 <= code <= 128 and _has_no_shell(message):
+            return _no_shell(message)
+        return Exited(code)
+    if _has_no_shell(message):
+        return _no_shell(message)
+    return Failure(message or "the API server gave a failure without a message", retryable=True)
+
+
+def is_about_websocket(status: int, body: bytes) -> bool:
+    """Say whether a refused exec may be granted by the other protocol: what is refused is the verb get, or the upgrade.
+
+    kubectl asks again after any refusal. A POST differs from a GET in its verb alone, and one more request that can
+    only fail would delay the retry of all the others.
+    """
+    if status == 403:
+        return b"cannot get" in body and b"pods/exec" in body
+    if status == 400:  # "Upgrade request required", "unable to upgrade": a proxy took the header out
+        return b"pgrade" in body
+    return status in (405, 426, 501)
+
+
+def from_http(status: int, body: bytes, retry_after: str | None, *, what: str, is_second: bool = False) -> Failure:
+    """Read a refusal that came as an HTTP answer. `what` names the request in words ("exec in worker-3").
+
+    `is_second`: the same exec was refused by WebSocket before.
+    """
+    loaded = _load(body)
+    text = one_line(str(loaded.get("message") or "") if loaded else body)
+    said = f"{what}: the API server answered {status}" + (f": {text}" if text else "")
+    if status == 403:
+        return Failure(
+            f"{what} is forbidden: {text}. {exec_rule(text, is_second=is_second)}", retryable=True, http_status=status
+        )
+    if status == 401:
+        return Failure(
+            f"{what}: the API server does not accept the token or certificate (401)", retryable=True, http_status=status
+        )
+    if status == 400:
+        return Failure(said, retryable=False, http_status=status)
+    retryable = status in (404, 408, 409, 429) or status >= 500
+    return Failure(said, retryable=retryable, retry_after_s=_seconds(retry_after), http_status=status)
+
+
+def exec_rule(message: str, *, is_second: bool = False) -> str:
+    """Return the Role rule that grants what a 403 says is missing (both verbs: Kubernetes 1.35 checks both)."""
+    # A policy or a webhook refuses in words of its own.
+    verb = message.partition("cannot ")[2].partition(" ")[0] if "pods/exec" in message else ""
+    missing = f"The verb {verb} is missing; a" if verb.isalpha() else "A"
+    if is_second and verb == "create":
+        missing = "The verbs get and create are both missing (create alone suffices, by SPDY); a"
+    return (
+        f'{missing} Role rule that grants it: {{apiGroups: [""], resources: ["pods/exec"], verbs: ["get", "create"]}}'
+    )
+
+
+def _load(data: bytes) -> dict[str, object] | None:
+    import json  # noqa: PLC0415
+
+    try:
+        loaded = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return loaded if isinstance(loaded, dict) else None
+
+
+def _exit_code(status: dict[str, object]) -> int | None:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict) and cause.get("reason") == "ExitCode":
+            try:
+                code = int(str(cause.get("message")))
+            except ValueError:
+                return None
+            # A failure's code is not 0, and what does not fit into one must not become 0.
+            return code if 0 < code <= 255 else AGENT_FAILED
+    return None
+
+
+def _choice(message: str) -> tuple[str, ...]:
+    """Return the names out of "a container name must be specified for pod P, choose one of: [a b]…"."""
+    listed = message.partition("choose one of: [")[2].partition("]")
+    return tuple(listed[0].split()) if listed[1] else ()
+
+
+def _has_no_shell(message: str) -> bool:
+    return "/bin/sh" in message and any(words in message for words in _NO_EXECUTABLE)
+
+
+def _no_shell(message: str) -> Failure:
+    return Failure(
+        f"the worker's image has no /bin/sh, which starting a command needs: {message}",
+        retryable=False,
+        exit_code=NO_SHELL,
+    )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Return Retry-After's seconds (RFC 9110 §10.2.3); its date form, which Kubernetes never uses, is ignored."""
+    if retry_after is None or not retry_after.isdecimal():
+        return None
+    return min(float(retry_after), _RETRY_AFTER_MAX_S)

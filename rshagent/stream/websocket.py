@@ -1,0 +1,250 @@
+"""One exec stream by WebSocket, and its frames as a client sends and reads them (RFC 6455), without any I/O.
+
+Payloads are handed on in pieces as they arrive, not as whole frames: an exec stream's frames may be of any size, and
+its output needs no boundaries. A message's first byte is its channel (see `streams`); version 5 adds 255, "this channel
+is closed", which is the only way to end the command's stdin (Kubernetes KEP-4006).
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+from _sha1 import sha1  # type: ignore[import-not-found]
+
+from rshagent.stream.streams import STDIN, V4, V5, ExecStream, Opened, Owed, Ponged, StreamError, upgrade_request
+
+TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+if TYPE_CHECKING:
+    from rshagent.net.http import Head
+    from rshagent.stream.streams import Event
+
+PROTOCOLS = (V5, V4)
+CLOSE_CHANNEL = 255
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
+
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
+
+# RFC 6455 §5.5: control frames carry at most 125 bytes; §7.1.5: a close frame starts with a two-byte code.
+_CONTROL_MAX = 125
+_NO_STATUS_CODE = 1005
+
+
+class ProtocolError(Exception):
+    """The peer sent what RFC 6455 forbids; the stream can't be read any further."""
+
+
+class Piece:
+    """A part of a message: `begins` and `ends` say whether it holds the message's first and last byte.
+
+    `payload` is a view of the bytes that were fed, valid until the next feed.
+    """
+
+    __slots__ = ("begins", "ends", "opcode", "payload")
+
+    def __init__(self, opcode: int, payload: memoryview, begins: bool, ends: bool) -> None:  # noqa: FBT001 (hot path)
+        self.opcode = opcode
+        self.payload = payload
+        self.begins = begins
+        self.ends = ends
+
+
+class FrameReader:
+    """Turns a server's bytes into pieces of messages, however the bytes were split on the way."""
+
+    __slots__ = ("_begins", "_control", "_final", "_header", "_left", "_message", "_opcode")
+
+    def __init__(self) -> None:
+        self._header = b""  # of the next frame, as far as it has come
+        self._left = 0  # payload bytes of the current frame still to come
+        self._opcode = 0
+        self._final = True
+        self._begins = False
+        self._message: int | None = None  # opcode of a data message whose last frame is still to come
+        self._control = b""  # control payloads are tiny and wanted whole
+
+    def feed(self, data: memoryview) -> list[Piece]:
+        """Return the pieces that `data` completes or continues. Raises ProtocolError."""
+        pieces: list[Piece] = []
+        at, end = 0, len(data)
+        while at < end:
+            if self._left == 0:
+                at = self._read_header(data, at, pieces)
+                continue
+            taken = min(self._left, end - at)
+            self._left -= taken
+            self._take(data[at : at + taken], pieces)
+            at += taken
+        return pieces
+
+    def _read_header(self, data: memoryview, at: int, pieces: list[Piece]) -> int:
+        """Take header bytes from `data` at `at`; return where the rest begins."""
+        missing = _header_length(self._header) - len(self._header)
+        self._header += bytes(data[at : at + missing])
+        at += missing
+        if len(self._header) == _header_length(self._header):
+            header, self._header = self._header, b""
+            self._begin(header)
+            if self._left == 0:
+                self._take(data[:0], pieces)
+        return min(at, len(data))
+
+    def _begin(self, header: bytes) -> None:
+        first, second = header[0], header[1]
+        opcode, final = first & 0x0F, bool(first & 0x80)
+        if first & 0x70:
+            raise ProtocolError("reserved bits are set in a frame")
+        if second & 0x80:
+            raise ProtocolError("the server masked a frame")
+        length = second if second < 126 else int.from_bytes(header[2:], "big")
+        if length >> 63:
+            raise ProtocolError("a frame's length is negative")
+        if opcode >= CLOSE:
+            if opcode > PONG or not final or length > _CONTROL_MAX:
+                raise ProtocolError(f"a control frame is malformed (opcode {opcode}, {length} bytes)")
+            self._control = b""
+        elif opcode > BINARY:
+            raise ProtocolError(f"a frame has the unknown opcode {opcode}")
+        elif (opcode == CONTINUATION) == (self._message is None):
+            raise ProtocolError("a continuation frame continues nothing, or a message was not continued")
+        elif opcode != CONTINUATION:
+            self._message = opcode
+        self._begins = opcode != CONTINUATION
+        self._opcode, self._final, self._left = opcode, final, length
+
+    def _take(self, payload: memoryview, pieces: list[Piece]) -> None:
+        """Hand on a part of the current frame's payload."""
+        done = self._left == 0
+        if self._opcode >= CLOSE:
+            self._control += bytes(payload)
+            if done:
+                pieces.append(Piece(self._opcode, memoryview(self._control), begins=True, ends=True))
+            return
+        assert self._message is not None
+        pieces.append(Piece(self._message, payload, self._begins, done and self._final))
+        self._begins = False
+        if done and self._final:
+            self._message = None
+
+
+def _header_length(seen: bytes) -> int:
+    """Return how many bytes a server's frame header has, as far as `seen` tells."""
+    if len(seen) < 2:
+        return 2
+    return {126: 4, 127: 10}.get(seen[1] & 0x7F, 2)
+
+
+def frame(opcode: int, payload: bytes, *, first: int | None = None, key: bytes | None = None) -> bytes:
+    """Return one masked final frame (RFC 6455 §5.3: a client masks all it sends, each frame with a new key).
+
+    `first` is a byte to put before the payload, without the copy that putting it there would take. `key` is for who
+    has a reason to choose the masking key: with NO_KEY the mask changes nothing and costs nothing.
+    """
+    length = len(payload) + (first is not None)
+    key = key or os.urandom(4)
+    if length < 126:
+        header = bytes((0x80 | opcode, 0x80 | length))
+    elif length < 1 << 16:
+        header = bytes((0x80 | opcode, 0x80 | 126)) + length.to_bytes(2, "big")
+    else:
+        header = bytes((0x80 | opcode, 0x80 | 127)) + length.to_bytes(8, "big")
+    if first is None:
+        return b"".join((header, key, _mask(payload, key)))
+    return b"".join((header, key, bytes((first ^ key[0],)), _mask(payload, key[1:] + key[:1])))
+
+
+NO_KEY = bytes(4)
+
+
+def _mask(payload: bytes, key: bytes) -> bytes:
+    """XOR with the repeated key, as two big integers: 40 times as fast as a loop over bytes."""
+    if key == NO_KEY:
+        return payload
+    length = len(payload)
+    keys = (key * (length // 4 + 1))[:length]
+    return (int.from_bytes(payload, "little") ^ int.from_bytes(keys, "little")).to_bytes(length, "little")
+
+
+def close_frame(code: int = 1000) -> bytes:
+    """Return a close frame with a status code (RFC 6455 §7.4)."""
+    return frame(CLOSE, code.to_bytes(2, "big"))
+
+
+def close_reason(payload: memoryview) -> tuple[int, str]:
+    """Return the code and the text of a close frame; 1005 where it has none (RFC 6455 §7.1.5)."""
+    if len(payload) < 2:
+        return _NO_STATUS_CODE, ""
+    return int.from_bytes(payload[:2], "big"), bytes(payload[2:]).decode("utf-8", "replace")
+
+
+class WebSocketStream(ExecStream):
+    """An exec by WebSocket, whose messages begin with a channel's number."""
+
+    __slots__ = ("_channel", "_frames", "_key", "_offer")
+
+    def __init__(self, acknowledgement: bytes | None, offer: tuple[str, ...] = PROTOCOLS) -> None:
+        super().__init__(acknowledgement)
+        self._offer = offer
+        self._key = binascii.b2a_base64(os.urandom(16), newline=False)
+        self._frames = FrameReader()
+        self._channel: int | None = None  # of the message whose pieces are coming in
+
+    def request(self, target: str, host: str, authorization: str | None) -> bytes:
+        """Return the upgrade request."""
+        upgrade = (
+            "Upgrade: websocket",
+            f"Sec-WebSocket-Key: {self._key.decode()}",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Protocol: {', '.join(self._offer)}",
+        )
+        return upgrade_request("GET", target, host, authorization, upgrade)
+
+    def stdin(self, data: bytes) -> bytes:
+        """Return the frame that carries `data` to the command's stdin.
+
+        It is masked with a key of zeros. RFC 6455 §5.3 wants one that can't be foretold, so that a script in a browser
+        can't make bytes that a proxy on the way takes for its own protocol (§10.3). These bytes are their sender's own,
+        and go through TLS; any other key would double what stdin costs.
+        """
+        return frame(BINARY, data, first=STDIN, key=NO_KEY)
+
+    def close_stdin(self) -> bytes | None:
+        """Return the frame that ends the command's stdin; None with v4, which has no such thing."""
+        if self.protocol != V5:
+            return None
+        return frame(BINARY, bytes((STDIN,)), first=CLOSE_CHANNEL)
+
+    def ping(self) -> bytes:
+        """Return a ping frame; the API server answers it, whatever has become of the pod."""
+        return frame(PING, b"")
+
+    def _switched(self, head: Head, events: list[Event]) -> None:
+        accept = binascii.b2a_base64(sha1(self._key + _GUID).digest(), newline=False).decode()
+        if head.fields.get("sec-websocket-accept") != accept:
+            raise StreamError("the answer to the upgrade is not for our request")
+        self.protocol = head.fields.get("sec-websocket-protocol", "")
+        if self.protocol not in self._offer:
+            raise StreamError(f"the server chose the stream protocol {self.protocol!r}, which was not offered")
+        events.append(Opened())
+
+    def _feed_frames(self, data: memoryview, events: list[Event]) -> None:
+        try:
+            for piece in self._frames.feed(data):
+                self._take(piece, events)
+        except ProtocolError as error:
+            raise StreamError(str(error)) from None
+
+    def _take(self, piece: Piece, events: list[Event]) -> None:
+        opcode, payload = piece.opcode, piece.payload
+        if opcode == PING:
+            events.append(Owed(frame(PONG, bytes(payload))))
+        elif opcode == PONG:
+            events.append(Ponged())
+        elif opcode == CLOSE:
+            self._end(close_reason(payload)[0], events)
+        else:
+            if piece.begins:
+                self._channel = None
+            if self._channel is None and payload:
+                self._channel, payload = payload[0], payload[1:]
+            if payload and self._channel != CLOSE_CHANNEL:
+                self._take_channel(self._channel, payload, events)

@@ -1,0 +1,165 @@
+"""What the cluster is made of, all of it made once: Debian's packages, Kubernetes and CoreDNS from Go modules."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .places import DEFAULT_VERSION, SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .places import Places
+
+COREDNS = "github.com/coredns/coredns@v1.13.1"
+_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
+_HYPERKUBE = Path(__file__).parent / "hyperkube"
+
+_PACKAGES = {  # by a file that each brings
+    "/usr/bin/containerd": "containerd",
+    "/usr/sbin/runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "/usr/bin/etcd": "etcd-server",
+    "/usr/sbin/ip": "iproute2",
+    "/usr/sbin/iptables": "iptables",
+    "/usr/sbin/conntrack": "conntrack",
+    "/usr/bin/openssl": "openssl",
+    "/usr/sbin/debootstrap": "debootstrap",
+    "/usr/sbin/dockerd": "docker.io",
+    "/usr/bin/docker": "docker-cli",
+    "/usr/bin/gcc": "gcc",
+    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
+}
+# Services of the machine's own would hold the ports of ours, and go on when we are gone.
+_NO_SERVICES = Path("/usr/sbin/policy-rc.d")
+_STAGING = (
+    *("api", "apiextensions-apiserver", "apimachinery", "apiserver", "cli-runtime", "client-go", "cloud-provider"),
+    *("cluster-bootstrap", "code-generator", "component-base", "component-helpers", "controller-manager", "cri-api"),
+    *("cri-client", "csi-translation-lib", "dynamic-resource-allocation", "endpointslice", "externaljwt", "kms"),
+    *("kube-aggregator", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"),
+    *("legacy-cloud-providers", "metrics", "mount-utils", "pod-security-admission", "sample-apiserver"),
+    *("sample-cli-plugin", "sample-controller"),
+)
+
+
+def build(places: Places, say: Callable[[str], None]) -> None:
+    """Make what is missing. Raises SetupError."""
+    _check_machine()
+    _install_packages(places, say)
+    if not (places.bin / "kubectl").exists():
+        _build_kubernetes(places, say)
+    if not places.coredns.exists():
+        say("building CoreDNS")
+        bin_ = places.cache / "gobin"
+        _go(places, "install", "-ldflags=-s -w", COREDNS, env={"GOBIN": str(bin_), "GOFLAGS": "-mod=mod"}, say=say)
+        (bin_ / "coredns").rename(places.coredns)
+
+
+def _check_machine() -> None:
+    if os.geteuid() != 0:
+        raise SetupError(
+            "a cluster of our own needs root: run this as root, or set KUBECONFIG to a cluster that you have"
+        )
+    if shutil.which("apt-get") is None:
+        raise SetupError("a cluster of our own needs Debian's packages: set KUBECONFIG to a cluster that you have")
+
+
+def _install_packages(places: Places, say: Callable[[str], None]) -> None:
+    missing = [package for path, package in _PACKAGES.items() if not os.path.exists(path)]
+    if not missing:
+        return
+    say(f"installing {', '.join(missing)}")
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    run(places, "apt-get", "update", "-qq", env=env, say=say)
+    if "docker.io" in missing and "docker-cli" in missing and not _is_known("docker-cli"):
+        missing.remove("docker-cli")  # up to Debian 12 it is a part of the other
+    forbids = not _NO_SERVICES.exists()
+    if forbids:
+        _NO_SERVICES.write_text("#!/bin/sh\nexit 101\n")
+        _NO_SERVICES.chmod(0o755)
+    try:
+        run(places, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=env, say=say)
+    finally:
+        if forbids:
+            _NO_SERVICES.unlink()
+
+
+def _is_known(package: str) -> bool:
+    return subprocess.run(["apt-cache", "show", package], capture_output=True, check=False).returncode == 0
+
+
+def _build_kubernetes(places: Places, say: Callable[[str], None]) -> None:
+    say(f"building Kubernetes {places.version}: some minutes, once")
+    source = places.cache / f"source-{places.version}"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(_HYPERKUBE, source)
+    if places.version != DEFAULT_VERSION:
+        (source / "go.sum").unlink()
+        (source / "go.mod").write_text(go_mod(places.version))
+        _go(places, "mod", "tidy", cwd=source, say=say)
+    package = "k8s.io/component-base/version"
+    stamp = f"-X {package}.gitVersion=v{places.version} -X {package}.gitMajor=1 -X {package}.gitMinor={places.minor}"
+    _go(places, "build", "-trimpath", f"-ldflags=-s -w {stamp}", "-o", "hyperkube", ".", cwd=source, say=say)
+    places.bin.mkdir(parents=True, exist_ok=True)
+    (source / "hyperkube").rename(places.bin / "hyperkube")
+    for name in _COMPONENTS:  # kubectl comes last, and says that all of it is there
+        link = places.bin / name
+        link.unlink(missing_ok=True)
+        link.symlink_to("hyperkube")
+    shutil.rmtree(source)
+
+
+def go_mod(version: str) -> str:
+    """Return a go.mod that requires a release of Kubernetes with the staging modules of the same release."""
+    staged = f"v0.{version.removeprefix('1.')}"
+    pins = "".join(f"\tk8s.io/{name} => k8s.io/{name} {staged}\n" for name in _STAGING)
+    return f"module hyperkube\n\ngo 1.24.0\n\nrequire k8s.io/kubernetes v{version}\n\nreplace (\n{pins})\n"
+
+
+def _go(
+    places: Places,
+    *words: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    say: Callable[[str], None],
+) -> None:
+    if shutil.which("go") is None:
+        raise SetupError("Kubernetes is built from Go modules: install Go (https://go.dev), or set KUBECONFIG")
+    run(places, "go", *words, cwd=cwd, env={"CGO_ENABLED": "0", **(env or {})}, say=say)
+
+
+def run(
+    places: Places,
+    *command: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    say: Callable[[str], None],
+    every_s: float = 30.0,
+) -> None:
+    """Run a long command with its output in a log; say now and then that it goes on. Raises SetupError."""
+    places.cache.mkdir(parents=True, exist_ok=True)
+    log = places.cache / "build.log"
+    began = time.monotonic()
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
+        try:
+            while True:
+                try:
+                    code = process.wait(every_s)
+                    break
+                except subprocess.TimeoutExpired:
+                    say(f"  {command[0]} {command[1]} goes on, {time.monotonic() - began:.0f} s")
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    if code:
+        tail = " | ".join(log.read_text(errors="replace")[-600:].splitlines()[-4:])
+        raise SetupError(f"{' '.join(command[:3])} failed ({code}): {tail} (all of it: {log})")

@@ -1,0 +1,175 @@
+"""Open MPI 5's mpirun exits with 0 although it lost a daemon: the hub says so at its end, for its last mpirun alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_launchers import WAITING, start
+
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from launching import Running
+
+    from agents.playground.pod_process import PodProcess
+
+    Start = Callable[..., Running]
+
+__all__ = ["start"]
+
+DEADLINE_S = 60.0
+
+
+class Script:
+    """A script in the launcher's container that calls mpirun; each call's ranks wait for a file of its own."""
+
+    def __init__(self, running: Running, text: str, folder: Path) -> None:
+        """`text`: MPIRUN_1, MPIRUN_2, … are the calls, of a rank for each of two workers."""
+        self.running, self._folder, job = running, folder, running.job
+        self._out = folder / "script"
+
+        def call(match: re.Match[str]) -> str:
+            program = ["sh", "-c", f"echo call {match[1]}; {WAITING}", "sh", str(folder / f"go-{match[1]}")]
+            return shlex.join(job.launcher.command(2, len(job.workers), job.folders.hostfile, program))
+
+        script = re.sub(r"MPIRUN_(\d)", call, text)
+        with open(self._out, "wb") as out:
+            self.process: PodProcess = job.cluster.exec_local(
+                job.pod, ["/bin/sh", "-c", script], env=job.launcher_environment(),
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def until_runs(self, call: int) -> None:
+        """Wait until both ranks of a call have started."""
+
+        def runs() -> bool:
+            assert self.process.poll() is None, self._out.read_text(errors="replace")
+            return self._out.read_text(errors="replace").count(f"call {call}") == 2
+
+        until(runs, f"the ranks of call {call} have started", DEADLINE_S)
+
+    def go(self, call: int) -> None:
+        """Let the ranks of a call end."""
+        (self._folder / f"go-{call}").touch()
+
+    def kill_daemons(self, worker: int, *, newest: bool = False) -> None:
+        """Kill what a daemon's session consists of, or the daemon that was started last."""
+        job = self.running.job
+        lines = [one for one in job.cluster.leftovers(job.workers[worker]) if one.argv]
+        found = sorted(one.pid for one in lines if one.argv[0].endswith("prted"))
+        for pid in found[-2 if newest else 0 :]:  # of the Python package: a process, and behind it the daemon
+            os.kill(pid, signal.SIGKILL)
+
+    def lost(self) -> dict[str, Any]:
+        """What the hub says of lost ranks, once the script and then the hub have ended."""
+        assert self.process.wait(DEADLINE_S) == 0, self._out.read_text(errors="replace")
+        assert self.running.job.stop_hub() == 0
+        with open(self.running.job.hub_termination_log, encoding="utf-8") as file:
+            message = file.read()
+        return dict(json.loads(message)["ranksLost"]) if message else {}
+
+
+@pytest.fixture
+def script(start: Start, tmp_path: Path) -> Callable[[str], Script]:
+    """Start a script of mpirun's of Open MPI 5, with two workers. One that is told of the loss in time fails."""
+    return lambda text: Script(start("openmpi5"), text, tmp_path)
+
+
+def test_a_daemon_that_was_killed_is_told(script: Callable[[str], Script]) -> None:
+    running = script("MPIRUN_1 || true")
+    running.until_runs(1)
+    running.kill_daemons(1)
+    one = running.lost()["lost"][0]
+    assert (one["worker"], one["cause"]) == ("pi-worker-1", "its daemon was killed by signal 9")
+
+
+def test_a_worker_that_was_deleted_is_told(script: Callable[[str], Script]) -> None:
+    running = script("MPIRUN_1 || true")
+    running.until_runs(1)
+    running.running.job.cluster.delete_pod("pi-worker-1")
+    assert running.lost()["lost"][0]["worker"] == "pi-worker-1"
+
+
+@pytest.mark.parametrize("between", ["", "KUBEXEC pi-worker-0 true; "])
+def test_a_script_that_tries_again_is_not_punished(script: Callable[[str], Script], between: str) -> None:
+    running = script("MPIRUN_1; MPIRUN_2".replace("; ", f"; {between.replace('KUBEXEC', '$PRTE_MCA_plm_ssh_agent')}"))
+    running.until_runs(1)
+    running.kill_daemons(0)
+    running.until_runs(2)
+    running.go(2)
+    assert running.lost() == {}
+
+
+def test_a_good_run_before_says_nothing(script: Callable[[str], Script]) -> None:
+    running = script("MPIRUN_1; MPIRUN_2; $PRTE_MCA_plm_ssh_agent pi-worker-0 true")
+    running.go(1)
+    running.until_runs(2)
+    running.kill_daemons(0)
+    assert [one["worker"] for one in running.lost()["lost"]] == ["pi-worker-0"]
+
+
+def test_each_of_those_that_run_at_the_same_time_counts(script: Callable[[str], Script]) -> None:
+    running = script("MPIRUN_1 & MPIRUN_2 & wait")
+    running.until_runs(1)
+    running.until_runs(2)
+    running.kill_daemons(1, newest=True)
+    running.go(1)
+    running.go(2)
+    assert [one["worker"] for one in running.lost()["lost"]] == ["pi-worker-1"]
+
+
+@pytest.mark.parametrize("end", ["kill", "go"])
+def test_a_run_that_was_ended_or_ended_well_lost_nothing(script: Callable[[str], Script], end: str) -> None:
+    """Its agents are told to end, or die, in both cases."""
+    running = script("MPIRUN_1 & wait $!; true")
+    running.until_runs(1)
+    if end == "go":
+        running.go(1)
+    else:
+        job = running.running.job
+        for one in job.cluster.leftovers(job.pod):
+            if one.argv and one.argv[0].endswith(("prterun", "mpirun")):
+                os.kill(one.pid, signal.SIGTERM)
+    assert running.lost() == {}
+
+
+@pytest.mark.parametrize("name", ["openmpi5", "mpich", "impi"])
+def test_a_script_that_kills_its_launcher_and_its_agents_lost_nothing(start: Start, tmp_path: Path, name: str) -> None:
+    """MPICH's proxies then exit with 7. The setting is the operator's for who writes by the agents."""
+    setting = "" if name == "openmpi5" else "export MPI_AGENT_LOST_OUTPUT=fail; "
+    running = Script(start(name), f"{setting}MPIRUN_1 & wait $!; true", tmp_path)
+    running.until_runs(1)
+    job = running.running.job
+    programs = ("prterun", "mpirun", "mpiexec", "mpiexec.hydra", "rshagent")
+    for one in job.cluster.leftovers(job.pod):
+        if one.argv and one.argv[0].endswith(programs):
+            with contextlib.suppress(ProcessLookupError):  # with its launcher
+                os.kill(one.pid, signal.SIGKILL)
+    assert running.lost() == {}
+
+
+def test_the_next_hub_knows_whose_its_sessions_are(script: Callable[[str], Script]) -> None:
+    running = script("MPIRUN_1 || true")
+    running.until_runs(1)
+    job = running.running.job
+    until(lambda: len(running.running.agents()) == 2, "the agents run")
+    assert job.hub is not None
+    job.hub.kill()
+    job.hub.wait(DEADLINE_S)
+    os.unlink(os.path.join(job.cluster.folder, "volumes", "run", "hub.sock"))
+    job.cluster.until(lambda stats: not stats["sessions"])
+    job.start_hub()
+    job.cluster.until(lambda stats: stats["sessions"] >= 2)  # it asks after both
+    running.kill_daemons(1)
+    assert [one["worker"] for one in running.lost()["lost"]] == ["pi-worker-1"]

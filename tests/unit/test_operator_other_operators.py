@@ -1,0 +1,281 @@
+"""Other operators: who is seen, and which jobs are then ours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agents.job.model import GROUP
+from agents.operator.kube import ApiError, RejectedError, UnavailableError
+from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators, find_operators, is_held
+
+Body = dict[str, Any]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC).timestamp()
+OWN = ("ours", "mpi-agents-operator")
+INSTALL_YAML = Path(__file__).parents[2] / "install.yaml"
+
+
+def lease(namespace: str, name: str, renewed: str | None = "2026-01-01T11:59:55.000000Z", **more: Any) -> Body:
+    spec = {"holderIdentity": "someone", "leaseDurationSeconds": 15, "renewTime": renewed} | more
+    born = "2025-06-01T00:00:00Z"
+    return {"metadata": {"namespace": namespace, "name": name, "creationTimestamp": born}, "spec": spec}
+
+
+def deployment(name: str, replicas: int, ready: int) -> Body:
+    return {
+        "metadata": {"namespace": "kubeflow", "name": name},
+        "spec": {"replicas": replicas},
+        "status": {"readyReplicas": ready} if ready else {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        (lease("a", "b"), True),
+        (lease("a", "b", "2026-01-01T11:59:16Z"), True),  # 15 s and what clocks may be apart
+        (lease("a", "b", "2026-01-01T11:59:14Z"), False),
+        (lease("a", "b", "2026-01-01T12:00:30Z"), True),  # by a clock that is ahead
+        (lease("a", "b", "2026-01-01T12:00:31Z"), False),
+        (lease("a", "b", "2099-01-01T00:00:00.000000Z"), False),
+        (lease("a", "b", "9999-12-31T23:59:59Z", leaseDurationSeconds=2**31 - 1), False),
+        (lease("a", "b", "2026-01-01T11:00:00Z", leaseDurationSeconds=7200), True),
+        (lease("a", "b", holderIdentity=""), False),
+        (lease("a", "b", None), False),
+        (lease("a", "b", "yesterday"), False),
+        ({"metadata": {"name": "b"}}, False),
+    ],
+)
+def test_a_lease_is_held_as_long_as_it_is_renewed(given: Body, held: bool) -> None:
+    assert is_held(given, NOW) is held
+
+
+def born(body: Body, when: str) -> Body:
+    return body | {"metadata": body["metadata"] | {"creationTimestamp": when}}
+
+
+@pytest.mark.parametrize(
+    ("leases", "deployments", "seen"),
+    [
+        ([], [], set()),
+        ([lease(*OWN)], [], set()),
+        ([lease("mpi-operator", "mpi-operator")], [], {"Lease mpi-operator/mpi-operator"}),
+        ([lease("mpi-operator", "mpi-operator", "2026-01-01T11:00:00Z")], [], set()),
+        ([], [deployment("mpi-operator", 1, 1)], {"Deployment kubeflow/mpi-operator"}),
+        ([], [deployment("training-operator", 0, 1)], set()),  # being scaled to none
+        ([], [deployment("training-operator", 1, 0)], set()),
+        ([lease(*OWN), born(lease("b", OWN[1]), "2025-01-01T00:00:00Z")], [], {"Lease b/mpi-agents-operator"}),
+        ([lease(*OWN), born(lease("b", OWN[1]), "2025-12-01T00:00:00Z")], [], set()),  # ours was first
+        ([lease(*OWN), lease("b", OWN[1])], [], {"Lease b/mpi-agents-operator"}),  # by name, in the same second
+        ([lease(*OWN), lease("z", OWN[1])], [], set()),
+    ],
+)
+def test_who_is_seen(leases: list[Body], deployments: list[Body], seen: set[str]) -> None:
+    assert find_operators(leases, deployments, OWN, NOW) == seen
+
+
+@pytest.mark.parametrize(
+    ("words", "has_mpijobs"),
+    [
+        (["/manager"], True),
+        (["/manager", "--enable-scheme=tfjob", "--enable-scheme=pytorchjob"], False),
+        (["/manager", "-enable-scheme", "TFJob"], False),
+        (["/manager", "--enable-scheme=tfjob", "--enable-scheme=MPIJob"], True),
+    ],
+)
+def test_a_training_operator_that_has_other_kinds_alone_is_none_for_mpijobs(
+    words: list[str], has_mpijobs: bool
+) -> None:
+    """It stays when one moves from it (docs/moving.md), and its lease says nothing of that."""
+    its = deployment("training-operator", 1, 1)
+    its["spec"]["template"] = {"spec": {"containers": [{"name": "manager", "command": words}]}}
+    held = [lease("kubeflow", "1ca428e5.training-operator.kubeflow.org")]
+    assert bool(find_operators(held, [its], OWN, NOW)) is has_mpijobs
+    elsewhere = lease("other", "1ca428e5.training-operator.kubeflow.org")
+    assert find_operators([*held, elsewhere], [its], OWN, NOW) >= {f"Lease other/{elsewhere['metadata']['name']}"}
+
+
+def test_a_deployment_of_ours_by_kubeflows_name_is_no_other_operator() -> None:
+    """fullnameOverride=mpi-operator, for those who look for it by that name."""
+    (ours,) = [one for one in yaml.safe_load_all(INSTALL_YAML.read_text()) if one and one["kind"] == "Deployment"]
+    called = {"metadata": {"namespace": "ours", "name": "mpi-operator"}, "status": {"readyReplicas": 1}}
+    assert find_operators([lease(*OWN)], [ours | called], OWN, NOW) == set()
+
+
+def job(labels: Body | None = None, managed_by: str | None = None, manager: str = "") -> Body:
+    metadata: Body = {"name": "pi", "namespace": "ns", "uid": "u"} | ({"labels": labels} if labels else {})
+    if manager:
+        metadata["managedFields"] = [{"manager": manager, "subresource": "status"}]
+    return {"metadata": metadata, "spec": {"runPolicy": {"managedBy": managed_by}} if managed_by else {}}
+
+
+PLAIN = job()
+LABELLED = job({"mpi-agents/adopt": "true"})
+NAMED = job(managed_by="mpi-agents/operator")
+BEGUN = job(manager="mpi-agents")
+THEIRS = job({"mpi-agents/adopt": "false"}, "kubeflow.org/mpi-operator", "mpi-operator")
+T9KS = {**job(), "apiVersion": "batch.tensorstack.dev/v1beta1"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "seen", "taken"),
+    [
+        (Claim.AUTO, [], [PLAIN, LABELLED, NAMED, BEGUN, THEIRS]),
+        (Claim.AUTO, ["Lease x/mpi-operator"], [LABELLED, NAMED, BEGUN]),
+        (Claim.ALL, ["Lease x/mpi-operator"], [PLAIN, LABELLED, NAMED, BEGUN, THEIRS]),
+        (Claim.ASSIGNED, [], [LABELLED, NAMED, BEGUN]),
+    ],
+)
+def test_which_jobs_are_taken(claim: Claim, seen: list[str], taken: list[Body]) -> None:
+    policy = ClaimPolicy(claim, lambda _group: not seen)
+    assert [each for each in (PLAIN, LABELLED, NAMED, BEGUN, THEIRS) if policy.claims(each)] == taken
+
+
+@pytest.mark.parametrize(
+    ("lease_name", "taken"), [("mpi-operator", [LABELLED, NAMED, BEGUN, T9KS]), (OWN[1], [LABELLED, NAMED, BEGUN])]
+)
+def test_kubeflow_s_operators_are_no_reason_to_leave_t9k_s_jobs(lease_name: str, taken: list[Body]) -> None:
+    """A second operator of our own is one."""
+    api = Api()
+    theirs = born(fresh("mpi-operator", lease_name), "2025-01-01T00:00:00Z")
+    api.answers[f"metadata.name={lease_name}"] = [theirs, fresh(*OWN)] if lease_name == OWN[1] else [theirs]
+    other_operators = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    other_operators.look()
+    policy = ClaimPolicy(Claim.AUTO, other_operators.is_alone)
+    assert [each for each in (PLAIN, LABELLED, NAMED, BEGUN, T9KS) if policy.claims(each)] == taken
+
+
+@pytest.mark.parametrize("spec", [None, [], "x", {"runPolicy": 3}])
+def test_a_job_of_any_form_can_be_asked_for(spec: Any) -> None:
+    assert not ClaimPolicy(Claim.ASSIGNED, lambda _group: True).claims({"metadata": {"name": "x"}, "spec": spec})
+
+
+PAGE = 3
+
+
+class Api:
+    def __init__(self) -> None:
+        self.answers: dict[str, list[Body] | ApiError] = {}
+        self.asked: list[str] = []
+
+    def list(self, path: str, *, fieldSelector: str, token: str = "") -> Body:  # noqa: N803
+        self.asked.append(f"{path} {fieldSelector}")
+        answer = self.answers.get(fieldSelector, [])
+        if isinstance(answer, ApiError):
+            raise answer
+        answer = [one for one in answer if ("/leases" in path) == ("renewTime" in one["spec"])]
+        first, more = (answer, "") if len(answer) <= PAGE else (answer[:PAGE], "more")
+        return {"items": answer[PAGE:] if token else first, "metadata": {} if token else {"continue": more}}
+
+
+def fresh(namespace: str, name: str) -> Body:
+    return lease(namespace, name, datetime.now(UTC).isoformat())
+
+
+def test_coming_and_going_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    api, told = Api(), list[frozenset[str]]()
+    one = OtherOperators(api, *OWN, on_change=lambda: told.append(one.seen()))  # type: ignore[arg-type]
+    with caplog.at_level("INFO"):
+        one.look()
+        api.answers["metadata.name=mpi-operator"] = [fresh("mpi-operator", "mpi-operator")]
+        one.look()
+        one.look()
+        api.answers.clear()
+        one.look()
+    assert told == [frozenset(), {"Lease mpi-operator/mpi-operator"}, frozenset()]
+    words = [each.getMessage() for each in caplog.records]
+    assert "another operator for MPIJobs is running: Lease mpi-operator/mpi-operator." in words[0]
+    assert "label mpi-agents/adopt=true or runPolicy.managedBy mpi-agents/operator" in words[0]
+    assert words[-1] == "another operator for MPIJobs is gone: Lease mpi-operator/mpi-operator"
+
+
+def test_what_may_not_be_listed_is_asked_for_once() -> None:
+    api = Api()
+    for name in ("mpi-operator", "training-operator"):
+        api.answers[f"metadata.name={name}"] = RejectedError("no", 403)
+    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    one.look()
+    asked = len(api.asked)
+    one.look()
+    assert one.is_alone(GROUP)
+    assert one.seen() == frozenset()
+    assert not [each for each in api.asked[asked:] if "deployments" in each]
+
+
+def test_what_is_not_known_now_was_not_seen_to_go() -> None:
+    """An API server that does not answer is no reason to take others' jobs."""
+    api = Api()
+    api.answers["metadata.name=mpi-operator"] = [fresh("mpi-operator", "mpi-operator")]
+    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    one.look()
+    api.answers["metadata.name=mpi-operator"] = UnavailableError("no answer")
+    one.look()
+    assert not one.is_alone(GROUP)
+    assert "Lease mpi-operator/mpi-operator" in one.seen()
+
+
+def test_nobody_is_alone_before_it_could_look() -> None:
+    api = Api()
+    api.answers["metadata.name=mpi-operator"] = UnavailableError("no answer")
+    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    one.look()
+    assert not one.is_alone(GROUP)
+    api.answers.clear()
+    one.look()
+    assert one.is_alone(GROUP)
+
+
+def deployed(namespace: str, name: str) -> Body:
+    made = deployment(name, 1, 1)
+    made["metadata"]["namespace"] = namespace
+    return made
+
+
+TENANTS = [
+    lease("team-a", "mpi-operator", "2099-01-01T00:00:00Z"),
+    fresh("team-a", "mpi-operator"),
+    fresh("team-a", "1ca428e5.training-operator.kubeflow.org"),
+    born(fresh("team-a", OWN[1]), "2001-01-01T00:00:00Z"),  # as if it were an older one of ours
+    deployed("team-a", "training-operator"),
+    deployed("team-a", "mpi-operator"),
+    deployed("kubeflow-team-a", "training-operator"),
+    deployed("mpi-operator.x", "mpi-operator"),
+]
+
+
+@pytest.mark.parametrize("theirs", TENANTS, ids=lambda body: "{namespace}/{name}".format(**body["metadata"]))
+@pytest.mark.parametrize("times", [1, PAGE + 2])
+def test_what_a_tenant_makes_in_its_own_namespace_is_no_other_operator(theirs: Body, times: int) -> None:
+    api, name = Api(), theirs["metadata"]["name"]
+    api.answers[f"metadata.name={name}"] = [theirs] * times
+    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    one.look()
+    assert one.is_alone(GROUP)
+    # Nor does it hide one that there is.
+    real = deployed("kubeflow", name) if "replicas" in theirs["spec"] else fresh("kubeflow", name)
+    own = [fresh(*OWN)] if name == OWN[1] else []
+    api.answers[f"metadata.name={name}"] = [theirs] * times + own + [born(real, "2000-01-01T00:00:00Z")]
+    one.look()
+    assert one.others(GROUP) == {f"{'Deployment' if 'replicas' in theirs['spec'] else 'Lease'} kubeflow/{name}"}
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "seen"),
+    [
+        (NAMESPACES, {"mpi-operator", "kubeflow", "kubeflow-system", "mpi-agents", "ours"}),
+        (("team-a",), {"team-a", "ours"}),
+        ((), {"ours"}),  # where the operator itself is, no tenant is
+    ],
+)
+def test_which_namespaces_count_is_the_administrators_to_say(namespaces: tuple[str, ...], seen: set[str]) -> None:
+    api = Api()
+    api.answers["metadata.name=mpi-operator"] = [
+        deployed(each, "mpi-operator") for each in (*NAMESPACES, "team-a", "ours")
+    ]
+    one = OtherOperators(api, *OWN, namespaces)  # type: ignore[arg-type]
+    one.look()
+    assert one.others(GROUP) == {f"Deployment {each}/mpi-operator" for each in seen}

@@ -1,0 +1,179 @@
+"""Plan: ranks that were lost while mpirun ran, as the hub's last words tell, fail a job whose launcher exits with 0."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from mpijobs import annotated
+from operator_stories import (
+    ALL_ACTIVE,
+    CREATED,
+    READY,
+    RUNNING,
+    batch_job,
+    events,
+    launcher,
+    own,
+    planned,
+    resource,
+    stated,
+    told,
+    told_of,
+    workers,
+    written,
+)
+
+from agents.operator.actions import Plan
+
+Object = dict[str, Any]
+
+LAUNCHER = "spec/mpiReplicaSpecs/Launcher/template/spec/containers/0/command"
+AT = 1_700_000_050  # the container was started at …000
+COMPLETE = {"type": "Complete", "status": "True"}
+VERSIONS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
+
+
+def lost(*names: str, count: int | None = None, at: Any = AT, cause: str = "the pod is gone (deleted)") -> str:
+    ranks = [{"worker": name, "cause": cause, "at": at} for name in names]
+    return json.dumps({"version": 1, "ranksLost": {"count": len(ranks) if count is None else count, "lost": ranks}})
+
+
+def ended(message: str | None, *, name: str = "hub", phase: str = "Succeeded", **more: Any) -> Object:
+    """A launcher that exited with 0. `message`: the hub's at its end; None: it runs yet."""
+    pod = launcher(phase, code=0, finished="2023-11-14T22:14:10Z", **more)
+    state: Object = {"running": {}} if message is None else {"terminated": {"exitCode": 0, "message": message}}
+    pod["spec"]["initContainers"] = [{"name": name, "restartPolicy": "Always"}, {"name": "kubectl-delivery"}]
+    pod["status"]["initContainerStatuses"] = [{"name": name, "restartCount": 0, "state": state}]
+    return pod
+
+
+def body_of(version: str, changes: Object | None = None) -> Object:
+    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
+
+
+WORDS = "its launcher exited with 0, but ranks were lost while mpirun ran:"
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (lost("pi-worker-1"), "pi-worker-1 (the pod is gone (deleted))"),
+        (lost("pi-worker-1", "pi-worker-0", cause="x"), "pi-worker-1 (x), pi-worker-0 (x)"),
+        (lost("a", "b", "c", "d", count=9, cause="x"), "a (x), b (x), c (x) and 6 more"),
+        (lost("\x1b[2J\n", cause="\u202e"), "?[2J (?)"),
+        ("", ""),
+        (lost(), ""),
+        (lost(count=3), ""),
+        (lost("pi-worker-1", at=AT - 100), ""),  # in a former try of the container
+        (lost("pi-worker-1", at=None), ""),
+        (lost("pi-worker-1", at="now"), ""),
+        ("its last line", ""),
+        ("[" * 4096, ""),
+        ("[1]", ""),
+        ('{"version": 1, "ranksLost": 7}', ""),
+        ('{"version": 1, "ranksLost": {"lost": [7, null], "count": "x"}}', ""),
+        (lost("pi-worker-1").replace('"version": 1', '"version": 2'), ""),
+    ],
+)
+def test_what_the_hub_tells(version: str, message: str, words: str) -> None:
+    found = planned(body_of(version), ended(message), *workers(), **own(version))
+    if not words:
+        assert stated(found)["Succeeded"][0] == "True"
+        return
+    assert stated(found)["Failed"][:2] == ("True", "RanksLost")
+    assert stated(found)["Failed"][2] == f"MPIJob default/pi has failed: {WORDS} {words}"
+    assert [event[:2] for event in events(found)] == [("Warning", "RanksLost")]
+    assert written(found)["completionTime"] == "2023-11-14T22:14:10Z"
+    assert written(found)["replicaStatuses"]["Launcher"] == {"succeeded": 1}
+    assert told_of(found, "create", "delete Job", "delete Pod pi-launcher") == []
+
+
+@VERSIONS
+@pytest.mark.parametrize("policy", ["Running", "All"])
+def test_such_a_job_is_cleaned_up_like_any_other(version: str, policy: str) -> None:
+    changes = {"spec/runPolicy/cleanPodPolicy": policy}
+    found = planned(body_of(version, changes), ended(lost("pi-worker-1")), *workers(), **own(version))
+    assert "delete all workers" in told_of(found, "delete")
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    "changes", [{"spec/ranksLost": "Ignore"}, annotated(ranks_lost="Ignore")], ids=["field", "annotation"]
+)
+def test_losses_that_are_ignored_are_an_event(version: str, changes: Object) -> None:
+    found = planned(body_of(version, changes), ended(lost("pi-worker-1", cause="x")), *workers(), **own(version))
+    assert stated(found)["Succeeded"][0] == "True"
+    assert events(found)[1][:2] == ("Warning", "WorkersLost")
+    assert "Ranks were lost while mpirun ran: pi-worker-1 (x)" in stated(found)["Succeeded"][2]
+
+
+@VERSIONS
+def test_an_elastic_job_loses_ranks_by_design(version: str) -> None:
+    changes = {LAUNCHER: ["horovodrun", "--min-np", "1"]}
+    for pod in (ended(lost("pi-worker-1")), ended(None, phase="Running")):
+        found = planned(body_of(version, changes), pod, *workers(), **own(version))
+        assert stated(found)["Succeeded"][0] == "True"
+        assert len(events(found)) == 1
+
+
+@VERSIONS
+@pytest.mark.parametrize("name", ["hub", "hub-2"])
+def test_a_success_waits_for_the_hubs_end(version: str, name: str) -> None:
+    body = body_of(version, {"spec/runPolicy/activeDeadlineSeconds": 60})
+    waiting = ended(None, name=name, phase="Running")
+    assert planned(body, waiting, *workers(), **own(version)) == Plan()
+    waiting["status"]["conditions"] = []  # no longer Ready, on a busy node for seconds: no trouble
+    assert planned(body, waiting, *workers(), **own(version)) == Plan()
+    found = planned(body, ended(lost("pi-worker-1"), name=name, phase="Running"), *workers(), **own(version))
+    assert stated(found)["Failed"][1] == "RanksLost"
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"beside": [{"name": "mesh", "state": {"running": {}}}]}, "hub"),  # the hub isn't told to end
+        ({"deleted": "2023-11-14T22:15:20Z"}, "hub"),  # it may be gone before we hear of its end
+        ({}, "hubble"),  # the user's
+    ],
+)
+def test_it_waits_only_while_the_hub_is_being_ended(version: str, more: Object, name: str) -> None:
+    pod = ended(None, phase="Running", name=name, **more)
+    if "deleted" in more:
+        pod["metadata"]["deletionGracePeriodSeconds"] = 30
+    found = planned(body_of(version), pod, *workers(), **own(version))
+    assert stated(found)["Succeeded"][0] == "True"
+
+
+@VERSIONS
+def test_a_suspension_waits_for_the_hubs_end_too(version: str) -> None:
+    body = body_of(version, {"spec/runPolicy/suspend": True})
+    assert planned(body, ended(None, phase="Running"), *workers(), **own(version)) == Plan()
+    assert stated(planned(body, ended(""), *workers(), **own(version)))["Succeeded"][0] == "True"
+
+
+@VERSIONS
+def test_by_ssh_nobody_knows(version: str) -> None:
+    body = body_of(version, {"spec/transport": "ssh"})
+    pod = ended(lost("pi-worker-1"), name="kubectl-delivery")
+    found = planned(body, pod, *workers(), **own(version))
+    assert stated(found)["Succeeded"][0] == "True"
+
+
+def test_a_job_that_is_complete_waits_for_its_pod_to_be_seen() -> None:
+    """Jobs and pods come by two watches."""
+    body = body_of("v2beta1")
+    assert planned(body, launcher(), *workers(), launcher_job=batch_job(COMPLETE)) == Plan()
+    found = planned(body, ended(lost("pi-worker-1")), *workers(), launcher_job=batch_job(COMPLETE))
+    assert stated(found)["Failed"][1] == "RanksLost"
+
+
+@VERSIONS
+def test_a_launcher_that_failed_has_failed_by_itself(version: str) -> None:
+    failed = ended(lost("pi-worker-1"), phase="Failed")
+    failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 3
+    found = planned(body_of(version), failed, *workers(), **own(version))
+    assert "RanksLost" not in str(told(found))
