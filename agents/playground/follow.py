@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import resources
+from . import pods, resources
 from .client import ClientError
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class Follower:
         self._launchers[labels.get("mpi-agents/job-uid", "")] = pod
         uid = pod["metadata"]["uid"]
         container = container_of(pod)
-        states = {one["name"]: one["state"] for one in pod["status"].get("containerStatuses", ())}
-        if uid not in self._logs and set(states.get(container, {})) & {"running", "terminated"}:
+        # One that ends at once may never be seen running, but waiting for its next start.
+        if uid not in self._logs and not pods.waits(pod, container):
             self._logs[uid] = False
             threading.Thread(target=self._read, args=(pod, container), daemon=True).start()
 

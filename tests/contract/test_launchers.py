@@ -112,8 +112,11 @@ def test_every_worker_gets_a_rank_from_the_launcher_itself(
 @pytest.mark.parametrize(
     ("name", "code"), [("openmpi5", 3), ("openmpi4", 3), ("mpich", 3), ("impi", 3), ("horovod", 1)]
 )
-def test_an_applications_exit_code_comes_back(start: Start, name: str, code: int) -> None:
-    running = start(name, "sh", "-c", "exit 3", ranks=1)
+def test_an_applications_exit_code_comes_back(start: Start, name: str, code: int, tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    running = start(name, "sh", "-c", WAITING, "sh", str(end), "3", ranks=1)
+    running.until_output("at ")
+    end.touch()
     assert running.end() == code, running.errors
     running.assert_nothing_left()
 

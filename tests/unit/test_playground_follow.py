@@ -96,3 +96,34 @@ def test_jobs_of_one_name_in_two_namespaces_end_each_by_itself() -> None:
     client.is_taken.set()
     follower.until(follower.ended, lambda: None)
     assert follower.exit_code() == 1
+
+
+class EndsAtOnce(Scripted):
+    """Its launcher ends sooner than anybody can see it run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_taken = threading.Event()
+
+    def list(self, path: str) -> Object:
+        return super().list(path) | {"items": []}
+
+    def watch(self, path: str, _version: str) -> Iterator[Object]:
+        if path.endswith("/pods"):
+            waiting = launcher(3, {"waiting": {"reason": "CrashLoopBackOff"}})
+            waiting["status"]["containerStatuses"][0]["lastState"] = {"terminated": {"exitCode": 5}}
+            yield {"type": "MODIFIED", "object": waiting}
+            self.is_taken.wait()
+        if "kubeflow.org" in path:
+            self.is_taken.wait()
+            yield {"type": "MODIFIED", "object": ENDED}
+
+
+def test_a_launcher_that_is_never_seen_running_keeps_its_output() -> None:
+    client = EndsAtOnce()
+    told: list[str] = []
+    follower = Follower(cast("Client", client), lambda _line: client.is_taken.set(), told.append)
+    follower.apply(JOB)
+    follower.until(follower.ended, lambda: None)
+    assert told == ["a rank's line\n"]
+    assert follower.exit_code() == 5
