@@ -213,7 +213,8 @@ def test_a_closed_stream_leaves_the_command(cluster: Cluster, token: str) -> Non
 
 
 def test_a_ping_is_answered_and_garbage_ends_the_stream(cluster: Cluster, token: str) -> None:
-    with sh(cluster, token, "sleep 1000") as stream:
+    cluster.create_pod("pinged")
+    with RawExec(cluster, "pinged", ["sleep", "1000"], token=token) as stream:
         stream.send_frame(9, b"there?")
         frames = [stream.next(), stream.next()]
         assert (10, b"there?") in frames
@@ -221,8 +222,8 @@ def test_a_ping_is_answered_and_garbage_ends_the_stream(cluster: Cluster, token:
         stream.finish()
         assert stream.close_code == 1002
         assert stream.output[ERROR] == b""
-    for one in cluster.leftovers("w-0"):
-        os.kill(one.pid, signal.SIGKILL)
+    cluster.delete_pod("pinged")  # with its command, which may only start now
+    cluster.until(lambda stats: stats["running"] == 0)
 
 
 def test_commands_are_counted_and_kept_for_tests(cluster: Cluster, token: str) -> None:
