@@ -55,6 +55,7 @@ class ObjectsApi:
         self.forgets: Callable[[Request], bool] = lambda _request: False
         self.may_end: Callable[[Body], bool] = lambda _launcher: True
         self.served = {"/apis/kubeflow.org/v1", f"/apis/{T9K}/v1beta1"}
+        self._is_held = False  # a launcher, by `may_end` alone: what that answers changes no object
         self.epoch = 0  # watches end when it changes
         self._server: _Server | None = None
         self.port = port
@@ -110,8 +111,9 @@ class ObjectsApi:
         while not self._stop.is_set():
             with objects.changed:
                 objects.changed.wait(0.05)
-                if objects.version == seen:
+                if objects.version == seen and not self._is_held:
                     continue
+                self._is_held = False
                 for pod in objects.select("pods"):
                     after = self._next(pod)
                     if after is not None:
@@ -128,8 +130,10 @@ class ObjectsApi:
             return None
         if phase == "Pending":
             return {**pod, "spec": {**pod["spec"], "nodeName": "node-1"}, "status": running(pod)}
-        if is_launcher and self._has_workers(pod) and self.may_end(pod):
-            return {**pod, "status": {"phase": "Succeeded", "conditions": []}}
+        if is_launcher and self._has_workers(pod):
+            if self.may_end(pod):
+                return {**pod, "status": {"phase": "Succeeded", "conditions": []}}
+            self._is_held = True
         return None
 
     def _has_workers(self, launcher: Body) -> bool:

@@ -183,10 +183,12 @@ def test_stdin_reaches_the_first_rank(start: Start, name: str, lines: int, tmp_p
     text = "".join(f"line {number}\n" for number in range(lines))
     (tmp_path / "stdin").write_text(text)
     end = tmp_path / "end"
-    program = f'[ "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" != 0 ] || {{ head -n {lines}; echo "read"; }}; {WAIT}'
+    first = f'head -n {lines}; echo "read"'
+    program = f'if [ "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" = 0 ]; then {first}; else echo "up" >&2; fi; {WAIT}'
     with open(tmp_path / "stdin", "rb") as stdin:
         running = start(name, "sh", "-c", program, "sh", str(end), stdin=stdin)
         running.until_output("read\n")
+        until(lambda: "up\n" in running.errors, "the other rank has started")
         assert running.output == f"{text}read\n"
         end.touch()
         assert running.end() == 0, running.errors

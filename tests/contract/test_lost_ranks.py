@@ -11,6 +11,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from test_launchers import WAITING, start
 
@@ -68,8 +69,11 @@ class Script:
         job = self.running.job
         lines = [one for one in job.cluster.leftovers(job.workers[worker]) if one.argv]
         found = sorted(one.pid for one in lines if one.argv[0].endswith("prted"))
-        for pid in found[-2 if newest else 0 :]:  # of the Python package: a process, and behind it the daemon
-            os.kill(pid, signal.SIGKILL)
+        if newest:  # of the Python package: a process, and behind it the daemon
+            found = [pid for pid in (psutil.Process(found[-1]).ppid(), found[-1]) if pid in found]
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):  # it may end with the one before it
+                os.kill(pid, signal.SIGKILL)
 
     def lost(self) -> dict[str, Any]:
         """What the hub says of lost ranks, once the script and then the hub have ended."""
@@ -140,7 +144,8 @@ def test_a_run_that_was_ended_or_ended_well_lost_nothing(script: Callable[[str],
         job = running.running.job
         for one in job.cluster.leftovers(job.pod):
             if one.argv and one.argv[0].endswith(("prterun", "mpirun")):
-                os.kill(one.pid, signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # with the one before it
+                    os.kill(one.pid, signal.SIGTERM)
     assert running.lost() == {}
 
 

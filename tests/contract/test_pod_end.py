@@ -57,7 +57,7 @@ def make(cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Callable[...
 
 def assert_nothing_left(cluster: Cluster, workers: list[str] = WORKERS) -> None:
     """What was killed may take the kernel a moment more."""
-    until(lambda: not busy(cluster, workers), "nothing is left in any worker", 2)
+    until(lambda: not busy(cluster, workers), "nothing is left in any worker")
 
 
 def tell_ending(agent: WithHub, *options: str) -> int:
@@ -262,7 +262,7 @@ def test_a_worker_that_goes_meanwhile_is_not_waited_for(cluster: Cluster, make: 
     before = execs(cluster)
     assert agent.process is not None
     agent.process.terminate()
-    until(lambda: execs(cluster) == before + 2, "both workers are asked")
+    until(lambda: execs(cluster) >= before + 2, "both workers are asked")
     cluster.delete_pod("worker-0")
     until_ended(agent)
     cluster.clear_faults()

@@ -116,7 +116,7 @@ def test_a_wait_that_failed_ends_the_container_so(line: str, waiting: Waiting) -
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_wait(number: int, code: int, waiting: Waiting) -> None:
     process = waiting.start("true")
-    until(lambda: catches(process.pid, signal.SIGTERM), "it waits")
+    until(lambda: catches(process.pid, number), "it waits")
     process.send_signal(number)
     assert process.wait(PATIENCE_S) == code
     process.communicate()

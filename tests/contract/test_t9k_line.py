@@ -12,13 +12,15 @@ import pytest
 from agents.job.t9k_launcher import HOSTFILE, launch_command
 from agents.playground import wheels
 from agents.playground.launchers import LAUNCHERS
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 WORDS = ["a b", "$HOME", "it's", "*", 'say "x"', "", "-N", "\\"]
 # A line of each rank by one write(2): mpirun mixes the pieces that come one by one.
-TELL = ["/bin/sh", "-c", 'line=$(printf "%s|" "$@"); printf "%s\\n" "$line"', "tell", *WORDS]
+# Neither ends before both have begun: Open MPI 5 may wait for ever when one does.
+TELL = 'end=$1; shift; line=$(printf "%s|" "$@"); printf "%s\\n" "$line"; until [ -e "$end" ]; do sleep 0.1; done'
 RECOVERY = ["--enable-recovery", "--max-restarts", "100", "--allow-run-as-root"]  # as in T9k's examples
 
 
@@ -29,14 +31,19 @@ def test_ranks_get_the_words(tmp_path: Path, name: str, by_shell: bool) -> None:
     home = wheels.installed(launcher, print)
     hostfile = tmp_path / "hostfile"
     hostfile.write_text("localhost slots=2\n")
-    line = launch_command(home, {"btl": "^openib", "pml": "ob1"}, ["-N", "2", *RECOVERY], TELL)
+    end, out, err = (tmp_path / name for name in ("end", "out", "err"))
+    program = ["/bin/sh", "-c", TELL, "tell", str(end), *WORDS]
+    line = launch_command(home, {"btl": "^openib", "pml": "ob1"}, ["-N", "2", *RECOVERY], program)
     words = [str(hostfile) if word == HOSTFILE else word for word in line]
-    done = subprocess.run(
-        ["/bin/sh", "-c", shlex.join(words)] if by_shell else words,
-        env={**launcher.environment(home, os.defpath), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.splitlines()) == (0, ["".join(f"{word}|" for word in WORDS)] * 2), done.stderr
+    argv = ["/bin/sh", "-c", shlex.join(words)] if by_shell else words
+    environ = {**launcher.environment(home, os.defpath), "HOME": str(tmp_path)}
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        process = subprocess.Popen(argv, env=environ, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+    try:
+        until(lambda: process.poll() is not None or out.read_text().count("\n") >= 2, "both ranks have begun")
+        end.touch()
+        assert process.wait(60) == 0, err.read_text()
+        assert out.read_text().splitlines() == ["".join(f"{word}|" for word in WORDS)] * 2, err.read_text()
+    finally:
+        process.kill()
+        process.wait()

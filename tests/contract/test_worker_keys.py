@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import DEADLINE_S
 from ssh_pods import RUN, Pod, Pods, helpers, needs_pods, pods, write_keys
-from worker_running import Mounted, Worker, child_of, inside, running
+from worker_running import Mounted, Worker, child_of, inside, running, with_setting
 
 from tests.privileges import NO_CAPABILITIES
 from tests.processes import is_alive
@@ -70,7 +70,8 @@ def environment(pod: Pod) -> dict[str, str]:
 def worker(pod: Pod, tmp_path: Path) -> Iterator[Worker]:
     """The agent in a process namespace of its own, and in the pod's network."""
     network = ["nsenter", "--target", pod._pid, "--net", "unshare", "--pid", "--fork", "--mount-proc"]
-    with running(tmp_path, inside=[*network, *NO_CAPABILITIES], **environment(pod)) as worker:
+    slow = with_setting("sshd_monitor", "RESTART_S", 3.0)  # an sshd that begins anew may be held up
+    with running(tmp_path, inside=[*network, *NO_CAPABILITIES], program=slow, **environment(pod)) as worker:
         until(lambda: worker.ask_socket("/healthz")[0] == 200, "it answers")
         yield worker
 

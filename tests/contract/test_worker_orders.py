@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from running import DEADLINE_S
-from worker_running import Mounted, Worker, needs_namespaces, running
+from worker_running import Mounted, Worker, needs_namespaces, running, with_setting
 
 from tests.waiting import until
 
@@ -115,15 +115,18 @@ def test_clients_that_say_nothing_keep_nobody_from_an_answer(worker: Worker) -> 
     assert worker.ask("/healthz") == (200, "ok\n")
 
 
-def test_at_its_end_it_is_not_ready_and_answers_who_has_asked(worker: Worker) -> None:
-    connection = connected(worker, b"GET /readyz HTTP/1.1\r\n")
-    worker.ask("/healthz")  # so that the connection before it is accepted
-    worker.process.send_signal(signal.SIGTERM)
-    worker.until_said("shutting down: SIGTERM")
-    until(lambda: worker.ask("/readyz") == (0, ""), "nobody is accepted any more")
-    connection.sendall(b"\r\n")
-    assert received(connection).startswith(b"HTTP/1.1 503 ")
-    assert worker.process.wait(DEADLINE_S) == 0
+def test_at_its_end_it_is_not_ready_and_answers_who_has_asked(tmp_path: Path, orders: Mounted) -> None:
+    orders.write(order="")
+    with running(tmp_path, program=with_setting("agent", "DRAIN_S", DEADLINE_S)) as worker:
+        worker.until("/readyz", 200)
+        connection = connected(worker, b"GET /readyz HTTP/1.1\r\n")
+        worker.ask("/healthz")  # so that the connection before it is accepted
+        worker.process.send_signal(signal.SIGTERM)
+        worker.until_said("shutting down: SIGTERM")
+        until(lambda: worker.ask("/readyz") == (0, ""), "nobody is accepted any more")
+        connection.sendall(b"\r\n")
+        assert received(connection).startswith(b"HTTP/1.1 503 ")
+        assert worker.process.wait(DEADLINE_S) == 0
 
 
 def test_a_client_that_says_nothing_does_not_hold_up_the_end(worker: Worker) -> None:

@@ -41,7 +41,9 @@ def test_a_pod_is_ready_while_its_sshd_answers(tmp_path: Path) -> None:
         worker.until_said(f"sshd answers again at port {port}: SSH-2.0-OpenSSH")
         again.end(signal.SIGTERM)
         worker.until_said("was terminated by SIGTERM")
-    assert worker.log().count("\n") == 5, "one line for each change, and one for the end"
+    slow = ("sends no banner", "see whether the container")  # of an sshd that was held up
+    lines = [line for line in worker.log().splitlines() if not any(words in line for words in slow)]
+    assert len(lines) == 5, "one line for each change, and one for the end"
 
 
 def test_who_waits_for_sshd_has_no_answer_before_there_is_one_to_give(tmp_path: Path) -> None:
@@ -117,9 +119,11 @@ def test_another_program_at_the_port_is_no_sshd(tmp_path: Path, words: bytes) ->
         port = server.getsockname()[1]
 
         def serve() -> None:
-            connection, _ = server.accept()
-            connection.sendall(words)
-            connection.close()
+            with contextlib.suppress(OSError):  # the test has closed its port
+                while True:
+                    connection, _ = server.accept()
+                    with connection, contextlib.suppress(ConnectionError):
+                        connection.sendall(words)
 
         threading.Thread(target=serve, daemon=True).start()
         with running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:

@@ -25,12 +25,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PROGRAM = ("-m", "agents.worker")
+
+
+def with_setting(module: str, name: str, seconds: float) -> tuple[str, str]:
+    """Return a program for `running`: the agent with another of its own periods, for what a busy machine may miss."""
+    words = f"from agents.worker import cli, {module}; {module}.{name} = {seconds}; raise SystemExit(cli.main())"
+    return "-c", words
+
+
 class Worker:
     """An `mpi-worker` and what it says."""
 
-    def __init__(self, folder: Path, *, inside: Sequence[str] = (), **environ: str) -> None:
+    def __init__(
+        self, folder: Path, *, inside: Sequence[str] = (), program: Sequence[str] = PROGRAM, **environ: str
+    ) -> None:
         self.folder = folder
         self._inside = inside
+        self._program = program
         self.socket = str(folder / "worker.sock")
         self.port = free_port()
         self.environ = {
@@ -46,7 +58,7 @@ class Worker:
 
     def command(self) -> list[str]:
         """Return what is run."""
-        return [*self._inside, sys.executable, "-m", "agents.worker"]
+        return [*self._inside, sys.executable, *self._program]
 
     def log(self) -> str:
         """Return what was said."""
@@ -105,9 +117,11 @@ class Worker:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, inside: Sequence[str] = (), **environ: str) -> Iterator[Worker]:
+def running(
+    folder: Path, *, inside: Sequence[str] = (), program: Sequence[str] = PROGRAM, **environ: str
+) -> Iterator[Worker]:
     """Run a worker agent; it has to end well."""
-    worker = Worker(folder, inside=inside, **environ)
+    worker = Worker(folder, inside=inside, program=program, **environ)
     try:
         yield worker
         assert worker.end() == 0, worker.log()
