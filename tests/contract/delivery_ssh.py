@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import sys
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from delivering import Delivery
@@ -25,6 +25,7 @@ from delivery.sshd import dns, wait, worker
 
 wait._RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
 dns._PORT = int(os.environ.get("DNS_PORT", 53))
+dns._PATIENCE_S = float(os.environ.get("DNS_PATIENCE_S", dns._PATIENCE_S))
 worker.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", worker.CHECK_AGAIN_S))
 look_up = dns.look_up
 
@@ -96,13 +97,13 @@ class NameServer:
         self.names: frozenset[str] = frozenset()
         self.is_silent = False
         self.asked: list[tuple[str, int]] = []
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
-            try:
-                data, client = self._socket.recvfrom(512)
-            except OSError:
+            data, client = self._socket.recvfrom(512)
+            if not data:  # closed
                 return
             labels, at = [], 12
             while data[at]:
@@ -114,6 +115,9 @@ class NameServer:
                 self._socket.sendto(data[:2] + bytes((0x81, 0x80 | rcode)) + data[4:], client)
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # it has no peer, but who reads is woken all the same
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()  # else the kernel may begin its read anew, by a number that is another file's by then
         self._socket.close()
 
 
@@ -125,7 +129,8 @@ class Listener:
         self._words, self._stays = words, stays
         self._open: list[socket.socket] = []
         self.came = 0
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
@@ -142,12 +147,13 @@ class Listener:
 
     def close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._socket.close()
         for connection in self._open:
             connection.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def listening(address: str, port: int, words: bytes = BANNER, *, stays: bool = False) -> Iterator[Listener]:
     listener = Listener(address, port, words, stays=stays)
     try:

@@ -113,7 +113,7 @@ def test_state_that_lasts_ends_the_wait_with_its_code_and_reason(launcher: Launc
     launcher.cluster.set_state(second, state)
     code, words = ENDS[state]
     limits = ["--grace", "200ms", "--replacement", "200ms"]
-    assert launcher.run(*limits, *(["--timeout", "1s"] if code == exits.TIMED_OUT else [])) == code
+    assert launcher.run(*limits, *(["--timeout", "5s"] if code == exits.TIMED_OUT else [])) == code
     assert words in re.sub(r"\b\d+ s\b", "N s", launcher.last_line)
     assert launcher.last_line == f"mpi-delivery: {launcher.log.read_text()}"
     assert not (launcher.kube / "hosts").exists()

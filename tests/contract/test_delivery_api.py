@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,8 +95,10 @@ def test_api_server_that_is_down_is_told_and_waited_for(tmp_path: Path) -> None:
             again.token(token="a-token")
             with open(again.ca, encoding="ascii") as ca:
                 authority = ca.read()
-            with open(f"{environ['MPI_AGENT_SERVICE_ACCOUNT']}/ca.crt", "w", encoding="ascii") as ca:
+            mounted = f"{environ['MPI_AGENT_SERVICE_ACCOUNT']}/ca.crt"
+            with open(f"{mounted}.new", "w", encoding="ascii") as ca:
                 ca.write(authority)
+            os.replace(f"{mounted}.new", mounted)
             again.create_pod("pi-worker-0")
             assert launcher.end() == exits.READY
         assert "the API server answers again" in launcher.told

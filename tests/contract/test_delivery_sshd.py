@@ -88,6 +88,7 @@ FULL = "pi-worker-0.pi.default.svc.cluster.local"
 
 def test_an_address_is_asked_for_when_the_name_is_there(launcher: Launcher, server: NameServer) -> None:
     """Else the cluster's DNS would keep it for half a minute that it is not."""
+    launcher.environ["DNS_PATIENCE_S"] = "25"  # of a name server that is a thread of ours
     port = free_port()
     launcher.hosts_are("pi-worker-0")
     launcher.names(pi_worker_0=[FIRST])
@@ -111,7 +112,7 @@ def test_a_name_server_that_says_nothing_holds_up_nobody(launcher: Launcher, ser
     launcher.names(pi_worker_0=[FIRST])
     with listening(FIRST, port):
         assert launcher.run(ports=str(port)) == exits.READY
-    assert server.asked
+    until(lambda: server.asked, "its question is read")
 
 
 def test_one_of_several_addresses_is_enough(launcher: Launcher) -> None:
@@ -196,7 +197,7 @@ def test_worker_that_vanishes_and_is_not_replaced(launcher: Launcher) -> None:
 def test_timeout(launcher: Launcher) -> None:
     port = free_port()
     launcher.hosts_are("pi-worker-0")
-    assert launcher.run("--timeout", "300ms", ports=str(port)) == exits.TIMED_OUT
+    assert launcher.run("--timeout", "5s", ports=str(port)) == exits.TIMED_OUT
     assert "(--timeout): 0/1 ready · pi-worker-0 not in DNS yet" in launcher.last_line
 
 

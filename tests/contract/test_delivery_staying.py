@@ -85,7 +85,7 @@ def test_a_wait_that_failed_is_told_and_begins_again_when_it_was_taken(launcher:
     hook(launcher)
     run = launcher.volume / "run"
     (run / paths.READY).touch()  # of an earlier start
-    launcher.start("--timeout", "1s", ports=str(port))
+    launcher.start("--timeout", "5s", ports=str(port))
     until((run / paths.FAILED).exists, "it is told of the failure")
     code, _, line = (run / paths.FAILED).read_text().partition("\n")
     assert code == "24"
@@ -99,7 +99,7 @@ def test_a_wait_that_failed_is_told_and_begins_again_when_it_was_taken(launcher:
 
 
 def test_a_launcher_that_is_started_again_waits_for_its_workers_again(launcher: Launcher) -> None:
-    ready = begun(launcher, "--timeout", "1s")
+    ready = begun(launcher, "--timeout", "5s")
     ready.write_text("again")
     until((launcher.volume / "run" / paths.FAILED).exists, "it is told that the worker has gone")
     assert not ready.exists()
@@ -113,7 +113,7 @@ def test_a_launcher_that_runs_is_told_nothing_by_a_delivery_that_is_started_agai
     hook(launcher)
     run = launcher.volume / "run"
     (run / paths.READY).write_text("taken")
-    launcher.start("--timeout", "1s", ports=str(port))
+    launcher.start("--timeout", "30s", ports=str(port))
     launcher.until_told("has already started")
     assert "waiting for" not in launcher.told
     with listening(WORKER, port):
@@ -139,7 +139,7 @@ def test_a_launcher_that_begins_by_an_earlier_delivery_s_word_is_told_nothing_mo
     hook(launcher)
     run = launcher.volume / "run"
     (run / paths.READY).write_text("go")
-    launcher.start("--timeout", "1s", ports=str(port))
+    launcher.start("--timeout", "5s", ports=str(port))
     launcher.until_told("waiting for the sshds")
     (run / paths.READY).write_text("taken")
     launcher.until_told("has already started")

@@ -100,8 +100,12 @@ def test_hosts_come_and_go(any_job: Job) -> None:
 
 def test_while_the_api_server_is_away_the_last_answer_holds(job: Job) -> None:
     job.cluster.listen(on=False)
-    job.cluster.watches("cut")
-    until(lambda: "can't be watched" in job.agent.log(), "the hub has noticed")
+
+    def noticed() -> bool:
+        job.cluster.watches("cut")  # again: its watch may have been on its way
+        return "can't be watched" in job.agent.log()
+
+    until(noticed, "the hub has noticed")
     job.until_discovered(0, 1)
     job.cluster.listen(on=True)
     job.scale(3)

@@ -178,8 +178,9 @@ def test_a_grace_period_of_no_possible_length_is_refused(
 
 def test_a_very_long_grace_period_is_borne(cluster: Cluster, client: str, tmp_path: Path) -> None:
     with agent_with(cluster, client, tmp_path) as agent:
-        session = start(agent, "worker-0", "read line; exit 4")
-        cluster.until(lambda stats: stats["running"] >= 1)
+        session = start(agent, "worker-0", "echo up; read line; exit 4")
+        assert session.stdout is not None
+        assert session.stdout.readline() == b"up\n"
         hook = [sys.executable, "-m", "rshagent.hub", "--ending", "--grace", str(10**12)]
         assert subprocess.run(hook, cwd=ROOT, env=agent.environ, check=False).returncode == 0
         assert run(agent, "-n", "worker-1", "exit 3").returncode == 255, "nothing is started any more"

@@ -7,10 +7,10 @@ import os
 import re
 import signal
 import socket
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from delivery_ssh import listening
 from running import DEADLINE_S
 from ssh_server import SshServer, needs_sshd
 from worker_running import running
@@ -115,19 +115,9 @@ def test_sshd_is_asked_once_as_long_as_its_socket_is_the_same(tmp_path: Path) ->
 
 @pytest.mark.parametrize("words", [b"220 smtp ready\r\n", b"\x00\x01\x02"])
 def test_another_program_at_the_port_is_no_sshd(tmp_path: Path, words: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):  # the test has closed its port
-                while True:
-                    connection, _ = server.accept()
-                    with connection, contextlib.suppress(ConnectionError):
-                        connection.sendall(words)
-
-        threading.Thread(target=serve, daemon=True).start()
-        with running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:
-            worker.until("/readyz", 503, "is no sshd")
+    port = free_port()
+    with listening("127.0.0.1", port, words), running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:
+        worker.until("/readyz", 503, "is no sshd")
 
 
 def test_a_stopped_sshd_is_not_ready(tmp_path: Path) -> None:

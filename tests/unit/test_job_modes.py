@@ -194,7 +194,7 @@ def test_waiting_ends_when_told_to() -> None:
         assert waiting.stdout.readline() == b"\n"
         waiting.terminate()
         try:
-            assert waiting.wait(10) == 0
+            assert waiting.wait(60) == 0
         finally:
             with contextlib.suppress(ProcessLookupError):  # its sleep, which a container's end takes along
                 os.killpg(waiting.pid, signal.SIGKILL)

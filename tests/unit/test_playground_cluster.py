@@ -39,7 +39,8 @@ def daemon_of(cluster: Cluster, pod: str) -> int:
     """Leave a daemon in a pod, and return its process id here."""
     run(cluster, pod, DAEMON)
     # It may yet be between its fork and its exec, and its parent about to end.
-    until(lambda: [one.argv[-2:] for one in cluster.leftovers(pod)] == [["sleep", "1000"]], "the daemon is alone")
+    # `setsid env -i sleep 1000` ends in these words as well, and has two programs yet to become.
+    until(lambda: [one.argv for one in cluster.leftovers(pod)] == [["sleep", "1000"]], "the daemon is alone")
     (found,) = cluster.leftovers(pod)
     return found.pid
 

@@ -184,10 +184,12 @@ def answered(stream: RawExec, patience_s: float = 20.0) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["half-open", "silent"])
-def test_no_word_after_some_output(cluster: Cluster, token: str, kind: str) -> None:
+def test_no_word_after_some_output(cluster: Cluster, token: str, kind: str, tmp_path: Any) -> None:
     cluster.fault(kind)
-    with sh(cluster, token, "echo ack >&2; sleep 0.1; echo never; sleep 1000") as stream:
+    script = f"echo ack >&2; until [ -e {tmp_path}/go ]; do sleep 0.01; done; echo never; sleep 1000"
+    with sh(cluster, token, script) as stream:
         stream.until(STDERR, b"ack")
+        (tmp_path / "go").touch()
         assert not answered(stream, 0.5)
         assert stream.output[STDOUT] == b""
 

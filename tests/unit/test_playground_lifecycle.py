@@ -104,7 +104,8 @@ def test_restart_policies(cluster: Cluster, policy: str, restarts: int) -> None:
     create(cluster, name, container("exit 3"), restartPolicy=policy)
 
     def waits(pod: Pod) -> bool:
-        return first(pod)["restartCount"] > restarts and "waiting" in first(pod)["state"]
+        reason = first(pod)["state"].get("waiting", {}).get("reason")
+        return bool(first(pod)["restartCount"] > restarts and reason == "CrashLoopBackOff")
 
     pod = when(cluster, name, ended if policy == "Never" else waits)
     if restarts:
@@ -214,11 +215,11 @@ def test_the_end_gives_hooks_and_containers_their_time(cluster: Cluster) -> None
         "trap 'until [ -s order ]; do sleep 0.01; done; echo main >> order; exit 0' TERM; echo up; "
         "while :; do sleep 0.01; done"
     )
-    create(cluster, "ends", main, inits=[side], terminationGracePeriodSeconds=20)
+    create(cluster, "ends", main, inits=[side], terminationGracePeriodSeconds=1000)
     when(cluster, "ends", lambda pod: is_ready(pod) and "up" in log(cluster, "ends") and log(cluster, "ends", "side"))
     folder = cluster.pod_folder("ends")
     told = ask(cluster, "DELETE", f"{CORE}/pods/ends")
-    assert (told["kind"], told["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 20)
+    assert (told["kind"], told["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 1000)
     until_gone(cluster, "ends")
     with open(f"{folder}/home/order", encoding="utf-8") as file:
         assert file.read().split() == ["hook", "main", "side"]

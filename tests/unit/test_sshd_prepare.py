@@ -267,7 +267,7 @@ def test_as_the_worker_agents_hook_it_ends_when_the_agent_listens(environment: P
         agent.bind(("127.0.0.1", 0))
         port = str(agent.getsockname()[1])
         hook = subprocess.Popen([sys.executable, "-m", "sshd_bootstrap"], env={**os.environ, "MPI_WORKER_PORT": port})
-        until(lambda: "run/ssh_host_key" in tree(environment), "it has prepared all")
+        until((environment / "volume/run/ssh_host_key").exists, "it has prepared all")
         agent.listen()
         agent.settimeout(DEADLINE_S)
         agent.accept()[0].close()
