@@ -110,7 +110,7 @@ def test_the_wait_ends_where_asking_takes_longer_than_an_answer_is_believed(
     guard.cancel()
     assert not late, f"asked again and again: {sshds.came}"
     assert [name for name, _ in found] == list(HOSTS)
-    assert all(count < 20 for count in sshds.came.values()), sshds.came  # 2, and more of one that was slow
+    assert all(count <= 2 for count in sshds.came.values())
 
 
 def test_a_worker_that_is_called_otherwise_is_still_known(
