@@ -16,7 +16,7 @@ demo: $(VENV)/.playground compiler  ## watch a kubeflow MPIJob run to Succeeded,
 	@$(BIN)/python -m agents.playground demo $(ARGS)
 
 test: $(VENV)/.dev compiler  ## all tests that need no cluster
-	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 test-cluster: $(VENV)/.cluster compiler  ## tests on a real Kubernetes: KUBECONFIG's, or one of our own (root, Debian)
 	@$(BIN)/python -m tests.cluster test $(ARGS)

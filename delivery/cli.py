@@ -15,16 +15,15 @@ import click
 from agents.common.text import printable
 from delivery import hostfile, target, tools
 from delivery.exits import READY, USAGE, DeliveryError, StoppedBySignal
-from delivery.settings import Options, settings, termination_log, translate_go_flags
+from delivery.settings import Options, Settings, settings, termination_log, translate_go_flags
+from delivery.sshd.launcher import Files, StartGate
+from delivery.sshd.wait import SshdWait, sshd_wait
 from delivery.wait_loop import Progress
 from rshagent.call import surroundings
 from sshd_bootstrap.exits import write_termination_message
 
 if TYPE_CHECKING:
     from delivery.pod_wait import PodWait
-    from delivery.settings import Settings
-    from delivery.sshd.launcher import Files
-    from delivery.sshd.wait import SshdWait
 
 _EPILOG = "All settings, what is waited for and every exit code: docs/delivery.md."
 
@@ -96,10 +95,8 @@ class _Delivery:
 
         Wait again for a container that is restarted. Take new keys meanwhile.
         """
-        from delivery.sshd.launcher import Files, KeyUpdates, StartGate  # noqa: PLC0415
-
-        files = Files(asked.environ)
-        gate, keys = StartGate(files.run_folder), KeyUpdates(files, self._progress.line)
+        files = Files(asked.environ, self._progress.line)
+        gate = StartGate(files.run_folder)
         try:
             gate.until_prepared(self._progress.line)
             while True:
@@ -108,9 +105,9 @@ class _Delivery:
                         self._progress.line("the launcher's command has already started: nothing to wait for")
                     else:
                         self._deliver(asked, files)
-                        keys.look()  # the workers have taken what came meanwhile
+                        files.take_new_keys()  # that came meanwhile: the workers have them
                         gate.ready()
-                    keys.follow(gate.is_asked_for)
+                    gate.until_asked_again(files.take_new_keys)
                     self._progress.line("the launcher's container was restarted: waiting for its workers again")
                 except DeliveryError as error:
                     self._progress.line(f"mpi-delivery: {error}")
@@ -121,11 +118,8 @@ class _Delivery:
 
     def _deliver(self, asked: Settings, files: Files | None = None) -> None:
         self._waiting = None  # each has one use
-        # What the other transport needs is not imported: it may cost more than the wait.
         if asked.is_ssh:
-            from delivery.sshd.launcher import Files  # noqa: PLC0415
-
-            files = files or Files(asked.environ)
+            files = files or Files(asked.environ, self._progress.line)
             if not asked.stays or files.are_missing or files.have_new_keys:
                 files.prepare()
         workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
@@ -138,13 +132,11 @@ class _Delivery:
         elif not workers:
             self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
         elif files is not None:
-            from delivery.sshd.wait import sshd_wait  # noqa: PLC0415
-
             self._waiting = sshd_wait(workers, files, asked, self._progress)
         else:
-            from delivery.pod_wait import pod_wait  # noqa: PLC0415
+            from delivery.pod_wait import PodWait  # noqa: PLC0415 (4 MiB that an ssh job's sidecar does without)
 
-            self._waiting = pod_wait(workers, asked, self._progress)
+            self._waiting = PodWait(workers, asked, self._progress)
         addresses = self._waiting.run() if self._waiting else []
         if asked.target:
             target.write_file(os.path.join(asked.target, "hosts"), hostfile.hosts_content(asked.own_line, addresses))

@@ -1,13 +1,8 @@
-"""How delivery ends: its exit codes (docs/delivery.md tells them to people) and the error that carries one."""
+"""How delivery ends: its exit codes (docs/delivery.md explains them) and the error that carries one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from agents.common.not_ready import Tolerance
-
-if TYPE_CHECKING:
-    from agents.common.not_ready import NotReady
+from agents.common.not_ready import NotReady, Tolerance
 
 READY = 0
 USAGE = 2

@@ -11,17 +11,13 @@ order, always complete, and ends with a newline.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
+from agents.common.files import WatchedFile
+from agents.common.pods import Pod
 from delivery.exits import HOSTFILE, DeliveryError
-from rshagent.call.hosts import LOCAL, Resolver, UnknownHost, canonical_address, parse_hostfile
-from rshagent.net.watchedfile import WatchedFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from agents.common.pods import Pod
-    from rshagent.call.hosts import Entry
+from rshagent.call.discovery import ordinal
+from rshagent.call.hosts import LOCAL, Entry, Resolver, UnknownHost, canonical_address, parse_hostfile, prefixes
 
 # What a Job adds to its pods' names (k8s.io/apimachinery/pkg/util/rand: five characters).
 _JOB_SUFFIX = re.compile(r"-[a-z0-9]{5}")
@@ -73,7 +69,7 @@ def _is_launcher(entry: Entry, own: Resolver, own_names: frozenset[str], labels:
             return True
     except UnknownHost:  # no pod's name, and so not this pod's
         return False
-    for name in _leading_parts(entry.host.lower()):
+    for name in prefixes(entry.host.lower().rstrip(".")):
         if name.endswith("launcher") and any(_is_pod_of(name, own_name) for own_name in own_names):
             return True
     stem = entry.pod.removesuffix("-launcher")
@@ -86,14 +82,14 @@ def _is_pod_of(name: str, pod: str) -> bool:
 
 
 class Changes:
-    """Tells when a hostfile comes to name other workers than `hosts`: its operator has changed their number."""
+    """Notices when a hostfile names other workers than `hosts`: its operator has changed their number."""
 
     def __init__(self, path: str, namespace: str | None, own_names: frozenset[str], hosts: list[str]) -> None:
         self._file = WatchedFile(path)
         self._namespace, self._own_names, self._hosts = namespace, own_names, hosts
 
     def look(self) -> list[str] | None:
-        """Return the hosts that are wanted now, None where they are the same, or the file is none for a moment."""
+        """Return the hosts that are wanted now, None while they are the same, or the file is missing or incomplete."""
         if not self._file.refresh() or self._file.data is None:
             return None
         try:
@@ -116,7 +112,7 @@ class Roster:
             at = canonical_address(host)
             if at is not None:
                 self._by_address[at] = host
-            self._parts[host] = parts = () if at is not None else _leading_parts(host)
+            self._parts[host] = parts = () if at is not None else tuple(prefixes(host.rstrip(".")))
             for part in parts:
                 self._by_part.setdefault(part, []).append(host)
 
@@ -127,7 +123,7 @@ class Roster:
 
     @property
     def pod_names(self) -> frozenset[str] | None:
-        """Every name that a wanted pod may have; None if only its address would tell."""
+        """Every name that a wanted pod may have; None if it is known by its address only."""
         return None if self._by_address else frozenset(self._by_part)
 
     def touched(self, name: str, pod: Pod | None) -> list[str]:
@@ -155,15 +151,6 @@ class Roster:
         return labels if len(set(labels.values())) == len(labels) else {host: host for host in labels}
 
 
-def _leading_parts(host: str) -> tuple[str, ...]:
-    """Return `a.b.c`, `a.b`, `a`: the names that the pod of a DNS name may have, longest first."""
-    labels = host.rstrip(".").split(".")
-    return tuple(".".join(labels[:count]) for count in range(len(labels), 0, -1))
-
-
-_ORDINAL = re.compile(r"(.*?)(\d*)")
-
-
 def own_line(etc_hosts: str, hostname: str) -> str:
     """Return the last line that names `hostname`, else the last one (as upstream); without comments; "" if none.
 
@@ -178,7 +165,7 @@ def own_line(etc_hosts: str, hostname: str) -> str:
 
 
 def own_names(etc_hosts: str, hostname: str) -> set[str]:
-    """Return this pod's names and addresses, as its hostname and its line of /etc/hosts tell them."""
+    """Return this pod's names and addresses, from its hostname and its line of /etc/hosts."""
     names = {hostname, hostname.partition(".")[0]} - {""}
     line = own_line(etc_hosts, hostname)
     if hostname in line.split():
@@ -189,13 +176,6 @@ def own_names(etc_hosts: str, hostname: str) -> set[str]:
 def hosts_content(own: str, workers: Iterable[tuple[str, Sequence[str]]]) -> bytes:
     """Return the file's bytes for `(pod, addresses)`, in ordinal order: a line for each address of a pod."""
     lines = [own] if own else []
-    for name, addresses in sorted(workers, key=lambda worker: _ordinal(worker[0])):
+    for name, addresses in sorted(workers, key=lambda worker: ordinal(worker[0])):
         lines += [f"{at}\t{name}" for at in addresses]
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _ordinal(name: str) -> tuple[str, int, str]:
-    """Order worker-9 before worker-10."""
-    match = _ORDINAL.fullmatch(name)
-    stem, digits = match.groups() if match else (name, "")
-    return stem, int(digits or -1), name

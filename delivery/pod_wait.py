@@ -1,33 +1,33 @@
-"""Waits for the workers' pods: the pod watch feeds the wait, outages of the API server are told and bounded.
+"""Waits for the workers' pods: the pod watch feeds the wait, outages of the API server are logged and bounded.
 
 The wait ends when all workers are Ready, when its verdict says so, or when the API server keeps refusing us.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from agents.common import durations
+from agents.common import durations, pods
 from agents.common.loop import Loop
+from agents.common.pods import Pod
 from delivery.exits import API_REFUSED, API_SETUP, DeliveryError
 from delivery.hostfile import Changes, Roster, hosts_in
-from delivery.own_selector import OwnSelector
-from delivery.settings import checked_namespace
+from delivery.settings import Settings, checked_namespace
 from delivery.wait import Wait
-from delivery.wait_loop import GATHER_S, WaitLoop, count
+from delivery.wait_loop import GATHER_S, Progress, WaitLoop, count
+from rshagent.call.hosts import Entry
 from rshagent.net.cluster import Cluster, ConfigError
-from rshagent.pods.podwatch import PodWatch
+from rshagent.net.connection import Lost
+from rshagent.net.http import Head
+from rshagent.net.requests import get
+from rshagent.net.retry import Backoff
+from rshagent.pods.podwatch import PodWatch, Trouble
+from rshagent.stream.status import from_http
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from agents.common.pods import Pod
-    from delivery.settings import Settings
-    from delivery.wait_loop import Progress
-    from rshagent.call.hosts import Entry
-    from rshagent.pods.podwatch import Trouble
-
+# training-operator's and mpi-operator v2beta1's, and mpi-operator v1's.
+_JOB_LABELS = ("training.kubeflow.org/job-name", "mpi-job-name")
 REFUSED_S = 5.0
 UNAUTHORIZED_S = 60.0
 AGAIN_S = 30.0  # the same failure is logged again this often
@@ -41,7 +41,7 @@ class ApiOutage:
     def __init__(self) -> None:
         self._message: str | None = None
         self._began = 0.0
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._refused: tuple[int, float] | None = None
         self._until = 0.0
 
@@ -51,10 +51,10 @@ class ApiOutage:
             self._message, self._began = None, now
         self._until = now + retry_in_s + _TRY_S
         self._give_up_if_final(message, status, now, is_final=is_final)
-        if message == self._message and now - self._told_at < AGAIN_S:
+        if message == self._message and now - self._logged_at < AGAIN_S:
             return ""
         lasted = f", for {durations.words(now - self._began)} now" if message == self._message else ""
-        self._message, self._told_at = message, now
+        self._message, self._logged_at = message, now
         return f"{message}{lasted}; trying again"
 
     def answered(self, now: float) -> str:
@@ -82,49 +82,26 @@ class ApiOutage:
             raise DeliveryError(API_REFUSED if status == 403 else API_SETUP, message)
 
 
-_LOOK_S = 1.0  # a look at the hostfile is one stat(2)
-
-
-def pod_wait(workers: list[Entry], asked: Settings, progress: Progress) -> PodWait:
-    """Return the wait for these workers. Raises DeliveryError."""
-    try:
-        cluster = Cluster.load(asked.environ)
-    except ConfigError as error:
-        raise DeliveryError(API_SETUP, str(error)) from None
-    namespace = checked_namespace(asked.namespace or cluster.namespace)
-    hosts = hosts_in(namespace, workers)
-    changes = Changes(asked.hostfile, namespace, asked.own_names, hosts)
-    return PodWait(Loop(), cluster, namespace, hosts=hosts, changed=changes.look, settings=asked, progress=progress)
-
-
 class PodWait:
-    """Waits for the pods of some hosts. One use.
+    """Waits for the pods of the hostfile's workers. One use."""
 
-    `changed()` returns the hosts that are wanted from now on, None while they are the same: an operator that changes
-    the number of workers changes the hostfile.
-    """
-
-    def __init__(
-        self,
-        loop: Loop,
-        cluster: Cluster,
-        namespace: str,
-        *,
-        hosts: list[str],
-        changed: Callable[[], list[str] | None],
-        settings: Settings,
-        progress: Progress,
-    ) -> None:
-        self._loop, self._cluster, self._namespace = loop, cluster, namespace
-        self._settings, self._progress = settings, progress
+    def __init__(self, workers: list[Entry], asked: Settings, progress: Progress) -> None:
+        """Raises DeliveryError."""
+        try:
+            self._cluster = Cluster.load(asked.environ)
+        except ConfigError as error:
+            raise DeliveryError(API_SETUP, str(error)) from None
+        self._namespace = checked_namespace(asked.namespace or self._cluster.namespace)
+        hosts = hosts_in(self._namespace, workers)
+        self._changes = Changes(asked.hostfile, self._namespace, asked.own_names, hosts)
+        self._loop, self._settings, self._progress = Loop(), asked, progress
         self._roster = Roster(hosts)
         self._names = self._roster.display_names()
-        self._wait = Wait(self._names.values(), settings.limits, loop.now())
-        self._wait_loop = WaitLoop(loop, self._wait, progress)
-        self._changed = changed
-        self._watch: PodWatch | None = None
+        self._wait = Wait(self._names.values(), asked.limits, self._loop.now())
         self._outage = ApiOutage()
-        self._wait_loop.aside = self._outage.message
+        self._wait_loop = WaitLoop(self._loop, self._wait, progress, aside=self._outage.message)
+        self._watch: PodWatch | None = None
+        self._backoff = Backoff()
 
     @property
     def standing(self) -> str:
@@ -136,21 +113,37 @@ class PodWait:
 
         A selector that was not given is derived from the labels of this pod.
         """
-        selector, own_name = self._settings.selector, self._settings.own_name
-        if selector is None and own_name:
-            path = f"/api/v1/namespaces/{quote(self._namespace)}/pods/{quote(own_name)}"
-            asked = OwnSelector(self._loop, self._cluster, path, on_done=self._start, on_trouble=self._meet_lost)
-            asked.start()
+        if self._settings.selector is None and self._settings.own_name:
+            self._ask_for_own_pod()
         else:
-            self._start(selector)
-        self._wait_loop.within(GATHER_S)
-        self._loop.call_later(_LOOK_S, self._look)
-        self._loop.run()
+            self._start(self._settings.selector)
+        self._wait_loop.run(self._changes.look, self._follow)
         assert self._watch is not None
         self._watch.close()
-        self._progress.line(self.standing)
-        pods = (self._pod_of(host) for host in self._roster.hosts)
-        return list({pod.name: pod.ips for pod in pods if pod is not None}.items())
+        found = (self._pod_of(host) for host in self._roster.hosts)
+        return list({pod.name: pod.ips for pod in found if pod is not None}.items())
+
+    def _ask_for_own_pod(self) -> None:
+        path = f"/api/v1/namespaces/{quote(self._namespace)}/pods/{quote(self._settings.own_name)}"
+        get(self._loop, self._cluster, path, self._take_own_pod)
+
+    def _take_own_pod(self, head: Head | None, body: bytes, lost: Lost | None) -> None:
+        """Start with what this pod's labels tell; ask again if that may help.
+
+        A pod that may not be read, or isn't there under that name (hostNetwork, an own hostname), has no selector.
+        Whatever is wrong for good, the list of pods will meet it and report it.
+        """
+        if lost is not None and not lost.is_final:
+            message, wished_s = lost.reason, None
+        elif head is not None and (head.status == 429 or head.status >= 500):
+            failure = from_http(head.status, body, head.fields.get("retry-after"), what="reading this pod")
+            message, wished_s = failure.message, failure.retry_after_s
+        else:
+            self._start(selector_in(body) if head is not None and head.status == 200 else None)
+            return
+        delay_s = self._backoff.delay_s(wished_s)
+        self._loop.call_later(delay_s, self._ask_for_own_pod)
+        self._log(self._outage.failed(message, delay_s, self._loop.now()))
 
     def _start(self, selector: str | None) -> None:
         labelled = f" with {selector}" if selector else ""
@@ -164,25 +157,19 @@ class PodWait:
             selector=selector,
             wanted=self._roster.pod_names,
             on_change=self._change,
-            on_trouble=self._meet,
+            on_trouble=self._take_failure,
         )
         self._watch.start()
 
-    def _look(self) -> None:
-        """Take a hostfile that has changed."""
-        self._loop.call_later(_LOOK_S, self._look)
-        hosts = self._changed()
-        if hosts is None:
-            return
+    def _follow(self, hosts: list[str]) -> None:
+        """Wait for these hosts from now on."""
         self._roster = Roster(hosts)
         self._names = self._roster.display_names()
         self._wait.follow(self._names.values(), self._loop.now())
-        for pod in self._watch.pods.values() if self._watch is not None else ():
-            self._roster.touched(pod.name, pod)
-        self._progress.line(f"the hostfile has changed: waiting for {count(len(self._names))}")
         if self._watch is not None:
+            for pod in self._watch.pods.values():
+                self._roster.touched(pod.name, pod)
             self._watch.relist(self._roster.pod_names)
-        self._wait_loop.within(GATHER_S)
 
     def _pod_of(self, host: str) -> Pod | None:
         return self._roster.pod_of(host, self._watch.pods) if self._watch is not None else None
@@ -190,20 +177,23 @@ class PodWait:
     def _change(self, name: str | None) -> None:
         """Take a changed pod, or after a list all of them."""
         assert self._watch is not None
-        now, pods = self._loop.now(), self._watch.pods
-        self._tell(self._outage.answered(now))
+        now, known = self._loop.now(), self._watch.pods
+        self._log(self._outage.answered(now))
         if name is None:
-            for pod in pods.values():
+            for pod in known.values():
                 self._roster.touched(pod.name, pod)
-        hosts = self._roster.hosts if name is None else self._roster.touched(name, pods.get(name))
+        hosts = self._roster.hosts if name is None else self._roster.touched(name, known.get(name))
         for host in hosts:
             self._wait.update(self._names[host], self._pod_of(host), now)
         self._wait_loop.within(0.0 if self._wait.ready else GATHER_S)
 
-    def _meet(self, trouble: Trouble) -> None:
+    def _take_failure(self, trouble: Trouble) -> None:
         """Take a failed list or watch. Raises DeliveryError at last, or if the CA can't be read any more."""
-        if trouble.is_final and not trouble.status_code:
-            self._renew()
+        if trouble.is_final and not trouble.status_code:  # the server may have a new CA, and so may the file
+            try:
+                self._cluster.renew()
+            except ConfigError as error:
+                raise DeliveryError(API_SETUP, str(error)) from None
         line = self._outage.failed(
             trouble.message,
             trouble.retry_in_s,
@@ -211,19 +201,22 @@ class PodWait:
             status=trouble.status_code,
             is_final=trouble.is_final,
         )
-        self._tell(line)
+        self._log(line)
         self._wait_loop.within(GATHER_S)
 
-    def _renew(self) -> None:
-        """Read the CA again: the server may have a new one, and so may the file."""
-        try:
-            self._cluster.renew()
-        except ConfigError as error:
-            raise DeliveryError(API_SETUP, str(error)) from None
-
-    def _meet_lost(self, message: str, retry_in_s: float) -> None:
-        self._tell(self._outage.failed(message, retry_in_s, self._loop.now()))
-
-    def _tell(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         if line:
             self._progress.line(line)
+
+
+def selector_of(labels: Mapping[str, str]) -> str | None:
+    """Return a label selector for the job's pods, as this pod's own labels name the job; None if they don't."""
+    return next((f"{key}={labels[key]}" for key in _JOB_LABELS if labels.get(key)), None)
+
+
+def selector_in(body: bytes) -> str | None:
+    """Return the same of a pod as the API server wrote it; None if it can't be read."""
+    try:
+        return selector_of(dict(pods.parse(json.loads(body)).labels))
+    except (ValueError, AttributeError, RecursionError):
+        return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agents.common import durations
 from delivery import tools
@@ -18,9 +18,6 @@ from delivery.exits import USAGE, DeliveryError
 from delivery.hostfile import own_line, own_names
 from delivery.wait import Limits
 from sshd_bootstrap.exits import TERMINATION_LOG
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _TARGET = "/opt/kube"
 _ETC_HOSTS = "/etc/hosts"
@@ -46,8 +43,8 @@ class Settings:
 
     environ: Mapping[str, str]
     is_ssh: bool
-    waits: bool  # else the workers are left to who debugs the job
-    stays: bool  # the launcher's container waits for our word, and its start prepares ssh
+    waits: bool  # otherwise the person who debugs the job starts the workers
+    stays: bool  # delivery is a sidecar: the launcher's container waits at the start gate, and a hook has prepared ssh
     namespace: str | None
     hostfile: str
     target: str
@@ -118,7 +115,7 @@ def _limits(options: Options, environ: Mapping[str, str]) -> Limits:
     return Limits(
         grace_s=default.grace_s if grace_s is None else grace_s,
         replacement_s=default.replacement_s if replacement_s is None else replacement_s,
-        # Nought stands for none, as people write it.
+        # 0 means no limit.
         timeout_s=timeout_s or None,
     )
 

@@ -1,8 +1,8 @@
-"""Files and folders in the target folder, each written under another name and then renamed: nobody sees half of one.
+"""Files and folders in the target folder, each written under another name and then renamed, so never seen incomplete.
 
 The target is a volume that the user's containers mount too, with other uids: files are readable by all, and executable
-by all where the source is. A folder's file VERSION tells what is in it: one that is there already with the same version
-is left alone, and so is what runs from it.
+by all where the source is. A folder's file VERSION names its content: a folder of the same version
+is not replaced, as programs may run from it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from agents.common import files
 from delivery.exits import TARGET, TOOL_MISSING, DeliveryError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _CHUNK = 256 * 1024
 _AT_ONCE = 1 << 30
@@ -33,7 +31,7 @@ _WORDS = {
 
 def write_file(path: str, data: bytes) -> None:
     """Write `data` to `path`, mode 0644, atomically. Raises DeliveryError."""
-    _replace(path, 0o644, lambda fd: _write_all(fd, data))
+    _replace(path, 0o644, lambda fd: files.write_all(fd, data))
 
 
 def copy_file(source_fd: int, path: str) -> bool:
@@ -59,7 +57,7 @@ def transfer(source_fd: int, fd: int) -> None:
         if error.errno not in (errno.EINVAL, errno.ENOSYS):
             raise
         while chunk := os.pread(source_fd, _CHUNK, offset):  # a file system that can't
-            _write_all(fd, chunk)
+            files.write_all(fd, chunk)
             offset += len(chunk)
 
 
@@ -81,25 +79,12 @@ def _is_there(source_fd: int, path: str, mode: int) -> bool:
 
 
 def _replace(path: str, mode: int, fill: Callable[[int], None]) -> None:
-    folder, name = os.path.split(path)
-    # One fixed name: what an earlier delivery left when it was killed is taken away by the next.
-    part = os.path.join(folder, f".{name}.part")
+    folder = os.path.dirname(path)
     try:
         os.makedirs(folder or ".", exist_ok=True)
-        _unlink(part)
-        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            fill(fd)
-            os.fchmod(fd, mode)
-        finally:
-            os.close(fd)
-        os.rename(part, path)
+        files.replace(path, mode, fill)
     except OSError as error:
-        _unlink_quietly(part)
         raise DeliveryError(TARGET, f"{path} can't be written: {reason(error, folder)}") from None
-    except BaseException:
-        _unlink_quietly(part)
-        raise
 
 
 def reason(error: OSError, folder: str) -> str:
@@ -107,22 +92,6 @@ def reason(error: OSError, folder: str) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"uid {os.geteuid()} may not write to {folder}"
     return _WORDS.get(error.errno or 0) or error.strerror or "the system gives no reason"
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _unlink(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
-
-
-def _unlink_quietly(path: str) -> None:
-    with suppress(OSError):
-        os.unlink(path)
 
 
 _VERSION = "VERSION"
@@ -140,8 +109,8 @@ def copy_tree(source: str, path: str) -> bool:
     folder, name = os.path.split(path)
     part, old = os.path.join(folder, f".{name}.part"), os.path.join(folder, f".{name}.old")
     try:
-        for leftover in (part, old):  # of a delivery that was killed
-            _remove(leftover)
+        for path_left in (part, old):  # by a delivery that was killed
+            _remove(path_left)
         os.makedirs(folder or ".", exist_ok=True)
         _copy_folder(source, part, os.path.realpath(source))
         # A folder can't be renamed onto another that is not empty.
@@ -173,20 +142,18 @@ def _copy_folder(source: str, path: str, root: str) -> None:
     os.chmod(path, _FOLDER_MODE)  # whatever the umask
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _copy_file(source: str, path: str) -> None:
     try:
         source_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         raise _unreadable(source, error) from None
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            transfer(source_fd, fd)
-            os.fchmod(fd, 0o755 if os.fstat(source_fd).st_mode & 0o111 else 0o644)
-        finally:
-            os.close(fd)
-    finally:
-        os.close(source_fd)
+    with open(source_fd, "rb"), open(path, "xb", opener=_private) as file:
+        transfer(source_fd, file.fileno())
+        os.fchmod(file.fileno(), 0o755 if os.fstat(source_fd).st_mode & 0o111 else 0o644)
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

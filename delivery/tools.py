@@ -27,7 +27,7 @@ class Tool:
 
 
 # /etc/mpi/kubexec.sh may begin with #!/opt/kube/rshagent, and the client looks beside itself for rshagent-direct, which
-# looks beside itself for python. What is called comes last: whoever sees it has the rest.
+# looks beside itself for python. The program that is called is copied last: once it is there, so is the rest.
 _DIRECT = (Tool("python", "python", is_tree=True), Tool("rshagent-direct", "rshagent-direct"))
 _GROUPS = {
     "client": (Tool("rshagent", "rshagent"),),

@@ -7,23 +7,18 @@
 - Waiting: anything else, with one line that groups the workers by reason.
 
 A reason's clock runs while its kind stays the same for the same pod. Being Ready for less than `SETTLED_S` does not
-stop it, so a worker that crashes again and again uses up its grace; a pod's replacement starts with a new clock.
+stop it, so a worker that keeps crashing uses up its grace; a pod's replacement starts with a new clock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agents.common import durations
-from agents.common.not_ready import UNKNOWN, Tolerance, not_ready, summary
+from agents.common.not_ready import UNKNOWN, NotReady, Tolerance, not_ready, summary
+from agents.common.pods import Pod
 from delivery import exits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from agents.common.not_ready import NotReady
-    from agents.common.pods import Pod
 
 SETTLED_S = 60.0
 
@@ -37,7 +32,7 @@ class Limits:
     timeout_s: float | None = None
 
     def of(self, tolerance: Tolerance) -> float | None:
-        """Return how long a reason of that patience may last; None: without end."""
+        """Return how long a reason of that tolerance may last, in seconds; None: no limit."""
         return {
             Tolerance.UNLIMITED: None,
             Tolerance.GRACE: self.grace_s,
@@ -48,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`exit_code` None: keep waiting, and judge again after `check_in_s` at the latest (None: only on a change).
+    """`exit_code` None: keep waiting, and evaluate again after `check_in_s` at the latest (None: only on a change).
 
     `text` is for people; two verdicts with the same `key` differ in durations and messages only.
     """
@@ -100,6 +95,11 @@ class Wait:
         return self._ready == len(self._workers)
 
     @property
+    def total(self) -> int:
+        """How many workers are wanted."""
+        return len(self._workers)
+
+    @property
     def waiting(self) -> int:
         """How many wanted workers are not ready."""
         return len(self._workers) - self._ready
@@ -124,7 +124,7 @@ class Wait:
         worker.take(reason, mark, now)
         self._ready += (worker.reason is None) - was_ready
 
-    def judge(self, now: float) -> Verdict:
+    def evaluate(self, now: float) -> Verdict:
         """Return what is to be done, and why."""
         total = len(self._workers)
         if self.ready:

@@ -1,4 +1,4 @@
-"""Runs a wait: judges it on changes and by the clock, and shows its progress.
+"""Runs a wait: evaluates it on changes and by the clock, and shows its progress.
 
 On a terminal progress is one live line, else a line for each change and one now and then. Writing it never fails: a
 closed stderr must not end the wait.
@@ -7,21 +7,18 @@ closed stderr must not end the wait.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TextIO
 
+from agents.common.loop import Loop, Timer
 from agents.common.text import printable
 from delivery.exits import READY, DeliveryError
+from delivery.wait import Wait
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TextIO
-
-    from agents.common.loop import Loop, Timer
-    from delivery.wait import Wait
-
-# Changes that come together are judged together; that all are Ready is seen at once.
+# Changes within this time are evaluated together, but that all are Ready is noticed at once.
 GATHER_S = 0.1
-HELD_S = 2.0  # where all are ready and it is not over for so long, that is told
+LOOK_S = 1.0  # a look at the hostfile is one stat(2)
+HELD_S = 2.0  # if all are ready and the wait goes on for longer, a line says why
 
 
 def count(workers: int) -> str:
@@ -30,35 +27,66 @@ def count(workers: int) -> str:
 
 
 class WaitLoop:
-    """Judges `wait`. Stops the loop once all are ready, unless `holds()` is true; appends `aside(now)` to its lines."""
+    """Evaluates `wait` on changes and by the clock, and shows its progress.
 
-    def __init__(self, loop: Loop, wait: Wait, progress: Progress) -> None:
+    `standing` is one line that says where the wait is. `aside(now)` is appended to its lines. While all are
+    ready and `holds()` is true, the wait goes on.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        wait: Wait,
+        progress: Progress,
+        *,
+        aside: Callable[[float], str] = lambda _now: "",
+        holds: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._loop, self._wait, self._progress = loop, wait, progress
+        self._aside, self._holds = aside, holds
         self._timer: Timer | None = None
         self._at = float("inf")
         self._held_since = float("inf")
         self.standing = "no state of the workers is known yet"
-        self.aside: Callable[[float], str] = _nothing
-        self.holds: Callable[[], bool] = _never
+
+    def run(self, changed: Callable[[], list[str] | None], follow: Callable[[list[str]], None]) -> None:
+        """Wait until all are ready. Raises DeliveryError if the wait fails.
+
+        An operator that changes the number of workers changes the hostfile: `changed()` returns the hosts that are
+        wanted from now on, None while they are the same, and `follow(hosts)` takes them.
+        """
+
+        def look() -> None:
+            self._loop.call_later(LOOK_S, look)
+            hosts = changed()
+            if hosts is not None:
+                follow(hosts)
+                self._progress.line(f"the hostfile has changed: waiting for {count(self._wait.total)}")
+                self.within(GATHER_S)
+
+        self.within(GATHER_S)
+        self._loop.call_later(LOOK_S, look)
+        self._loop.run()
+        self._progress.line(self.standing)
 
     def within(self, seconds: float) -> None:
-        """Have the wait judged within so many seconds."""
+        """Evaluate the wait within so many seconds."""
         when = self._loop.now() + seconds
         if when >= self._at:
             return
         if self._timer is not None:
             self._timer.cancel()
         self._at = when
-        self._timer = self._loop.call_later(seconds, self._judge)
+        self._timer = self._loop.call_later(seconds, self._evaluate)
 
-    def _judge(self) -> None:
+    def _evaluate(self) -> None:
         """Raises DeliveryError if the wait has failed."""
         self._at = float("inf")
         now = self._loop.now()
-        verdict, aside = self._wait.judge(now), self.aside(now)
+        verdict, aside = self._wait.evaluate(now), self._aside(now)
         self.standing = verdict.text + aside
         if verdict.exit_code == READY:
-            if self.holds():
+            if self._holds():
                 self._hold(now)
             else:
                 self._loop.stop()
@@ -77,17 +105,9 @@ class WaitLoop:
         self.within(HELD_S)
 
 
-def _never() -> bool:
-    return False
-
-
-def _nothing(_now: float) -> str:
-    return ""
-
-
-ALIVE_S = 30.0  # a wait without a change says so this often
-GAP_S = 1.0  # lines of a quick succession of changes are at least this far apart
-LIVE_S = 1.0  # the live line's durations go on this often
+ALIVE_S = 30.0  # without a change the line is repeated this often
+GAP_S = 1.0  # shortest time between two lines
+LIVE_S = 1.0  # how often the live line's durations are updated
 
 
 class Progress:

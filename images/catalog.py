@@ -24,7 +24,7 @@ class Image:
     variant: str = ""  # follows the version in the tag
     has_kubectl: bool = False  # its context is the Dockerfile and a kubectl
     stands_on: str = ""  # another of these images, by name
-    argument: str = ""  # by which its Dockerfile is told that one
+    argument: str = ""  # its Dockerfile's argument for it
     is_kept: bool = False  # takes long to build: not built again while `content` stays the same
 
     def bases(self) -> dict[str, str]:
@@ -42,7 +42,7 @@ class Image:
         return f"{name}:{version}-{self.variant}" if self.variant else f"{name}:{version}"
 
     def content(self, *options: object) -> str:
-        """A hash of the Dockerfile, of the files that it copies, and of what else the build is told."""
+        """A hash of the Dockerfile, of the files that it copies, and of the build's other arguments."""
         digest = hashlib.sha256(repr(options).encode())
         with open(os.path.join(self.context, self.dockerfile), "rb") as file:
             text = file.read()

@@ -138,12 +138,12 @@ class Engine:
         """The image's size, uncompressed."""
         return float(self._api.inspect_image(tag)["Size"]) / _MIB
 
-    def save(self, tags: Sequence[str], path: str, tell: Callable[[str], None]) -> None:
+    def save(self, tags: Sequence[str], path: str, report: Callable[[str], None]) -> None:
         """Write images into one archive, compressed if `path` ends in gz. Raises EngineError."""
         part = f"{path}.part"
         try:
             with open(part, "wb") as file:
-                self._copy_archive(tags, file, is_packed=path.endswith("gz"), tell=tell)
+                self._copy_archive(tags, file, is_packed=path.endswith("gz"), report=report)
             os.replace(part, path)
         except (OSError, requests.RequestException) as error:
             raise EngineError(f"{path} can't be written: {error}") from None
@@ -152,7 +152,7 @@ class Engine:
                 os.unlink(part)
 
     def _copy_archive(
-        self, tags: Sequence[str], file: IO[bytes], *, is_packed: bool, tell: Callable[[str], None]
+        self, tags: Sequence[str], file: IO[bytes], *, is_packed: bool, report: Callable[[str], None]
     ) -> None:
         # The SDK saves one image an archive; the API takes several, which share their layers then.
         url = f"{self._api.base_url}/v{self._api.api_version}/images/get"
@@ -163,7 +163,7 @@ class Engine:
                 for chunk in answer.iter_content(_MIB):
                     out.write(chunk)
                     done += len(chunk)
-                    tell(f"{done / _MIB:.0f} MiB")
+                    report(f"{done / _MIB:.0f} MiB")
 
     @staticmethod
     def _follow(begin: Callable[[], Iterable[Mapping[str, Any]]], progress: Progress, failed: str) -> None:

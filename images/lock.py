@@ -42,7 +42,7 @@ def main() -> int:
     uv = os.path.join(os.path.dirname(sys.executable), "uv")
     for path, asked in locks().items():
         command = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--universal", "--python-version", _PYTHON]
-        # Whose index it was is nobody else's business, and not the same for all.
+        # The index is private, and differs between machines.
         command += [
             "--no-header",
             "--no-annotate",

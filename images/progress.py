@@ -17,7 +17,7 @@ _KEPT = 20  # lines of a failed step that are shown
 
 
 class Progress:
-    """Takes an engine's events of one piece of work, and tells of them."""
+    """Shows the engine's events of one piece of work."""
 
     def __init__(self, name: str, out: TextIO) -> None:
         self._name, self._out = name, out
@@ -50,12 +50,12 @@ class Progress:
             step = _STEP.match(plain)
             if step:
                 self._step, self.lines = f"{step[1]} {' '.join(step[2].split())}", []
-                self._tell(self._step)
+                self._show_step(self._step)
             elif plain.strip():
                 self.lines = [*self.lines, plain][-_KEPT:]
                 self._show(plain)
 
-    def _tell(self, line: str) -> None:
+    def _show_step(self, line: str) -> None:
         """Say what happens now: it stays, where lines do."""
         if self._is_live:
             self._show(line)

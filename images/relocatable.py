@@ -9,7 +9,7 @@ own loader and C library, which direct_start.c calls by their paths, and of pack
 than what `rshagent` imports, early or late. A `root` has library and packages but for what no service needs, and its
 files where the loader looks for them. The image holds both, and most of the one is in the other.
 
-Modules are compiled and go without their sources: nothing can be out of date, so nothing is looked up.
+Modules are compiled and go without their sources: nothing can be out of date, so nothing is checked.
 """
 
 from __future__ import annotations
@@ -142,17 +142,17 @@ def shared_objects(programs: list[str]) -> tuple[str, dict[str, str]]:
     found: dict[str, str] = {}
     loader = ""
     for program in programs:
-        told = subprocess.run(["ldd", program], stdout=subprocess.PIPE, text=True, check=True).stdout
-        if "not found" in told:
-            raise SystemExit(f"relocatable: {program} lacks a library:\n{told}")
-        found |= dict(re.findall(r"^\s*(\S+) => (/\S+) ", told, re.MULTILINE))
-        loader = next(iter(re.findall(r"^\s*(/\S+) \(", told, re.MULTILINE)), loader)
+        output = subprocess.run(["ldd", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+        if "not found" in output:
+            raise SystemExit(f"relocatable: {program} needs a library that is not there:\n{output}")
+        found |= dict(re.findall(r"^\s*(\S+) => (/\S+) ", output, re.MULTILINE))
+        loader = next(iter(re.findall(r"^\s*(/\S+) \(", output, re.MULTILINE)), loader)
     found.pop(os.path.basename(loader), None)  # where libc names it among its own
     return loader, found
 
 
 def make_tree(folder: str, packages: str) -> None:
-    """A Python for users' containers. VERSION tells one from another by content."""
+    """A Python for users' containers. VERSION is a hash of its content."""
     library = os.path.join(folder, "lib", VERSION)
     copy_library(closure(packages, "rshagent"), library)
     program = _copy(os.path.realpath(sys.executable), os.path.join(folder, "bin", "python3"))
@@ -182,7 +182,7 @@ def make_root(folder: str, packages: str, *commands: str) -> None:
 
 
 def _write_packages(folder: str, taken: list[str]) -> None:
-    """Tell from which of Debian's packages files were taken, where scanners look for it in images without dpkg."""
+    """List the Debian packages that files came from, where scanners look for it in images without dpkg."""
     both = {path for one in taken for path in (one, one.removeprefix("/usr"), f"/usr{one}")}  # the same since usrmerge
     asked = subprocess.run(["dpkg-query", "--search", *sorted(both)], capture_output=True, text=True, check=False)
     owners = {one for names in re.findall(r"^([^ /][^/]*): /", asked.stdout, re.MULTILINE) for one in names.split(", ")}
@@ -190,10 +190,10 @@ def _write_packages(folder: str, taken: list[str]) -> None:
     status = os.path.join(folder, "var/lib/dpkg/status.d")
     os.makedirs(status)
     for name in sorted(owners):
-        told = subprocess.run(["dpkg-query", "--status", name], capture_output=True, text=True, check=False)
-        if told.returncode == 0:
+        status_of = subprocess.run(["dpkg-query", "--status", name], capture_output=True, text=True, check=False)
+        if status_of.returncode == 0:
             with open(os.path.join(status, name.partition(":")[0]), "w", encoding="utf-8") as file:
-                file.write(told.stdout)
+                file.write(status_of.stdout)
 
 
 def _write_command(path: str, module: str, function: str) -> None:

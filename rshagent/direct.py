@@ -1,25 +1,32 @@
-"""Direct mode: one launch without a hub, by the same engine, in a process of its own.
-
-It starts as lightly as it can, because mpirun starts up to 128 at once: see `loop` and `tls` for what is not imported.
-"""
+"""Direct mode: one session without a hub, by the hub's code, in a process of its own."""
 
 from __future__ import annotations
 
-# The `signal` module imports enum: see `loop`.
-import _signal  # type: ignore[import-not-found]
 import os
+import signal
 import sys
+import time
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+from agents.common.loop import Loop
+from agents.common.text import printable
+from rshagent.call import arguments, discovery, explain, hosts, kubectl, kubectl_get, parsed, surroundings
+from rshagent.hub import cli
+from rshagent.net.cluster import Cluster, ConfigError
+from rshagent.net.stdio import Stdio
+from rshagent.pods.podwatch import PodWatch, Trouble
+from rshagent.session import begin
+from rshagent.session.engine import Engine
+from rshagent.session.session import Session
+from rshagent.session.target import ExecTarget
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
     from agents.common.pods import Pod
-    from rshagent.call.arguments import Call
     from rshagent.call.hosts import Entry, Worker
     from rshagent.call.kubectl_get import Query
-    from rshagent.net.cluster import Cluster
-    from rshagent.pods.podwatch import Trouble
+    from rshagent.call.parsed import Call
 
 _AGENT_FAILED = 255
 _LIST_S = 10.0  # Horovod asks for hosts once a second: what takes longer is no answer
@@ -31,9 +38,7 @@ def main() -> int:
     _give_back(os.environ)
     socket = os.environ.pop("MPI_AGENT_SERVE", "")
     if socket:  # a client wants a hub for all clients of its container
-        from rshagent.hub import cli  # noqa: PLC0415
-
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os._exit(cli.serve_own(socket))
     _take_signals(mask)
     _open_closed()
@@ -61,12 +66,12 @@ def _give_back(environ: MutableMapping[str, str]) -> None:
 
 def _launchers_mask(environ: MutableMapping[str, str]) -> set[int]:
     """Return the signals that the launcher has blocked; direct_start.c says which, and has blocked all others, too."""
-    now: set[int] = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+    now: set[int] = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         bits = int(environ.pop("MPI_AGENT_SIGNAL_MASK", ""), 16)
     except ValueError:
         return now
-    return {number for number in _signal.valid_signals() if bits >> (number - 1) & 1}
+    return {number for number in signal.valid_signals() if bits >> (number - 1) & 1}
 
 
 def _take_signals(mask: set[int]) -> None:
@@ -76,8 +81,8 @@ def _take_signals(mask: set[int]) -> None:
     """
     taken = _taken_signals()
     for number in taken:
-        _signal.signal(number, lambda number, _: os._exit(128 + number))
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask.difference(taken))
+        signal.signal(number, lambda number, _: os._exit(128 + number))
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask.difference(taken))
 
 
 def _open_closed() -> None:
@@ -93,31 +98,25 @@ def _taken_signals() -> list[int]:
     """Return the signals that are for us: none that is about a fault, stops us or does nothing, or that is ignored."""
     left = (4, 7, 8, 9, 11, 13, 17, 18, 19, 20, 21, 22, 23, 28)  # ILL, BUS, FPE, KILL, SEGV, PIPE, CHLD … WINCH
     return [
-        number
-        for number in _signal.valid_signals()
-        if number not in left and _signal.getsignal(number) != _signal.SIG_IGN
+        number for number in signal.valid_signals() if number not in left and signal.getsignal(number) != signal.SIG_IGN
     ]
 
 
 def run(argv: list[bytes], environ: Mapping[str, str], mask: set[int]) -> int:
-    """Launch what `argv` says and return its exit code; our own failures are one line on stderr and 255.
+    """Run what `argv` says and return its exit code; our own failures are one line on stderr and 255.
 
     `mask`: the signals that a command in this process's place is to have blocked.
     """
-    from rshagent.call import arguments, hosts, surroundings  # noqa: PLC0415
-
     if arguments.asks_for_hosts(argv):
         return _discover(environ)
     if environ.get("MPI_AGENT_EXPLAIN"):
-        from rshagent.call import explain  # noqa: PLC0415
-
         code = explain.explain(argv, environ)
         sys.stdout.flush()
         return code
     try:
         call = arguments.parse(argv)
         found = surroundings.resolver(environ).resolve(call.host, call.namespace)
-    except (arguments.UsageError, hosts.UnknownHost) as error:
+    except (parsed.UsageError, hosts.UnknownHost) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename} can't be read: {error.strerror}")
@@ -125,17 +124,13 @@ def run(argv: list[bytes], environ: Mapping[str, str], mask: set[int]) -> int:
         _answer(call, call.query, argv, environ)
     if isinstance(found, str):
         return _run_here(call, mask)
-    return _launch(call, found, environ)
+    return _start(call, found, environ)
 
 
 class _Seen:
     """The job's hostfile and workers, by one list. Raises _Unseen."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        from rshagent.call import discovery, surroundings  # noqa: PLC0415
-        from rshagent.call.hosts import Resolver, parse_hostfile  # noqa: PLC0415
-        from rshagent.net.cluster import Cluster, ConfigError  # noqa: PLC0415
-
         try:
             cluster = Cluster.load(environ)
             hostfile = surroundings.read(environ.get("MPI_AGENT_HOSTFILE") or surroundings.HOSTFILE)
@@ -143,8 +138,8 @@ class _Seen:
             raise _Unseen(str(error)) from None
         except OSError as error:
             raise _Unseen(f"{error.filename} can't be read: {error.strerror}") from None
-        self.namespace, self.entries = cluster.namespace, parse_hostfile(hostfile or b"")
-        self.own = Resolver(None, {}, cluster.namespace, surroundings.own_names(environ))
+        self.namespace, self.entries = cluster.namespace, hosts.parse_hostfile(hostfile or b"")
+        self.own = hosts.Resolver(None, {}, cluster.namespace, surroundings.own_names(environ))
         selector = environ.get("MPI_AGENT_SELECTOR") or None
         found = _list(cluster, selector, self.entries)
         self.pods = discovery.workers(self.entries, found, own=self.own, by_selector=selector is not None)
@@ -155,10 +150,6 @@ class _Unseen(Exception):  # noqa: N818
 
 
 def _list(cluster: Cluster, selector: str | None, entries: list[Entry]) -> dict[str, Pod]:
-    from agents.common.loop import Loop  # noqa: PLC0415
-    from rshagent.call import discovery  # noqa: PLC0415
-    from rshagent.pods.podwatch import PodWatch  # noqa: PLC0415
-
     loop, troubles = Loop(), []
     wanted = None if selector else discovery.names(entries)
 
@@ -185,12 +176,8 @@ def _list(cluster: Cluster, selector: str | None, entries: list[Entry]) -> dict[
 
 def _answer(call: Call, query: Query, argv: list[bytes], environ: Mapping[str, str]) -> None:
     """Have the call print the job's workers, unless the real kubectl is there to do that."""
-    from rshagent.call import kubectl, kubectl_get  # noqa: PLC0415
-
     if os.access(kubectl.real(argv), os.X_OK):
         return
-    import time  # noqa: PLC0415
-
     try:
         seen = _Seen(environ)
         call.text += query.answer(seen.pods.values(), seen.namespace, time.time())
@@ -200,8 +187,6 @@ def _answer(call: Call, query: Query, argv: list[bytes], environ: Mapping[str, s
 
 def _discover(environ: Mapping[str, str]) -> int:
     """Print which hosts there are."""
-    from rshagent.call import discovery  # noqa: PLC0415
-
     try:
         seen = _Seen(environ)
     except _Unseen as error:
@@ -213,18 +198,9 @@ def _discover(environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
-    from agents.common.loop import Loop  # noqa: PLC0415
-    from rshagent.call import surroundings  # noqa: PLC0415
-    from rshagent.call.bootstrap import Mark  # noqa: PLC0415
-    from rshagent.net.cluster import Cluster, ConfigError  # noqa: PLC0415
-    from rshagent.net.stdio import Stdio  # noqa: PLC0415
-    from rshagent.session import decisions  # noqa: PLC0415
-    from rshagent.session.engine import Engine  # noqa: PLC0415
-    from rshagent.session.execution import Where  # noqa: PLC0415
-    from rshagent.session.launch import Launch  # noqa: PLC0415
-
+def _start(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     loop = Loop()
+    instance, pod = surroundings.instance(environ), surroundings.own_name(environ)
     try:
         engine = Engine(
             loop,
@@ -233,30 +209,24 @@ def _launch(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
             protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
-        pod, own = surroundings.own_name(environ), surroundings.instance(environ)
-        instance = surroundings.instance_of(engine.launcher, pod, own)
-        mark = Mark(engine.launcher, worker.pod, instance, os.urandom(8).hex())
-        where = Where(worker.namespace, worker.pod, call.container or environ.get("MPI_AGENT_CONTAINER") or None)
+        mark = begin.new_mark(engine.launcher, pod, worker.pod, instance)
+        container = call.container or environ.get("MPI_AGENT_CONTAINER") or None
+        target = ExecTarget(worker.namespace, worker.pod, container)
     except (ConfigError, ValueError) as error:
         return _fail(str(error))
     seen = f"/tmp/.mpi-agent-{mark.launcher}-{mark.instance}-{mark.pod}"  # noqa: S108 (O_EXCL follows no link)
     if os.path.lexists(seen):
         engine.swept(mark.pod, mark.instance)
     stdio = Stdio(loop, os.dup(0), os.dup(1), os.dup(2), reads_stdin=call.wants_stdin)
-    launch = Launch(engine, where, mark, stdio, lambda _: loop.stop(), lambda _: None)
-    if engine.needs_sweep(mark.pod, mark.instance):
-        life = surroundings.life(environ, own, surroundings.shared_first_process())
-        launch.life = surroundings.instance_of(engine.launcher, pod, life) if life else ""
-    launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
-    launch.wants_terminal = call.wants_terminal
-    launch.has_output = decisions.has_output(call.text, environ.get("MPI_AGENT_LOST_OUTPUT", ""))
-    launch.text_by_stdin = surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
-    loop.on_signals(_taken_signals(), launch.signal)
-    launch.start(call.text)
+    first_process = surroundings.shared_first_process()
+    options = begin.options(call, environ, engine.launcher, pod, instance, first_process)
+    session = Session(engine, target, mark, stdio, options, lambda _: loop.stop(), lambda _: None)
+    loop.on_signals(_taken_signals(), session.signal)
+    session.start(call.text)
     loop.run()
-    if launch.times.acknowledged:
+    if session.facts.acknowledged_at:
         _remember(seen)
-    return launch.code
+    return session.facts.code
 
 
 def _remember(path: str) -> None:
@@ -275,9 +245,9 @@ def _run_here(call: Call, mask: set[int]) -> int:
     if not call.wants_stdin:
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them, and what it runs would inherit that
-        _signal.signal(number, _signal.SIG_DFL)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what it runs would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         os.execv("/bin/sh", [b"/bin/sh", b"-c", call.text])
     except OSError as error:
@@ -285,7 +255,5 @@ def _run_here(call: Call, mask: set[int]) -> int:
 
 
 def _fail(text: str) -> int:
-    from agents.common.text import printable  # noqa: PLC0415
-
     sys.stderr.write(f"rshagent: {printable(text)}\n")
     return _AGENT_FAILED

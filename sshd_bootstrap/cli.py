@@ -36,7 +36,7 @@ def run() -> int:
 def _wait_for_agent(port: int) -> None:
     """Wait until the worker agent, whose hook this is, listens: the kubelet probes no container before its hook's end.
 
-    After 10 s the hook ends all the same: the agent's log tells what is wrong with it.
+    After 10 s the hook ends anyway: the agent's log says what is wrong with it.
     """
     import socket  # noqa: PLC0415 (of no use to those who have no agent)
 
@@ -51,10 +51,10 @@ def _wait_for_agent(port: int) -> None:
 
 
 def _prepare(settings: Settings) -> None:
-    """Prepare; or let delivery, beside us in a launcher that waits for it, find out that it can't be done.
+    """Prepare; in a launcher that waits at delivery's start gate, leave a failure to delivery.
 
-    A hook that fails has its container started again for ever. Delivery ends the launcher's own, which its policy then
-    judges, and tries again for one that is started again.
+    If a hook fails, the kubelet restarts its container endlessly. Delivery ends the launcher's own container instead,
+    so that the restart policy applies, and tries again if that is restarted.
     """
     try:
         prepare(settings)

@@ -1,25 +1,20 @@
-"""The texts that sshd and ssh read: keywords of OpenSSH 8.4 to 10, and /etc/passwd and /etc/group. Pure.
+"""The files that sshd and ssh read: keywords of OpenSSH 8.4 to 10, and /etc/passwd and /etc/group. Pure.
 
 ssh refuses to run as a uid without a name, and sshd accepts no login for one. The image's own passwd can't be seen from
-here, so the generated one has what OpenSSH itself needs besides, and nothing more.
+here, so the generated one has the user and what OpenSSH itself needs, and nothing more.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from sshd_bootstrap import paths
-from sshd_bootstrap.settings import HostKeys
+from sshd_bootstrap.settings import HostKeys, Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sshd_bootstrap.settings import Settings
-
-_ALL_HOSTS = ("*",)
-# In the user's own ~/.ssh, where ssh to other hosts must go on working: names of a job's pods, in every dialect.
-_JOB_HOSTS = ("*-worker-*", "*-launcher*")
+ALL_HOSTS = ("*",)
+# In the user's own ~/.ssh, where ssh to other hosts must work as before: names of a job's pods, in every dialect.
+JOB_HOSTS = ("*-worker-*", "*-launcher*")
 
 
 def sshd_config(settings: Settings) -> str:
@@ -70,35 +65,25 @@ ForceCommand "{run}/{paths.HELPER}" --session
 
 
 def ssh_config(settings: Settings, port: int | None) -> str:
-    """Return what ssh is given by -F. `port` None: it is not known where the image's own sshd listens."""
-    text = _ssh_config(settings, _ALL_HOSTS, f"{settings.run_path}/{paths.IDENTITY}", port)
+    """Return the file for ssh -F. `port` None: it is not known where the image's own sshd listens."""
+    text = _ssh_config(settings, ALL_HOSTS, f"{settings.run_path}/{paths.IDENTITY}", port)
     # By -F the image's own is not read, and where sshd has the image's configuration, so has ssh.
     return text + "\nInclude /etc/ssh/ssh_config\n" if settings.has_own_config else text
 
 
 def user_ssh_config(settings: Settings, port: int | None) -> str:
-    """Return what is in the user's ~/.ssh/config, where the keys are mounted there."""
-    return _ssh_config(settings, _JOB_HOSTS, f"{settings.mount_path}/id_rsa", port)
+    """Return the user's ~/.ssh/config, for keys that are mounted there."""
+    return _ssh_config(settings, JOB_HOSTS, f"{settings.mount_path}/id_rsa", port)
 
 
 def ports_of(ports: Mapping[str, int]) -> str:
-    """Return what comes before either, for hosts whose sshd is at a port of its own: ssh takes the first it finds."""
+    """Return what precedes either, for hosts with another port: ssh takes the first value that it finds."""
     return "".join(f"Host {' '.join(_names(host))}\n    Port {port}\n\n" for host, port in ports.items())
 
 
-def known_hosts(settings: Settings, public: str) -> str:
-    """Return what knows every host of the job by the job's key, or nobody yet."""
-    return _known_hosts(settings, _ALL_HOSTS, public)
-
-
-def user_known_hosts(settings: Settings, public: str) -> str:
-    """Return the same for the user's ~/.ssh/known_hosts."""
-    return _known_hosts(settings, _JOB_HOSTS, public)
-
-
-def authorized_keys(public: str) -> str:
-    """Return whom sshd lets in."""
-    return f"{public}\n"
+def known_hosts(settings: Settings, hosts: tuple[str, ...], public: str) -> str:
+    """Return what knows these hosts by the job's key; nothing where each image's sshd has keys of its own."""
+    return f"{','.join(hosts)} {public}\n" if settings.host_keys is HostKeys.JOB else ""
 
 
 def _names(host: str) -> list[str]:
@@ -133,19 +118,15 @@ Host {" ".join(hosts)}
 """
 
 
-def _known_hosts(settings: Settings, hosts: tuple[str, ...], public: str) -> str:
-    return f"{','.join(hosts)} {public}\n" if settings.host_keys is HostKeys.JOB else ""
-
-
 USER = "mpiuser"  # as in mpi-operator's images
 _NOBODY = 65534
 _SSHD = 100
-_SHELL = "/bin/sh"  # the only one that can be hoped for
+_SHELL = "/bin/sh"  # the only one that an image is likely to have
 _NONE = "/usr/sbin/nologin"
 
 
 def home(mount_path: str, uid: int) -> str:
-    """Return the folder that has the keys in .ssh, if the uid may enter that, as no other than root may enter /root."""
+    """Return the folder that has the keys in .ssh, if the uid may enter that, as only root may enter /root."""
     folder, name = os.path.split(mount_path)
     is_home = name == ".ssh" and folder not in ("", "/", "/root")
     return "/root" if uid == 0 else folder if is_home else "/tmp"  # noqa: S108 (every image has it)

@@ -1,6 +1,6 @@
-"""The job's pair of keys, read from its Secret and checked as far as that goes without a library for cryptography.
+"""The job's pair of keys, read from its Secret and checked as far as is possible without a cryptography library.
 
-A pair that can't work is refused here, in one line: sshd and ssh would say it later and less clearly, and on every pod.
+A pair that can't work is refused here, in one line: sshd and ssh would report it later, less clearly, on every pod.
 No message holds a part of a key.
 """
 
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import binascii
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sshd_bootstrap import paths
 from sshd_bootstrap.exits import KEY_BROKEN, KEYS_DIFFER, SECRET_INCOMPLETE, BootstrapError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _REMEDY = "delete the Secret, and the operator creates a new pair, or put a complete pair into it"
 _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
@@ -82,7 +79,7 @@ def _read(folder: str, name: str) -> bytes:
 
 
 def _public_fields(words: list[str]) -> list[bytes]:
-    """Return what the base64 of a public key's line stands for: its type again, and what belongs to that."""
+    """Return the fields of a public key: its type, and those that belong to that type."""
     try:
         fields = list(_fields(binascii.a2b_base64(words[1], strict_mode=True)))
         if len(fields) > 1 and fields[0] == words[0].encode():
@@ -93,7 +90,7 @@ def _public_fields(words: list[str]) -> list[bytes]:
 
 
 def _own_public(private: bytes) -> list[bytes] | None:
-    """Return what a private key tells of its public one: the last of that one's fields. None: nothing.
+    """Return the public key in a private key: its last fields; None if there is none.
 
     Numbers are the same in DER as in ssh's form (RFC 4251, 5: two's complement, as short as can be).
     """

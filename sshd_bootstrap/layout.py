@@ -6,30 +6,17 @@ uid, they are private, and else, like kubeflow's, readable by all in this pod.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sshd_bootstrap import configs, paths
-from sshd_bootstrap.settings import Passwd, Role
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sshd_bootstrap.keys import Pair
-    from sshd_bootstrap.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """`path` is relative to the volume."""
-
-    path: str
-    mode: int
+from sshd_bootstrap.keys import Pair
+from sshd_bootstrap.settings import Passwd, Role, Settings
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class File:
-    """`path` is relative to the volume. `is_kept`: one that is there, and has grown, stays."""
+    """`path` is relative to the volume. `is_kept`: an existing one stays, as it may have grown."""
 
     path: str
     content: bytes
@@ -37,12 +24,12 @@ class File:
     is_kept: bool = False
 
 
-def folders(settings: Settings) -> list[Folder]:
-    """Return what the volume's subPaths are. Where the user is another uid, it must be able to write to run/."""
+def folders(settings: Settings) -> list[tuple[str, int]]:
+    """Return the volume's subPaths and their modes. If the user has another uid, it must be able to write to run/."""
     return [
-        Folder(paths.AUTH_FOLDER, 0o700 if settings.is_owner else 0o755),
-        Folder(paths.RUN_FOLDER, 0o755 if settings.is_owner else 0o1777),
-        Folder(paths.EMPTY_FOLDER, 0o755),
+        (paths.AUTH_FOLDER, 0o700 if settings.is_owner else 0o755),
+        (paths.RUN_FOLDER, 0o755 if settings.is_owner else 0o1777),
+        (paths.EMPTY_FOLDER, 0o755),
     ]
 
 
@@ -53,7 +40,7 @@ def files(settings: Settings, pair: Pair, helper: bytes) -> list[File]:
     if settings.role is Role.WORKER:
         found += [
             File(_run(paths.SSHD_CONFIG), configs.sshd_config(settings).encode(), 0o644),
-            File(_run(paths.AUTHORIZED_KEYS), configs.authorized_keys(pair.public).encode(), 0o644),
+            File(_run(paths.AUTHORIZED_KEYS), f"{pair.public}\n".encode(), 0o644),
             File(_run(paths.HOST_KEY), pair.private, secret),
         ]
     return found
@@ -67,7 +54,7 @@ def without_keys(settings: Settings, helper: bytes) -> list[File]:
             File(paths.PASSWD, configs.passwd(settings.uid, settings.gid, settings.mount_path).encode(), 0o644),
             File(paths.GROUP, configs.group(settings.gid).encode(), 0o644),
         ]
-    if settings.has_helper:  # in a launcher the last one, by which delivery beside it knows that all is there
+    if settings.has_helper:  # in a launcher it is last: by it delivery, in its sidecar, knows that all files exist
         found.append(File(_run(paths.HELPER), helper, 0o755))
     return found
 
@@ -87,7 +74,7 @@ def ssh_configs(settings: Settings, ports: Mapping[str, int]) -> list[File]:
 def _auth(settings: Settings, pair: Pair, secret: int) -> list[File]:
     """Return the user's ~/.ssh, by kubeflow's names."""
     public = f"{pair.public}\n".encode()
-    known = configs.user_known_hosts(settings, pair.public).encode()
+    known = configs.known_hosts(settings, configs.JOB_HOSTS, pair.public).encode()
     return [
         File(f"{paths.AUTH_FOLDER}/id_rsa", pair.private, secret),
         File(f"{paths.AUTH_FOLDER}/id_rsa.pub", public, 0o644),
@@ -97,12 +84,12 @@ def _auth(settings: Settings, pair: Pair, secret: int) -> list[File]:
 
 
 def _ssh(settings: Settings, pair: Pair, secret: int) -> list[File]:
-    known = configs.known_hosts(settings, pair.public).encode()
+    known = configs.known_hosts(settings, configs.ALL_HOSTS, pair.public).encode()
     return [
-        File(_run(paths.IDENTITY), pair.private, secret),
-        # Without the job's key ssh itself writes down whom it met.
+        # Without the job's key ssh itself records the hosts that it connected to.
         File(_run(paths.KNOWN_HOSTS), known, 0o644 if known or settings.is_owner else 0o666, is_kept=not known),
-        # Those that name the ports that were found stay.
+        File(_run(paths.IDENTITY), pair.private, secret),  # last: a rotation compares it
+        # Once these files name the ports that were found, they stay.
         *(replace(file, is_kept=True) for file in ssh_configs(settings, {})),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 KEYS = "/etc/mpi-ssh"  # the job's Secret, in our containers alone
 VOLUME = "/mpi-ssh"  # the whole memory volume, in our containers alone
 RUN = "/run/mpi-agents/ssh"  # its folder RUN_FOLDER, in the user's container
-MOUNT = "/root/.ssh"  # its folder AUTH_FOLDER there, unless the job says otherwise
+MOUNT = "/root/.ssh"  # its folder AUTH_FOLDER there, by default
 
 AUTH_FOLDER = "auth"
 RUN_FOLDER = "run"
@@ -25,9 +25,8 @@ AUTHORIZED_KEYS = "authorized_keys"
 HOST_KEY = "ssh_host_key"
 IDENTITY = "identity"  # the same key, for ssh: a uid that may not enter /root can't reach MOUNT
 HELPER = "sshd-start"
-READY = "ready"  # delivery writes "go": the workers' sshds answer. sshd-start makes it "taken", or asks by "again"
-FAILED = "failed"  # or this, with an exit code and why they don't
+READY = "ready"  # the start gate: delivery writes "go", sshd-start replaces it by "taken", or asks by "again"
+FAILED = "failed"  # instead of it: the exit code, and why the workers' sshds don't answer
 PID_FILE = "sshd.pid"  # sshd writes it
-ENVIRONMENT = "environment"  # sshd-start writes it
 
 TOOLS = "/usr/local/lib/mpi-agents"  # in our image: where HELPER is copied from

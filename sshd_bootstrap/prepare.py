@@ -9,20 +9,16 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
+from agents.common import files
 from sshd_bootstrap import keys, layout, paths
 from sshd_bootstrap.exits import HELPER_MISSING, MODE_CHANGED, PORT, VOLUME, BootstrapError
-from sshd_bootstrap.settings import Role, User
+from sshd_bootstrap.layout import File
+from sshd_bootstrap.settings import Role, Settings, User
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from sshd_bootstrap.layout import File, Folder
-    from sshd_bootstrap.settings import Settings
-
-_WORDS = {
+_REASONS = {
     errno.EROFS: "it is mounted read-only",
     errno.ENOSPC: "it is full",
     errno.EDQUOT: "its quota is used up",
@@ -56,24 +52,24 @@ def volume_error(error: OSError, path: str, uid: int) -> BootstrapError:
     if error.errno in (errno.EACCES, errno.EPERM):
         why = f"uid {uid} may not; it must be an emptyDir that this uid may write to"
     else:
-        why = f"{_WORDS.get(error.errno or 0) or error.strerror}; it must be an emptyDir with room for 1 MiB"
+        why = f"{_REASONS.get(error.errno or 0) or error.strerror}; it must be an emptyDir with room for 1 MiB"
     return BootstrapError(VOLUME, f"{path} in the volume of the ssh keys can't be written: {why}")
 
 
 def prepare(settings: Settings) -> None:
-    """Check the Secret and write everything into the memory volume; what is there already stays. Raises BootstrapError.
+    """Check the Secret and write all files into the memory volume; equal files stay. Raises BootstrapError.
 
-    Each file is replaced at once, the host key last: by it sshd-start knows that the keys have changed.
+    Each file is replaced atomically, the host key last: by it sshd-start knows that the keys have changed.
     """
     check_port(settings)
-    with _alone(settings):  # also while the Secret is read: who is the last to write has no older keys
+    with _alone(settings):  # also while the Secret is read: the last writer must not have older keys
         pair = keys.read(settings.keys)
         helper = _helper(settings.tools) if settings.has_helper else b""
         _write_all(settings, layout.files(settings, pair, helper))
 
 
 def let_start(settings: Settings) -> None:
-    """Write what the user's container can't start without, where ssh can't be prepared. Raises BootstrapError."""
+    """If ssh can't be prepared, write what the user's container can't start without. Raises BootstrapError."""
     helper = _helper(settings.tools)
     with _alone(settings):
         _write_all(settings, layout.without_keys(settings, helper))
@@ -89,16 +85,16 @@ def set_ports(settings: Settings, ports: Mapping[str, int]) -> None:
             _write(settings, file)
 
 
-def _write_all(settings: Settings, files: Iterable[File]) -> None:
-    for folder in layout.folders(settings):
-        _make(settings, folder)
-    for file in files:
+def _write_all(settings: Settings, wanted: Iterable[File]) -> None:
+    for folder, mode in layout.folders(settings):
+        _make(settings, os.path.join(settings.volume, folder), mode)
+    for file in wanted:
         _write(settings, file)
 
 
 @contextmanager
 def _alone(settings: Settings) -> Iterator[None]:
-    """Let one write at a time: when its sidecar is started again, the hook prepares beside delivery, which does too."""
+    """Let one process write at a time: when the sidecar restarts, its hook and delivery both prepare."""
     try:
         fd = os.open(settings.volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -121,13 +117,12 @@ def _helper(tools: str) -> bytes:
         ) from None
 
 
-def _make(settings: Settings, folder: Folder) -> None:
-    path = os.path.join(settings.volume, folder.path)
+def _make(settings: Settings, path: str, mode: int) -> None:
     try:
         with suppress(FileExistsError):
             os.mkdir(path)
-        if os.stat(path).st_mode & 0o1777 != folder.mode:
-            os.chmod(path, folder.mode)
+        if os.stat(path).st_mode & 0o1777 != mode:
+            os.chmod(path, mode)
     except OSError as error:
         raise volume_error(error, path, settings.uid) from None
 
@@ -138,7 +133,7 @@ def _write(settings: Settings, file: File) -> None:
         if file.is_kept and os.path.exists(path):
             return
         if not _is_there(path, file):
-            _replace(path, file)
+            files.replace(path, file.mode, lambda fd: files.write_all(fd, file.content))
         found = os.stat(path).st_mode
     except OSError as error:
         raise volume_error(error, path, settings.uid) from None
@@ -146,30 +141,12 @@ def _write(settings: Settings, file: File) -> None:
 
 
 def _is_there(path: str, file: File) -> bool:
-    """Whether it is this very file. The user's container may write here: neither a link nor a pipe is followed."""
+    """Whether it has this content and mode. The user's container may write here: links and pipes are not followed."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(path, "rb", opener=files.plain_opener) as there:
+            found = os.fstat(there.fileno())
+            return found.st_mode == stat.S_IFREG | file.mode and there.read(len(file.content) + 1) == file.content
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
             return False
         raise
-    with open(fd, "rb") as there:
-        found = os.fstat(fd)
-        return found.st_mode == stat.S_IFREG | file.mode and there.read(len(file.content) + 1) == file.content
-
-
-def _replace(path: str, file: File) -> None:
-    folder, name = os.path.split(path)
-    # One fixed name: what was left by a preparation that was killed is taken away by the next.
-    part = os.path.join(folder, f".{name}.part")
-    with suppress(FileNotFoundError):
-        os.unlink(part)
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        view = memoryview(file.content)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fchmod(fd, file.mode)
-    finally:
-        os.close(fd)
-    os.rename(part, path)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from sshd_bootstrap import paths
 from sshd_bootstrap.exits import USAGE, BootstrapError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-OUR_IMAGES_UID = 65532  # who runs in our image where nobody names a uid
+OUR_IMAGES_UID = 65532  # the uid of our image if the pod names none
 
 _UNPRIVILEGED_PORTS = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -35,17 +33,17 @@ class User(StrEnum):
 
 
 class Passwd(StrEnum):
-    """Where the user's containers have /etc/passwd from."""
+    """Where /etc/passwd in the user's containers comes from."""
 
     IMAGE = "image"
     GENERATED = "generated"
 
 
 class HostKeys(StrEnum):
-    """What the workers' sshds prove themselves by."""
+    """By which host keys the workers' sshds identify themselves."""
 
     JOB = "job"
-    IMAGE = "image"  # of which nothing is known before the first connection
+    IMAGE = "image"  # not known before the first connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ class Settings:
 
     @property
     def is_owner(self) -> bool:
-        """Whether the files belong to the uid of the user's container, as far as can be told.
+        """Whether the files belong to the uid of the user's container, as far as is known.
 
         Where the platform assigns uids, all containers of a pod have the same, and ours is not the image's own.
         """

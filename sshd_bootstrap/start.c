@@ -1,11 +1,11 @@
 /* sshd-start: the first process of an ssh job's worker, of each ssh session in it, and of its launcher.
  *
- *   sshd-start SSHD ARGUMENT...  sees that sshd can work in this container, or says in one line why not; becomes sshd
+ *   sshd-start SSHD ARGUMENT...  checks that sshd can work in this container, or says in one line why not; becomes sshd
  *   sshd-start --session         is sshd's ForceCommand: runs what was asked for, in the container's environment
  *   sshd-start --when-ready COMMAND ARGUMENT...  in a launcher: becomes COMMAND when the workers' sshds answer
  *
- * It is static, for any image, and lies in the folder that sshd_bootstrap prepared (layout.py). A child of its own
- * stays beside sshd, and has it read its host key again when that was replaced.
+ * It is static, for any image, and is in the folder that sshd_bootstrap prepared (layout.py). A child of it runs beside
+ * sshd, and makes sshd reload its host key when that was replaced.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -67,7 +67,7 @@ void end_by(const int *numbers, size_t count) {
         if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) sigaction(numbers[i], &ends, NULL);
 }
 
-/* Runs sshd in one of its modes that only look; returns whether it was content, and in `text` what it said. */
+/* Runs sshd in one of its test modes; returns whether it succeeded, and in `text` what it printed. */
 static bool ask_sshd(char **words, char text[TEXT_SIZE]) {
     int ends[2], status = 0;
     if (pipe2(ends, O_CLOEXEC) < 0) end(REFUSED, "no pipe: %s", strerror(errno));
@@ -85,7 +85,7 @@ static bool ask_sshd(char **words, char text[TEXT_SIZE]) {
     return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* By a look each second: inotify's instances are few, and shared by all pods of a uid on a node. */
+/* By polling each second: inotify's instances are few, and shared by all pods of a uid on a node. */
 static void watch_key(const char *key) {
     pid_t sshd = getpid();
     struct stat now, last = {0};
@@ -107,23 +107,23 @@ static bool is_ours(char **argv) {
     return *argv != NULL;
 }
 
-/* Sees how sshd would be set up by these words, and adds what only this image's sshd can say is needed. */
+/* Checks sshd's configuration by these arguments, and adds options that this image's sshd needs. */
 static void check_sshd(char **words, size_t count, const char *name, bool has_our_config) {
     static char text[TEXT_SIZE];
     bool needs_pam = has_our_config && is_locked(name), has_pam = false, has_penalties = false;
     if (needs_pam) words[count++] = "-oUsePAM=yes";
-    words[count] = "-T"; /* as -t does, and tells how it is set up: for whom, should there be Match blocks */
+    words[count] = "-T"; /* like -t, and prints the configuration; -C: for which connection (Match blocks) */
     words[count + 1] = "-Cuser=root,host=localhost,addr=127.0.0.1,laddr=127.0.0.1,lport=22";
-    bool tells = ask_sshd(words, text);
+    bool is_printed = ask_sshd(words, text);
     words[count] = "-t";
     words[count + 1] = NULL;
-    if (!tells && !ask_sshd(words, text)) {
+    if (!is_printed && !ask_sshd(words, text)) {
         if (strstr(text, strerror(EPERM))) check_own_capabilities(words[0]);
         for (char *at = text + strlen(text); at-- > text;)
             if (strchr("\r\n", *at)) *at = at[1] ? ' ' : '\0';
         end(REFUSED, "sshd -t: %s", text);
     }
-    for (char *line = tells ? strtok(text, "\r\n") : NULL; line; line = strtok(NULL, "\r\n")) {
+    for (char *line = is_printed ? strtok(text, "\r\n") : NULL; line; line = strtok(NULL, "\r\n")) {
         has_pam |= strcmp(line, "usepam yes") == 0;
         has_penalties |= strncmp(line, "persourcepenalties", 18) == 0;
         if (strncmp(line, "listenaddress ", 14) == 0) check_address(words[0], line + 14);
@@ -143,7 +143,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--session") == 0) run_session();
     if (argc > 1 && strcmp(argv[1], "--when-ready") == 0) run_when_ready(argv + 2);
     if (argc < 2) end(USAGE, "usage: sshd-start SSHD ARGUMENT...");
-    end_by((int[]){SIGTERM, SIGINT, SIGQUIT}, 3); /* not HUP, which sshd gets of its key's watch */
+    end_by((int[]){SIGTERM, SIGINT, SIGQUIT}, 3); /* not HUP, which the watch of its key sends to sshd */
 
     char *key = beside("ssh_host_key"), **words = calloc((size_t)argc + 6, sizeof *words);
     if (!words) end(VOLUME, "out of memory");

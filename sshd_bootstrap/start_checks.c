@@ -1,4 +1,4 @@
-/* What sshd-start looks at before sshd does, as sshd says it later, to the wrong people, or not at all. */
+/* What sshd-start checks before sshd does: sshd reports it later, to the client only, or not at all. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -70,7 +70,7 @@ bool is_locked(const char *name) {
     return false;
 }
 
-/* One of the process's sets of capabilities, a bit for each; all where it can't be told. */
+/* One of the process's sets of capabilities, a bit for each; all if they can't be read. */
 static unsigned long long capabilities(const char *field) {
     char text[TEXT_SIZE], *at = strstr(read_text("/proc/self/status", text, sizeof text), field);
     return at ? strtoull(at + strlen(field), NULL, 16) : ~0ULL;
@@ -105,8 +105,8 @@ void check_own_capabilities(const char *sshd) {
             sshd, names_of(lacking), sshd);
 }
 
-static _Noreturn void lack_sshd(const char *given) {
-    /* By words of /etc/os-release; what is derived from another distribution names that one, too. */
+static _Noreturn void end_without_sshd(const char *given) {
+    /* By names in /etc/os-release; a derived distribution names its parent, too. */
     static const char *const ways[][2] = {
         {"debian", "apt-get install openssh-server"}, {"alpine", "apk add openssh-server"},
         {"fedora", "dnf install openssh-server"},     {"rhel", "dnf install openssh-server"},
@@ -133,7 +133,7 @@ char *find_sshd(const char *given) {
     }
     for (size_t i = 0; i < COUNT(usual); i++)
         if (access(usual[i], X_OK) == 0) return strdup(usual[i]);
-    lack_sshd(given);
+    end_without_sshd(given);
 }
 
 /* Takes the address as sshd would. Returns errno; 0, too, where there is no such family of addresses here. */

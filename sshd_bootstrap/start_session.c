@@ -1,5 +1,5 @@
-/* sshd's ForceCommand. sshd gives a session next to nothing of its own environment, and an image's LD_LIBRARY_PATH, or
- * what the job's template sets, must reach the ranks: the first process keeps it in a file, and sessions take it up. */
+/* sshd's ForceCommand. sshd passes almost nothing of its own environment to a session, and an image's LD_LIBRARY_PATH,
+ * or what the job's template sets, must reach the ranks: the first process saves it in a file, and sessions read it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 static const char kept[] = "environment";
 
-/* It may hold secrets, so it is for this uid alone. */
+/* It may hold secrets, so only this uid may read it. */
 void save_environment(void) {
     char *path = beside(kept), *part = beside(".environment.part");
     unlink(part);
@@ -25,7 +25,7 @@ void save_environment(void) {
     free(part);
 }
 
-/* Whether sshd sets it for each session, so that the container's own means nothing there. */
+/* Whether sshd sets it for each session, so that the container's own does not apply. */
 static bool is_sessions(const char *variable) {
     static const char *const names[] = {"USER=", "LOGNAME=", "HOME=", "SHELL=", "MAIL=", "TERM=", "SSH_"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -35,8 +35,8 @@ static bool is_sessions(const char *variable) {
 
 enum { KEPT_MAX = 16 << 20 }; /* execve takes far less */
 
-/* The kept variables, one after another, each with its end, but perhaps for the last, should someone else have written
- * the file; none for another user than the one who started sshd. */
+/* The saved variables, each with its NUL, except perhaps the last if another program wrote the file; none for another
+ * user than the one who started sshd. */
 static char *read_kept(size_t *size) {
     struct stat found;
     int fd = open(beside(kept), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -54,7 +54,7 @@ static char *read_kept(size_t *size) {
     return text;
 }
 
-static void take_up(void) {
+static void use_kept_environment(void) {
     size_t size, count = 1; /* a last one without its end */
     bool has_path = false;
     char *text = read_kept(&size);
@@ -75,7 +75,7 @@ static void take_up(void) {
 void run_session(void) {
     static char login[FILENAME_MAX];
     char *command = getenv("SSH_ORIGINAL_COMMAND");
-    take_up();
+    use_kept_environment();
     unsetenv("SSH_ORIGINAL_COMMAND"); /* sessions without a ForceCommand have none */
     const char *shell = getenv("SHELL");
     if (!shell || !*shell) shell = "/bin/sh";

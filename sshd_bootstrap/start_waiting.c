@@ -1,8 +1,8 @@
-/* A launcher's command begins when the workers' sshds answer. delivery asks them, in a container beside this one, and
- * leaves `ready` in our folder, or `failed` with an exit code and why. Waiting in here, and not before this container,
- * saves one of the looks at a pod that the kubelet takes each second.
- * Each is for one start: what it says is taken out of it, for to take it away is for its owner alone, and where the uid
- * was not known that is another. */
+/* The start gate: a launcher's command begins when the workers' sshds answer. delivery, a sidecar, probes them, and
+ * writes `ready` into our folder, or `failed` with an exit code and the reason. Waiting in this container, and not
+ * before it, saves one of the kubelet's looks at the pod, once a second.
+ * Each file is for one start. Its content is replaced, and the file stays, as only its owner may delete it, which is
+ * another uid if ours was not known. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 
 enum { SOON_MS = 20, LATER_MS = 200, SOON = 10000 / SOON_MS };
 
-/* Whether the file could be made to say this, which is no shorter than what it says: it is never empty meanwhile, as
- * nobody would give a word to who comes after one that ended there. */
+/* Overwrites the file with a text that is no shorter, and returns whether that worked. The file is never empty
+ * meanwhile: delivery would not open the gate again after a process that ended at that point. */
 static bool say(const char *path, const char *text) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     bool is_said = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
@@ -25,8 +25,8 @@ static bool say(const char *path, const char *text) {
     return is_said;
 }
 
-/* Whether the command may begin. What an earlier start of this container was told is no word for this one, as workers
- * may have gone since: delivery is asked to look again. */
+/* Whether the command may begin. A gate that was opened for an earlier start of this container does not count, as
+ * workers may have gone since: delivery is asked to check again. */
 static bool may_begin(const char *path) {
     char text[LINE_SIZE];
     if (!*read_text(path, text, sizeof text) || strcmp(text, "again") == 0) return false;
@@ -35,7 +35,7 @@ static bool may_begin(const char *path) {
     return true;
 }
 
-/* Ends as delivery did, which looks again once the file is empty, for a container that is started again. */
+/* Ends with delivery's exit code. delivery checks again once the file is empty, for a restarted container. */
 static void give_up(const char *path) {
     char text[LINE_SIZE], *line;
     if (!*read_text(path, text, sizeof text)) return;

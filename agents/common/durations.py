@@ -1,4 +1,4 @@
-"""Durations, read as Go and people write them and told in words."""
+"""Durations, in Go's notation and in words."""
 
 from __future__ import annotations
 

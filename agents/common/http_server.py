@@ -1,20 +1,16 @@
 """A small HTTP/1.1 server on the loop, for probes and metrics: GET and HEAD, one request per connection.
 
-RFC 9110 and 9112. Clients that are slow, send garbage or come in crowds cost a descriptor for some seconds; other
+RFC 9110 and 9112. A client that is slow or sends garbage, or one of a crowd, costs a descriptor for some seconds; other
 clients are answered meanwhile.
 """
 
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from agents.common.loop import READ, WRITE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from agents.common.loop import Loop, Timer
+from agents.common.loop import READ, WRITE, Loop, Timer
 
 TIMEOUT_S = 10.0
 HEAD_MAX = 8192
@@ -41,7 +37,7 @@ class Response(NamedTuple):
     code: int
     text: str
     content_type: str = "text/plain; charset=utf-8"
-    may_change: bool = False  # the client is held until the route has another response
+    may_change: bool = False  # hold the client until the route has another response
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -123,7 +119,7 @@ class HttpServer:
             connection, _ = self._socket.accept()
         except BlockingIOError:
             return
-        except OSError:  # out of descriptors: the next try is not at once
+        except OSError:  # out of descriptors: try again later
             self._loop.remove(self._socket.fileno())
             self._pause = self._loop.call_later(_ACCEPT_AGAIN_S, self._listen)
             return

@@ -5,21 +5,17 @@ Nothing here blocks but `run`, and nothing here catches what a call raises: whoe
 
 from __future__ import annotations
 
-# The `signal` module imports enum, which costs a pod's direct mode 2 ms; the C module beneath it does not.
-import _signal  # type: ignore[import-not-found]
 import heapq
 import os
 import select
+import signal
 import time
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 _WAIT_MAX_S = 86400.0
-_TIMERS_MAX = 1024  # before it is looked for those that were cancelled
+_TIMERS_MAX = 1024  # when more are pending, cancelled ones are removed
 
 
 class Timer:
@@ -45,7 +41,7 @@ class Loop:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.now = clock
-        # Told of what a call raised, so that a bug in one session need not end all; None lets it end the loop.
+        # Called with what a call raised, so that a bug in one session does not end all; None: the error ends the loop.
         self.on_error: Callable[[object, Exception], None] | None = None
         self._epoll = select.epoll()
         self._calls: dict[int, Callable[[int], None]] = {}
@@ -54,8 +50,8 @@ class Loop:
         self._order = 0
         self._running = False
         self._wakeup: tuple[int, int] | None = None
-        # glibc's malloc learns from the largest block that was freed how much to keep; from none, it would give the
-        # top of the heap back to the kernel, and fault it in again, for each piece of a stream.
+        # glibc's malloc sets its trim threshold by the largest block that was freed. Without this one it would return
+        # the top of the heap to the kernel, and fault it in again, for each piece of a stream.
         bytes(1 << 20)
 
     def add(self, fd: int, mask: int, call: Callable[[int], None]) -> None:
@@ -73,7 +69,7 @@ class Loop:
             self._epoll.unregister(fd)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """Call `call()` once, `seconds` from now; 0 means after the events at hand."""
+        """Call `call()` once, `seconds` from now; 0: after the current events."""
         self._order += 1
         timer = Timer(self.now() + seconds, self._order, call)
         if len(self._timers) >= self._timers_max:  # most were cancelled, by clients that came and went
@@ -87,10 +83,10 @@ class Loop:
         """Call `call(number)` from the loop when one of the signals arrives."""
         if self._wakeup is None:
             self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            _signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
+            signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
         wanted = frozenset(numbers)
         for number in wanted:
-            _signal.signal(number, _ignore)
+            signal.signal(number, _ignore)
 
         def read(_events: int, fd: int = self._wakeup[0]) -> None:
             for number in os.read(fd, 4096):
@@ -115,7 +111,7 @@ class Loop:
             self._run_due()
 
     def stop(self) -> None:
-        """Let `run` return after the events at hand."""
+        """Let `run` return after the current events."""
         self._running = False
 
     def _timeout(self) -> float:
@@ -129,7 +125,7 @@ class Loop:
 
     def _run_due(self) -> None:
         timers, now, last = self._timers, self.now(), self._order
-        # What these calls ask for waits for the next round, so that a call that asks for itself again starves nobody.
+        # Timers that these calls set wait for the next iteration: a call that sets itself again must not starve others.
         while timers and timers[0].when <= now and timers[0].order <= last:
             call = heapq.heappop(timers).call
             if call is not None:

@@ -1,4 +1,4 @@
-"""Why a pod is not ready, in one line, and how long that is worth waiting for; many pods in one line. Pure.
+"""Why a pod is not ready, in one line, and how long to tolerate it; many pods in one line. Pure.
 
 Reasons are the scheduler's and the kubelet's (kubernetes, pkg/kubelet: images/types.go, container/sync_result.go,
 kuberuntime/kuberuntime_container.go). A waiting reason that is not known here counts as recoverable.
@@ -6,18 +6,13 @@ kuberuntime/kuberuntime_container.go). A waiting reason that is not known here c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from agents.common import durations
-from agents.common.pods import end_of, full_name
+from agents.common.pods import ContainerState, Pod, end_of, full_name
 from agents.common.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.common.pods import ContainerState, Pod
 
 # Waiting reasons of a container that is starting.
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -94,18 +89,18 @@ def _absent(*, was_seen: bool) -> NotReady:
 def _ended_pod(pod: Pod) -> NotReady:
     """Of a Failed or Succeeded pod: its own reason (Evicted, NodeShutdown, …), else how its container ended."""
     if pod.phase == "Succeeded":
-        words = "ended by itself (Succeeded) before the job could begin"
-        return NotReady("over", words, "", Tolerance.REPLACEMENT, "a worker's command must keep running")
-    words = "evicted" if pod.reason == "Evicted" else _because("failed", pod.reason)
+        message = "ended by itself (Succeeded) before the job could begin"
+        return NotReady("over", message, "", Tolerance.REPLACEMENT, "a worker's command must keep running")
+    message = "evicted" if pod.reason == "Evicted" else _because("failed", pod.reason)
     ended = [state for state in pod.containers if state.state == "terminated" and state.exit_code]
-    # A sidecar is ended behind the others, and then by the kubelet.
+    # The kubelet ends sidecars after the other containers, so theirs are not the cause.
     first = None if pod.reason else min(ended, key=lambda state: state.sidecar, default=None)
     detail = _short(pod.message) if first is None else _with(end_of(first), first.message)
-    return NotReady("over", words, detail, Tolerance.REPLACEMENT, _DESCRIBE_HINT)
+    return NotReady("over", message, detail, Tolerance.REPLACEMENT, _DESCRIBE_HINT)
 
 
-def _recoverable(kind: str, words: str, detail: str, hint: str) -> NotReady:
-    return NotReady(kind, words, _short(detail), Tolerance.GRACE, hint)
+def _recoverable(kind: str, message: str, detail: str, hint: str) -> NotReady:
+    return NotReady(kind, message, _short(detail), Tolerance.GRACE, hint)
 
 
 def _of_containers(pod: Pod) -> NotReady:
@@ -162,8 +157,8 @@ def _failure(container: ContainerState, pod: Pod) -> NotReady | None:
                 "crash", f"{name} does not stay up", container.message or container.last_message, _LOGS_HINT
             )
     elif container.restarts and not container.ready:
-        words = f"{name} was restarted{_last(container)}, not ready again yet"
-        return _recoverable("crash", words, container.last_message, _LOGS_HINT)
+        message = f"{name} was restarted{_last(container)}, not ready again yet"
+        return _recoverable("crash", message, container.last_message, _LOGS_HINT)
     return None
 
 
@@ -184,11 +179,11 @@ def _waiting_failure(container: ContainerState, name: str) -> NotReady:
         hint = "check the ConfigMaps, Secrets and volumes it names"
         return _recoverable("config", f"{name} can't be created ({reason})", message, hint)
     if reason == "PostStartHookError":
-        words = f"{name} can't start: its postStart hook failed"
-        return _recoverable("crash", words, container.last_message or message, _LOGS_HINT)
+        failure = f"{name} can't start: its postStart hook failed"
+        return _recoverable("crash", failure, container.last_message or message, _LOGS_HINT)
     if reason == "CrashLoopBackOff":
-        words = f"{name} crashes again and again{_last(container)}"
-        return _recoverable("crash", words, container.last_message, _LOGS_HINT)
+        failure = f"{name} crashes again and again{_last(container)}"
+        return _recoverable("crash", failure, container.last_message, _LOGS_HINT)
     return _recoverable("waiting", f"{name} waits ({reason})", message, _DESCRIBE_HINT)
 
 
@@ -199,12 +194,12 @@ def _last(container: ContainerState) -> str:
     return f" (exit {container.last_exit_code})" if container.last_exit_code is not None else ""
 
 
-def _with(words: str, message: str) -> str:
-    return f"{words}: {_short(message)}" if message.strip() else words
+def _with(message: str, detail: str) -> str:
+    return f"{message}: {_short(detail)}" if detail.strip() else message
 
 
-def _because(words: str, reason: str) -> str:
-    return f"{words} ({reason})" if reason else words
+def _because(message: str, reason: str) -> str:
+    return f"{message} ({reason})" if reason else message
 
 
 def _short(message: str) -> str:

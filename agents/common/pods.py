@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class ContainerState(NamedTuple):
-    """A container's present state; `reason` and `message` are the kubelet's words."""
+    """A container's present state; `reason` and `message` come from the kubelet."""
 
     name: str
     init: bool
@@ -18,8 +18,8 @@ class ContainerState(NamedTuple):
     ready: bool
     last_reason: str  # why it ended the last time (OOMKilled, Error, …)
     last_exit_code: int | None
-    last_message: str = ""  # what it left in its termination log
-    sidecar: bool = False  # an init container that is to run as long as the pod
+    last_message: str = ""  # its termination message
+    sidecar: bool = False  # an init container with restartPolicy Always
 
 
 class Pod(NamedTuple):
@@ -41,7 +41,7 @@ class Pod(NamedTuple):
     labels: tuple[tuple[str, str], ...]
     owner: str = ""  # its controller's uid
     created: str = ""  # as the API server writes times
-    size: int = 0  # how many containers there are to be that run as long as the pod
+    size: int = 0  # number of containers in the spec that run as long as the pod
 
     def container(self, name: str | None) -> ContainerState | None:
         """Return the named container's state, or the main one's."""

@@ -6,21 +6,17 @@ address sends a line that says so instead (OpenSSH, sshd.c: drop_connection), or
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
+import socket
+from collections.abc import Callable
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from agents.common.loop import READ, WRITE
+from agents.common.loop import READ, WRITE, Loop, Timer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.common.loop import Loop, Timer
-
-    SocketAddress = tuple[str | int, ...]
+SocketAddress = tuple[str | int, ...]
 
 BANNER_S = 5.0  # from the connection to the banner: a hundred sshds may start on one node
 LONGEST = 4096  # bytes before the version that are read
@@ -29,7 +25,7 @@ _SHOWN = 60
 
 
 class Outcome(IntEnum):
-    """What a probe met; of several addresses and ports, the highest tells most."""
+    """What a probe found; of several addresses and ports, the highest value says most."""
 
     UNREACHABLE = 1
     TIMED_OUT = 2
@@ -50,7 +46,7 @@ class Result(NamedTuple):
 
 
 def classify(received: bytes, port: int, *, is_over: bool) -> Result | None:
-    """Return what the bytes received so far mean; None: more may come that tells.
+    """Return what the bytes received so far mean; None: more bytes are needed.
 
     `is_over`: the peer has closed the connection, or its time is up. A version counts only as a whole line.
     """
@@ -77,7 +73,7 @@ def of_error(number: int, port: int) -> Result:
 class Probe:
     """One connection, up to the banner; then `on_done(probe, result)` is called once, unless it was closed before.
 
-    `identification` is the version that we send to an sshd: one that hears nothing writes an error into its log.
+    `identification` is the version line that we send to an sshd: without one it logs an error.
     """
 
     def __init__(
@@ -91,15 +87,15 @@ class Probe:
     ) -> None:
         self._loop, self._family, self._address, self._port = loop, family, address, int(address[1])
         self._identification, self._connect_s, self._on_done = identification, connect_s, on_done
-        self._socket: _socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._timer: Timer | None = None
         self._received = b""
 
     def start(self) -> None:
         """Connect. `on_done` may be called before this returns."""
-        flags = _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC
+        flags = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         try:
-            self._socket = peer = _socket.socket(self._family, flags)
+            self._socket = peer = socket.socket(self._family, flags)
         except OSError as error:  # no IPv6 here, or too many descriptors
             self._end(of_error(error.errno or errno.EIO, self._port))
             return
@@ -121,7 +117,7 @@ class Probe:
 
     def _connected(self, _events: int) -> None:
         assert self._socket is not None
-        number = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR)
+        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
             self._end(of_error(number, self._port))
             return
@@ -159,6 +155,6 @@ class Probe:
 
 
 def _shown(line: bytes) -> str:
-    """Return a line of a peer that is not trusted, fit for a log: printable ASCII, and not much of it."""
+    """Return the beginning of an untrusted peer's line in printable ASCII."""
     text = "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in line.rstrip(b"\r")[: _SHOWN + 1])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 _MESSAGE_MAX = 400
+_SHOWN_MAX = 200
 LINE_MAX = 1024  # bytes
 
 
 def one_line(text: bytes | str) -> str:
-    """Return a server's words cut to one printable line without the command, against floods and terminal escapes."""
+    """Return a server's message as one printable line of bounded length, without the command."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     line = printable(_without_command(text))
@@ -15,8 +16,8 @@ def one_line(text: bytes | str) -> str:
 
 
 def printable(text: str, most: int = LINE_MAX) -> str:
-    """Return a text that came from outside as one printable line of so many bytes: it can't forge another line."""
-    cut = text[: 4 * most]  # first: what follows takes several times the memory
+    """Return a text from outside as one printable line of at most `most` bytes: it can't forge another line."""
+    cut = text[: 4 * most]  # first, as what follows takes several times the memory
     line = "".join([char if char.isprintable() else "?" for char in " ".join(cut.split())])
     data = line.encode()
     if len(cut) == len(text) and len(data) <= most:
@@ -25,7 +26,7 @@ def printable(text: str, most: int = LINE_MAX) -> str:
 
 
 def _without_command(message: str) -> str:
-    """Cut the command's own words out of the server's: they may hold secrets (Horovod's hold the job's key).
+    """Remove the command from a server's message: it may hold secrets (Horovod's holds the job's key).
 
     Kubelet and runtimes list it ("error executing command [/bin/sh -c …]"), and an API server that can't reach the
     kubelet quotes its request (error sending request: Post "https://…/exec/…?command=…": EOF).
@@ -37,3 +38,10 @@ def _without_command(message: str) -> str:
         end = next((at for at in range(start, len(message)) if message[at] in '" '), len(message))
         message = message[:start] + "…" + message[end:]
     return message
+
+
+def shown(word: bytes | str) -> str:
+    """Return a word quoted, in ASCII and cut to 200 characters, for one line of a message."""
+    begin = word[:_SHOWN_MAX]
+    text = begin if isinstance(begin, str) else begin.decode("utf-8", "surrogateescape")
+    return ascii(text) + ("…" if len(word) > _SHOWN_MAX else "")

@@ -11,18 +11,15 @@ v1.9.3 (v1). T9k's are those of its MPIJob document, where it has any.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from agents.job.json_object import Object
 from agents.job.model import Dialect
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from agents.job.json_object import Object
-
-    Condition = Object
+Condition = Object
 
 
 class Type(StrEnum):
@@ -37,12 +34,12 @@ class Type(StrEnum):
 
     WORKERS_READY = "WorkersReady"  # if not, its message says which are not, and why
     LAUNCHER_WAITING = "LauncherWaiting"  # it is there and does not run; its message says why
-    WORKERS_OUTDATED = "WorkersOutdated"  # their template or a setting has changed since, and they are kept
+    WORKERS_OUTDATED = "WorkersOutdated"  # their template or a setting has changed, and they are not replaced
     DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
-    CREATION_REFUSED = "CreationRefused"  # the API server would not take an object; it is tried again
-    RESOURCE_EXISTS = "ErrResourceExists"  # what we want to make is there, and someone else's
-    VALIDATION_ERROR = "ValidationError"  # nothing but an edit of the job heals it
+    CREATION_REFUSED = "CreationRefused"  # the API server rejected an object; it is tried again
+    RESOURCE_EXISTS = "ErrResourceExists"  # an object that we need exists, and is someone else's
+    VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps
     OTHER_OPERATOR = "OtherOperator"  # the job is left to the operator that its message names
 
 
@@ -50,7 +47,7 @@ KUBEFLOW = (Type.CREATED, Type.RUNNING, Type.RESTARTING, Type.SUSPENDED, Type.SU
 BLOCKING = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR, Type.OTHER_OPERATOR)
 
 _DROPS = {Type.RUNNING: Type.RESTARTING, Type.RESTARTING: Type.RUNNING}
-_ENDS = (Type.SUCCEEDED, Type.FAILED)
+ENDS = (Type.SUCCEEDED, Type.FAILED)
 
 
 class Change(Enum):
@@ -75,10 +72,14 @@ def find(conditions: Iterable[Condition], wanted: Type) -> Condition | None:
     return next((one for one in conditions if one.get("type") == wanted), None)
 
 
-def is_true(conditions: Iterable[Condition], wanted: Type) -> bool:
-    """Whether there is one of this type, and its status is True."""
-    found = find(conditions, wanted)
-    return found is not None and found.get("status") == "True"
+def true_condition(conditions: Iterable[Condition], wanted: str) -> Condition | None:
+    """Return the condition of this type whose status is True: of a job, or of any other object."""
+    return next((one for one in conditions if one.get("type") == wanted and one.get("status") == "True"), None)
+
+
+def is_true(conditions: Iterable[Condition], *wanted: Type) -> bool:
+    """Whether the condition of one of these types is True."""
+    return any(true_condition(conditions, one) for one in wanted)
 
 
 def one_line(message: str) -> str:
@@ -131,7 +132,7 @@ def _difference(old: Condition | None, new: NewCondition) -> Change:
 def _beside(conditions: Iterable[Condition], new: Type) -> list[Condition]:
     """What stays of the others when `new` is stated."""
     kept = [one for one in conditions if one.get("type") not in (new, _DROPS.get(new))]
-    if new not in _ENDS:
+    if new not in ENDS:
         return kept
     over = (Type.RUNNING, Type.FAILED)
     return [{**one, "status": "False"} if one.get("type") in over else one for one in kept]

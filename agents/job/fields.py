@@ -1,6 +1,7 @@
-"""Reads a JSON object field by field: a value of the wrong type becomes a Problem and counts as absent.
+"""Reads a JSON object field by field, and settings that are a field or an annotation.
 
-null and the empty string are absent too, as they are for kubeflow's operators.
+A value of the wrong type becomes a Problem and counts as absent. null and the empty string are absent too, as they are
+for kubeflow's operators.
 """
 
 from __future__ import annotations
@@ -8,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from agents.job.model import Problem
-
-if TYPE_CHECKING:
-    from agents.job.json_object import Object
+from agents.job.json_object import Object
+from agents.job.model import Dialect, KeyType, Passwd, Problem, Ssh, annotation
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
@@ -31,19 +30,20 @@ class Fields:
     """
 
     def __init__(
-        self, value: object, path: str, problems: list[Problem], *, is_map: bool = False, is_lost: bool = False
+        self, value: object, path: str, problems: list[Problem], *, is_map: bool = False, is_reported: bool = False
     ) -> None:
         self.path, self.problems, self._is_map = path, problems, is_map
         self.is_given = value is not None
         self.is_object = isinstance(value, Mapping)
-        self._is_lost = is_lost or (self.is_given and not self.is_object)  # it is told already that nothing can be here
+        # Reported already: nothing can be here.
+        self._is_reported = is_reported or (self.is_given and not self.is_object)
         self.value: Object = value if isinstance(value, Mapping) else {}
-        if self._is_lost and not is_lost:
+        if self._is_reported and not is_reported:
             problems.append(Problem(path, f"must be an object, not {kind(value)}"))
 
     def add(self, message: str, key: str | None = None) -> None:
         """Record what is wrong here, or at one of the keys."""
-        if not self._is_lost:
+        if not self._is_reported:
             self.problems.append(Problem(self.path if key is None else self.at(key), message))
 
     def at(self, key: str) -> str:
@@ -54,11 +54,11 @@ class Fields:
 
     def child(self, key: str, *, is_map: bool = False) -> Fields:
         """Return the object at a key, empty if there is none."""
-        return Fields(self.value.get(key), self.at(key), self.problems, is_map=is_map, is_lost=self._is_lost)
+        return Fields(self.value.get(key), self.at(key), self.problems, is_map=is_map, is_reported=self._is_reported)
 
     def instead(self, value: Object) -> Fields:
         """Return another object in this one's place."""
-        return Fields(value, self.path, self.problems, is_map=self._is_map, is_lost=self._is_lost)
+        return Fields(value, self.path, self.problems, is_map=self._is_map, is_reported=self._is_reported)
 
     def text(self, key: str) -> str:
         """Return the text at a key, "" if there is none."""
@@ -79,7 +79,7 @@ class Fields:
         """Return the whole number at a key."""
         value = self.value.get(key)
         if isinstance(value, float) and value.is_integer():
-            value = int(value)  # JSON doesn't tell 1 from 1.0
+            value = int(value)  # JSON has no difference between 1 and 1.0
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
@@ -139,6 +139,91 @@ class Fields:
         return None
 
 
+class Settings:
+    """The settings of one job in one object of its spec. Each may be an annotation instead, which wins.
+
+    Annotations exist because another CRD, or a client that knows only kubeflow's fields, drops our fields. `names`:
+    what annotations are called instead of a field's own name, as `sshPort` for `port` in `spec.ssh`.
+    """
+
+    def __init__(self, spec: Fields, annotations: Fields, names: Mapping[str, str] | None = None) -> None:
+        self.fields, self._annotations, self._names = spec, annotations, names or {}
+
+    def child(self, key: str, names: Mapping[str, str] | None = None) -> Settings:
+        """Return the settings in the object at a key of the spec."""
+        return Settings(self.fields.child(key), self._annotations, names)
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The job's own annotations."""
+        return {key: text for key, text in self._annotations.value.items() if isinstance(text, str)}
+
+    def is_annotated(self, key: str) -> bool:
+        """Return whether the annotation gives it."""
+        return bool(self._annotations.value.get(annotation(self._names.get(key, key))))
+
+    def path(self, key: str) -> str:
+        """Return where a setting is given."""
+        fields, name = self._given(key)
+        return fields.at(name)
+
+    def add(self, message: str, key: str) -> None:
+        """Record what is wrong with a setting, where it is given."""
+        fields, name = self._given(key)
+        fields.problems.append(Problem(fields.at(name), message))
+
+    def text(self, key: str) -> str:
+        """Return a text, "" if neither gives one."""
+        fields, name = self._given(key)
+        return fields.text(name)
+
+    def choice(self, key: str, choices: Iterable[E], *, otherwise: E | None = None) -> E | None:
+        """Return one of these. `otherwise`: what any other name means in the field; an annotation must be right."""
+        fields, name = self._given(key)
+        return fields.choice(name, choices, otherwise=otherwise if fields is self.fields else None)
+
+    def choices(self, key: str, choices: Iterable[E]) -> tuple[E, ...] | None:
+        """Return a list of these, None if neither gives one. An annotation has its words parted by commas."""
+        fields, name = self._given(key)
+        if fields is not self.fields:
+            given = fields.text(name).replace(",", " ").split()
+        elif fields.value.get(name) is None:
+            return None
+        else:
+            given = fields.texts(name)
+        known = {str(one): one for one in choices}
+        for text in (text for text in given if text not in known):
+            fields.add(f'must be {one_of(known)}, not "{text[:63]}"', name)
+        return tuple(dict.fromkeys(known[text] for text in given if text in known))
+
+    def flag(self, key: str) -> bool | None:
+        """Return a boolean."""
+        fields, name = self._given(key)
+        if fields is self.fields:
+            return fields.flag(name)
+        text = fields.text(name)
+        if text not in {"", "true", "false"}:
+            fields.add(f'must be "true" or "false", not "{text[:63]}"', name)
+        return text == "true"
+
+    def number(self, key: str, *, least: int, most: int) -> int | None:
+        """Return a whole number."""
+        fields, name = self._given(key)
+        if fields is self.fields:
+            return fields.number(name, least=least, most=most)
+        text = fields.text(name)
+        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
+            return int(text)
+        if text:
+            fields.add(f'must be a whole number, {least} to {most}, not "{text[:63]}"', name)
+        return None
+
+    def _given(self, key: str) -> tuple[Fields, str]:
+        """Return the object that gives a setting, and its name there."""
+        name = annotation(self._names.get(key, key))
+        return (self._annotations, name) if self.is_annotated(key) else (self.fields, key)
+
+
 def one_of(names: Iterable[str]) -> str:
     """Return names for a sentence: A, B or C."""
     *some, last = names
@@ -177,3 +262,27 @@ def read_name(metadata: Fields, workers: int, *, is_host: bool) -> str:
         excess = len(longest) - _LABEL_SIZE
         metadata.add(f'is {excess} too long: "{longest}" is a host name, of at most {_LABEL_SIZE}', "name")
     return name
+
+
+_SSH_NAMES = {"port": "sshPort", "keyType": "sshKeyType", "passwd": "sshPasswd"}  # of annotations
+_NEVER = ':"%$\\'  # a mount path can't have the first, nor a quoted path in OpenSSH's configuration the others
+
+
+def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
+    """Return the settings; where keys are mounted stands in the spec itself in kubeflow's dialects."""
+    ssh = settings.child("ssh", _SSH_NAMES)
+    known = Ssh()
+    return Ssh(
+        mount_path=_path(ssh if dialect is Dialect.T9K else settings, "sshAuthMountPath", known.mount_path),
+        sshd_path=_path(ssh, "sshdPath", known.sshd_path),
+        port=ssh.number("port", least=1, most=65535),
+        key_type=ssh.choice("keyType", KeyType) or known.key_type,
+        passwd=ssh.choice("passwd", Passwd) or known.passwd,
+    )
+
+
+def _path(settings: Settings, key: str, otherwise: str) -> str:
+    text = settings.text(key)
+    if text and not (text.startswith("/") and text.strip("/") and text.isprintable() and not set(_NEVER) & set(text)):
+        settings.add(f"must be an absolute path without {' '.join(_NEVER)}", key)
+    return text.rstrip("/") or otherwise

@@ -17,3 +17,10 @@ def mapping(value: object) -> Body:
 def mappings(value: object) -> list[Body]:
     """Return the objects in a list, or an empty list if the value is none."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def part(value: object, *path: str) -> Body:
+    """Return the object at a path of keys, or an empty one if there is none."""
+    for key in path:
+        value = mapping(value).get(key)
+    return mapping(value)

@@ -6,19 +6,25 @@ dialects still differ, code checks `Job.dialect`.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from agents.job.json_object import Object
+from agents.job.json_object import Object
 
 GROUP = "kubeflow.org"
 T9K_GROUP = "batch.tensorstack.dev"
 PREFIX = "mpi-agents/"  # of the annotations and labels that are ours
 LAUNCHER, WORKER = "launcher", "worker"  # the roles
+MAX_WORKERS = 20_000  # with more, the hostfile is larger than a ConfigMap may be, even if names are short
+
+_HUMP = re.compile("(?=[A-Z])")
+
+
+def annotation(key: str) -> str:
+    """Return the annotation of a field: `mpi-agents/main-container` for `mainContainer`."""
+    return PREFIX + _HUMP.sub("-", key).lower()
 
 
 class Dialect(StrEnum):
@@ -53,7 +59,7 @@ class KeyType(StrEnum):
     """What an ssh job's keys are made by."""
 
     ED25519 = "ed25519"
-    ECDSA = "ecdsa"  # for images whose ssh knows no Ed25519
+    ECDSA = "ecdsa"  # for images whose ssh has no Ed25519
 
 
 class Passwd(StrEnum):
@@ -98,7 +104,7 @@ class WorkerUpdate(StrEnum):
 
 
 class Tool(StrEnum):
-    """What is put into the launcher's container beside the agent."""
+    """What is put into the launcher's container besides the agent."""
 
     KUBECTL = "kubectl"  # the real one, in place of our client under that name
 
@@ -196,8 +202,8 @@ class Job:
     ranks_lost: RanksLost = RanksLost.FAIL
     debug: Mapping[str, Override] | None = None  # by role, LAUNCHER or WORKER; None: not in debug mode
     resume: Mapping[str, Override] = field(default_factory=dict)  # what a resumed job's roles run instead
-    has_worker_agent: bool | None = None  # None: as the operator's settings say
-    tools: tuple[Tool, ...] | None = None  # None: as the operator's settings say
+    has_worker_agent: bool | None = None  # None: the operator's setting
+    tools: tuple[Tool, ...] | None = None  # None: the operator's setting
     launch_command: tuple[str, ...] = ()  # T9k: the mpirun line that was made of the job's fields
     annotations: Mapping[str, str] = field(default_factory=dict)  # the job's own
     is_being_deleted: bool = False
@@ -231,3 +237,11 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
+
+
+def is_t9k(resource: Object, served: str = "") -> bool:
+    """Return whether this is T9k's MPIJob. `served`: the version that it was read by, if it names none."""
+    version = resource.get("apiVersion")
+    if not isinstance(version, str) or not version:
+        return served == Dialect.T9K
+    return version.partition("/")[0] == T9K_GROUP

@@ -1,16 +1,21 @@
-"""Reads an MPIJob from the API server into a `Job`, or into all its problems. T9k's are read by `t9k`."""
+"""Reads an MPIJob from the API server into a `Job`, or into all its problems. T9k's are read by `t9k`.
+
+kubeflow's two dialects are one table of rules and defaults.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from agents.job.dialects import MAX_WORKERS, RULES, Rules, dialect_of, is_managed_elsewhere, is_t9k
-from agents.job.fields import INT64_MAX, Fields, one_of, read_name
+from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
+from agents.job.json_object import Object, mappings, part
 from agents.job.model import (
     GROUP,
     KUBEFLOW,
+    MAX_WORKERS,
+    PREFIX,
     CleanPodPolicy,
     Dialect,
     Implementation,
@@ -25,21 +30,89 @@ from agents.job.model import (
     Tool,
     Transport,
     WorkerUpdate,
+    annotation,
+    is_t9k,
 )
 from agents.job.run_mode import RunMode, read_run_mode
-from agents.job.settings import Settings, read_ssh
 from agents.job.t9k import read_t9k
 from agents.job.template import check_size, container_names, read_template, wants_gpu
-
-if TYPE_CHECKING:
-    from agents.job.json_object import Object
-
-__all__ = ["dialect_of", "is_managed_elsewhere", "read"]
 
 
 class _LauncherCreation(StrEnum):
     AT_STARTUP = "AtStartup"
     WAIT = "WaitForWorkersReady"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """A dialect's defaults, and what its operators reject.
+
+    v1: mpi-operator v0.3.0 `v1/default.go`, training-operator v1.9.3 `mpi_defaults.go` and `mpi_validation.go`.
+    v2beta1: mpi-operator v0.8.2 `v2beta1/default.go` and `validation.go`.
+    """
+
+    transport: Transport
+    launcher_restart: RestartPolicy
+    restart_policies: tuple[RestartPolicy, ...]
+    workers_are_hosts: bool  # `<job>-worker-N` is a host name
+    least_workers: int
+    other_clean_pods: CleanPodPolicy | None  # what an unknown cleanPodPolicy means, None if it is rejected
+
+
+_RULES = {
+    Dialect.V1: _Rules(
+        transport=Transport.EXEC,
+        launcher_restart=RestartPolicy.NEVER,
+        restart_policies=tuple(RestartPolicy),
+        workers_are_hosts=False,
+        least_workers=0,
+        other_clean_pods=CleanPodPolicy.NONE,
+    ),
+    Dialect.V2BETA1: _Rules(
+        transport=Transport.SSH,
+        launcher_restart=RestartPolicy.ON_FAILURE,
+        restart_policies=(RestartPolicy.NEVER, RestartPolicy.ON_FAILURE),
+        workers_are_hosts=True,
+        least_workers=1,
+        other_clean_pods=None,
+    ),
+}
+
+OUR_CONTROLLERS = (  # those that we replace, and ourselves: a name that they leave alone
+    "kubeflow.org/mpi-operator",
+    "kubeflow.org/training-operator",
+    f"{PREFIX}operator",
+)
+
+_DIALECTS = {str(dialect): dialect for dialect in KUBEFLOW}
+_API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in KUBEFLOW}
+
+
+def dialect_of(resource: Object, served: str) -> Dialect:
+    """Return a job's dialect; a wrong value anywhere counts as absent.
+
+    Of kubeflow's: the annotation, `spec.dialect` (our CRD's default is each version's own), the version by which the
+    job was written first (managedFields: kubeflow's own CRD drops `spec.dialect`), the version it is read by.
+    """
+    if is_t9k(resource, served):
+        return Dialect.T9K
+    metadata, spec = part(resource, "metadata"), part(resource, "spec")
+    written = mappings(metadata.get("managedFields"))
+    versions = [entry.get("apiVersion") for entry in written if not entry.get("subresource")]
+    chosen = (part(metadata, "annotations").get(annotation("dialect")), spec.get("dialect"))
+    found = [_DIALECTS.get(name) for name in chosen if isinstance(name, str)]
+    found += [_API_VERSIONS.get(one) for one in (*versions, resource.get("apiVersion")) if isinstance(one, str)]
+    return next((dialect for dialect in found if dialect), _DIALECTS.get(served, Dialect.V2BETA1))
+
+
+def is_managed_elsewhere(resource: Object) -> bool:
+    """Return whether `runPolicy.managedBy` names another controller (Kueue's, on a cluster that hands its jobs on).
+
+    Such a job is ignored even if it is invalid: kubeflow checks this before it validates.
+    """
+    policy = part(resource, "spec", "runPolicy")
+    name = policy.get("managedBy")
+    return isinstance(name, str) and name not in ("", *OUR_CONTROLLERS)
 
 
 def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, ...]:
@@ -55,7 +128,7 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
     settings = Settings(spec, metadata.child("annotations", is_map=True))
     settings.choice("dialect", KUBEFLOW)
     dialect = dialect_of(root.value, served)
-    rules, mode = RULES[dialect], read_run_mode(settings)
+    rules, mode = _RULES[dialect], read_run_mode(settings)
 
     roles = spec.child("mpiReplicaSpecs", is_map=True)
     if not roles.value:
@@ -77,7 +150,7 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
         policy=_policy(spec, rules, mode),
         implementation=settings.choice("mpiImplementation", Implementation) or Implementation.OPEN_MPI,
         slots=spec.number("slotsPerWorker", least=1) or 1,
-        main_container=_main_container(settings, worker, problems),
+        main_container=_main_container(settings, worker),
         launcher_is_worker=launcher_is_worker,
         launcher_waits=waits is _LauncherCreation.WAIT,
         ssh=read_ssh(settings, dialect),
@@ -94,7 +167,7 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
     return tuple(problems) or job
 
 
-def _launcher(roles: Fields, rules: Rules) -> Role:
+def _launcher(roles: Fields, rules: _Rules) -> Role:
     role = roles.child("Launcher")
     if roles.value and not role.is_given:
         role.add("is required")
@@ -105,7 +178,7 @@ def _launcher(roles: Fields, rules: Rules) -> Role:
     return Role(1, restart, _template(role, 1) if role.is_given else {})
 
 
-def _worker(roles: Fields, rules: Rules, *, may_be_none: bool) -> Role:
+def _worker(roles: Fields, rules: _Rules, *, may_be_none: bool) -> Role:
     role = roles.child("Worker")
     restart = role.choice("restartPolicy", rules.restart_policies) or RestartPolicy.NEVER
     if not role.is_given:
@@ -123,7 +196,7 @@ def _template(role: Fields, replicas: int) -> Object:
     return template
 
 
-def _policy(spec: Fields, rules: Rules, mode: RunMode) -> RunPolicy:
+def _policy(spec: Fields, rules: _Rules, mode: RunMode) -> RunPolicy:
     policy = spec.child("runPolicy")
     scheduling = policy.child("schedulingPolicy")
     resources = scheduling.child("minResources", is_map=True)
@@ -147,9 +220,8 @@ def _policy(spec: Fields, rules: Rules, mode: RunMode) -> RunPolicy:
 
 def _api_version(root: Fields, served: str) -> str:
     given = root.text("apiVersion")
-    known = {f"{GROUP}/{dialect}" for dialect in KUBEFLOW}
-    if given and given not in known:
-        root.add(f"must be {' or '.join(sorted(known))}", "apiVersion")
+    if given and given not in _API_VERSIONS:
+        root.add(f"must be {' or '.join(sorted(_API_VERSIONS))}", "apiVersion")
     return given or f"{GROUP}/{served}"
 
 
@@ -164,8 +236,8 @@ def _launcher_is_worker(settings: Settings, dialect: Dialect, launcher: Role) ->
     return wants_gpu(launcher.template)
 
 
-def _main_container(settings: Settings, worker: Role, problems: list[Problem]) -> str:
+def _main_container(settings: Settings, worker: Role) -> str:
     name, known = settings.text("mainContainer"), container_names(worker.template)
     if name and known and name not in known:
-        problems.append(Problem(settings.path("mainContainer"), f'"{name}" is none of the workers\': {one_of(known)}'))
+        settings.add(f'"{name}" is none of the workers\': {one_of(known)}', "mainContainer")
     return name

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from agents.job.model import LAUNCHER, WORKER, Dialect, Override, Problem
+from agents.job.fields import Fields, Settings
+from agents.job.json_object import Object
+from agents.job.model import LAUNCHER, WORKER, Dialect, Job, Override, Role
 from agents.job.template import main_container
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from agents.job.fields import Fields
-    from agents.job.json_object import Object
-    from agents.job.model import Job, Role
-    from agents.job.settings import Settings
 
 
 class RoleType(StrEnum):
@@ -44,8 +38,7 @@ def read_run_mode(settings: Settings) -> RunMode:
             one.fields.add("is of an older generation of this API: its name is enabled now", "enable")
     is_debugged, is_paused = debug.flag("enabled") is True, pause.flag("enabled") is True
     if is_debugged and is_paused:
-        message = f"can't be true while {debug.path('enabled')} is: switch one of them off"
-        pause.fields.problems.append(Problem(pause.path("enabled"), message))
+        pause.add(f"can't be true while {debug.path('enabled')} is: switch one of them off", "enabled")
     overrides = _overrides(debug.fields, "replicaSpecs")
     resume = _overrides(pause.fields, "resumeSpecs")
     return RunMode(overrides if is_debugged else None, is_paused, resume)
@@ -72,7 +65,7 @@ def _overrides(fields: Fields, key: str) -> Mapping[str, Override]:
     return found
 
 
-# As T9k's `sleep inf`, which not every image's sleep understands; this one ends when told to, and reaps its children.
+# As T9k's `sleep inf`, which not every image's sleep understands; this one ends on SIGTERM, and reaps its children.
 WAIT = ("/bin/sh", "-c", "trap 'exit 0' TERM; while sleep 3600 & wait $!; do :; done")
 
 _T9K_SSHD = "/usr/bin/sshd"  # in T9k's documents, where no distribution has it: the job's own sshd is meant
@@ -82,8 +75,8 @@ _SSHD_OPTIONS = {"-D", "-e", "-De", "-eD"}
 def effective(job: Job, *, is_resumed: bool) -> Job:
     """Return the job with what its pods are to run now.
 
-    Debugged: the launcher waits for its user, who starts mpirun by hand, and the workers are as ever, where the
-    replicaSpecs don't say otherwise. `is_resumed`: it has been paused before, and resumeSpecs hold.
+    Debugged: the launcher waits for its user, who starts mpirun by hand, and the workers run as
+    usual, unless the replicaSpecs say otherwise. `is_resumed`: it has been paused before, and resumeSpecs hold.
     """
     if job.debug is not None:
         given = job.debug.get(LAUNCHER, Override())

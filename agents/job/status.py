@@ -8,28 +8,21 @@ when it is written, and back to kubeflow's when it is read.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from agents.job import conditions, t9k_status
-from agents.job.conditions import Change, NewCondition, Type, messages_of
-from agents.job.dialects import is_t9k
-from agents.job.json_object import mapping, mappings
-from agents.job.model import Dialect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from agents.job.conditions import ConditionText
-    from agents.job.json_object import Body, Object
-    from agents.job.model import Job
-    from agents.job.t9k_status import Task
+from agents.job.conditions import Change, ConditionText, NewCondition, Type, messages_of
+from agents.job.json_object import Body, Object, mappings, part
+from agents.job.model import Dialect, Job, is_t9k
+from agents.job.t9k_status import Task
 
 MESSAGE_MAX = 1024  # of an Event's message; what is longer the API server refuses
 
-_LINE_MAX = 32_768  # characters of launchCommand: beside what it is made of, a longer one fits into no object
+_LINE_MAX = 32_768  # characters of launchCommand: with what it is made of, a longer one fits into no object
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
@@ -67,7 +60,7 @@ class Urgency(IntEnum):
 
     NONE = 0  # nothing has changed
     LOW = 1  # counts, or how far the start has got
-    TROUBLE = 2  # why something does not go on
+    PROBLEM = 2  # why the job does not go on
     AT_ONCE = 3
 
 
@@ -76,7 +69,7 @@ class StatusBuilder:
 
     def __init__(self, job: Job | None, resource: Object, now: float) -> None:
         """`job` may be None if only `set_condition` is used."""
-        metadata, status = mapping(resource.get("metadata")), mapping(resource.get("status"))
+        metadata, status = part(resource, "metadata"), part(resource, "status")
         self._name = str(metadata.get("name", ""))
         self._full_name = f"{metadata.get('namespace', '')}/{self._name}"
         self._job, self._resource = job, resource
@@ -104,9 +97,8 @@ class StatusBuilder:
         """Report that all objects of the job were created: T9k has a condition for it."""
         if self._messages.initialized is not None:
             text = self._messages.initialized
-            self.set_condition(
-                NewCondition(Type.CREATED, True, text.reason, self._format(text.message)), urgency=Urgency.LOW
-            )
+            condition = NewCondition(Type.CREATED, True, text.reason, self._format(text.message))
+            self.set_condition(condition, urgency=Urgency.LOW)
 
     def running(self) -> None:
         """Report that the launcher and all workers are running."""
@@ -117,7 +109,7 @@ class StatusBuilder:
         """Report that a new launcher pod takes the place of a failed one."""
         text = self._messages.restarting
         message = self._format(text.message, why)
-        if self._put(NewCondition(Type.RESTARTING, True, text.reason, message), tells_message=True):
+        if self._put(NewCondition(Type.RESTARTING, True, text.reason, message), reports_message=True):
             self.events.append(Event("Warning", text.reason, cut(message)))
 
     def suspended(self) -> None:
@@ -137,15 +129,15 @@ class StatusBuilder:
             self._report(Type.SUSPENDED, self._messages.resumed, status=False)
             self._set("startTime", self._now)
 
-    def succeeded(self, at: float, but: str = "") -> None:
-        """Report that the launcher ended with success at this time. `but`: what there is to doubt it."""
+    def succeeded(self, at: float, doubt: str = "") -> None:
+        """Report that the launcher ended with success at this time. `doubt`: why that may be wrong."""
         self.initialized()
         text = self._messages.succeeded
         message = self._format(text.message)
         self.events.append(Event("Normal", text.event or text.reason, message))
-        if but:
-            self.events.append(Event("Warning", "WorkersLost", cut(but)))
-        self._end(NewCondition(Type.SUCCEEDED, True, text.reason, f"{message} {but}".rstrip()), at)
+        if doubt:
+            self.events.append(Event("Warning", "WorkersLost", cut(doubt)))
+        self._end(NewCondition(Type.SUCCEEDED, True, text.reason, f"{message} {doubt}".rstrip()), at)
 
     def failed(self, at: float, reason: str, message: str) -> None:
         """Report that the job has failed; `reason` is kubeflow's."""
@@ -188,7 +180,20 @@ class StatusBuilder:
             if event is not None:
                 self.events.append(event._replace(message=cut(event.message)))
         elif change is Change.MESSAGE:
-            self._at_least(min(urgency, Urgency.TROUBLE))
+            self._at_least(min(urgency, Urgency.PROBLEM))
+
+    def report(
+        self,
+        kind: Type,
+        status: bool,  # noqa: FBT001 (as in NewCondition)
+        reason: str,
+        message: str,
+        urgency: Urgency = Urgency.AT_ONCE,
+        *,
+        event: str = "Warning",
+    ) -> None:
+        """Set a condition of our own, with an event of this type that says the same."""
+        self.set_condition(NewCondition(kind, status, reason, message), Event(event, reason, message), urgency)
 
     def remove_conditions(self, types: Iterable[Type]) -> None:
         """Remove conditions of our own that no longer hold."""
@@ -217,20 +222,18 @@ class StatusBuilder:
     def _format(self, template: str, why: str = "") -> str:
         return template.format(name=self._name, full=self._full_name, why=why)
 
-    def _put(self, stated: NewCondition, *, tells_message: bool = False) -> bool:
+    def _put(self, stated: NewCondition, *, reports_message: bool = False) -> bool:
         """State one of kubeflow's conditions; return whether that is worth an event."""
         self.status["conditions"], change = conditions.set_condition(self.status["conditions"], stated, self._now)
         if change is not Change.NONE:
             self.urgency = Urgency.AT_ONCE
-        return change is Change.REASON or (tells_message and change is Change.MESSAGE)
+        return change is Change.REASON or (reports_message and change is Change.MESSAGE)
 
     def _end(self, stated: NewCondition, at: float) -> None:
         self._put(stated)
         self._set("completionTime", format_time(at))
-        self.remove_conditions(
-            (Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED, Type.CREATION_REFUSED)
-        )
-        self.remove_conditions((Type.DEBUGGING, *conditions.BLOCKING))
+        self.remove_conditions((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED))
+        self.remove_conditions((Type.CREATION_REFUSED, Type.DEBUGGING, *conditions.BLOCKING))
         running = conditions.find(self.status["conditions"], Type.RUNNING)
         was_paused = self._is_t9k and running is not None and running.get("reason") == self._messages.not_running.reason
         if was_paused or (running is None and not self._is_v1):
@@ -253,7 +256,7 @@ def conditions_of(resource: Object) -> list[Object]:
 
 def raw_conditions(resource: Object) -> list[Object]:
     """Return the job's conditions as they stand there."""
-    return list(mappings(mapping(resource.get("status")).get("conditions")))
+    return list(mappings(part(resource, "status").get("conditions")))
 
 
 def has_begun(resource: Object) -> bool:
@@ -264,7 +267,7 @@ def has_begun(resource: Object) -> bool:
 def is_finished(resource: Object) -> bool:
     """Whether the job has succeeded or failed: nothing but clean-up is left to be done."""
     found = conditions_of(resource)
-    return conditions.is_true(found, Type.SUCCEEDED) or conditions.is_true(found, Type.FAILED)
+    return conditions.is_true(found, *conditions.ENDS)
 
 
 def format_time(at: float) -> str:

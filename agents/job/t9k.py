@@ -6,13 +6,14 @@ that of its tutorials of 2025. Fields of older ones are rejected with a message 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from agents.job.dialects import MAX_WORKERS
-from agents.job.fields import INT64_MAX, Fields, one_of, read_name
+from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
+from agents.job.json_object import Object
 from agents.job.model import (
     LAUNCHER,
+    MAX_WORKERS,
     T9K_GROUP,
     WORKER,
     CleanPodPolicy,
@@ -29,14 +30,8 @@ from agents.job.model import (
     Transport,
 )
 from agents.job.run_mode import read_run_mode, read_type
-from agents.job.settings import Settings, read_ssh
 from agents.job.t9k_launcher import launch_command, launcher_template, slots
 from agents.job.template import check_size, container_names, main_container, read_template
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.job.json_object import Object
 
 API_VERSION = f"{T9K_GROUP}/v1beta1"
 
@@ -68,7 +63,7 @@ def read_t9k(resource: Object) -> Job | tuple[Problem, ...]:
     metadata, spec = root.child("metadata"), root.child("spec")
     settings = Settings(spec, metadata.child("annotations", is_map=True))
     mode = read_run_mode(settings)
-    _refuse_mixture(spec)
+    _reject_mixture(spec)
     is_third = any(spec.value.get(key) is not None for key in _GENERATION_3) and spec.value.get("worker") is None
     pods = (_third if is_third else _second)(spec, needs_command=mode.debug is None)
     job = Job(
@@ -114,12 +109,12 @@ def _with_launcher(job: Job, own: Object) -> Job:
         job,
         launcher=replace(job.launcher, template=made),
         worker=replace(job.worker, template=template),
-        launcher_waits=job.transport is Transport.SSH and _say_when_they_are_ready(containers),
+        launcher_waits=job.transport is Transport.SSH and _have_readiness(containers),
         launch_command=(*main.get("command", ()), *main.get("args", ())),
     )
 
 
-def _refuse_mixture(spec: Fields) -> None:
+def _reject_mixture(spec: Fields) -> None:
     second, third = (
         [key for key in keys if spec.value.get(key) is not None] for keys in (_GENERATION_2, _GENERATION_3)
     )
@@ -131,8 +126,8 @@ def _second(spec: Fields, *, needs_command: bool) -> _Pods:
     worker = spec.child("worker")
     if not worker.is_given:
         worker.add("is required (or replicaSpecs, in the API's newer generation)")
-    _refuse_older(worker, "processesPerWorker", 'write extraMPIArgs: ["-N", "<processes>"]')
-    _refuse_older(worker, "processRecovery", 'write extraMPIArgs: ["--enable-recovery", "--max-restarts", "<limit>"]')
+    _reject_older(worker, "processesPerWorker", 'write extraMPIArgs: ["-N", "<processes>"]')
+    _reject_older(worker, "processRecovery", 'write extraMPIArgs: ["--enable-recovery", "--max-restarts", "<limit>"]')
     role = _role(worker, RestartPolicy.NEVER)
     program = _program(worker, "cmd", is_needed=needs_command and worker.is_given)
     arguments = worker.texts("extraMPIArgs")
@@ -203,10 +198,10 @@ def _mca(fields: Fields) -> dict[str, str]:
 
 
 def _program(fields: Fields, key: str, *, is_needed: bool) -> list[str]:
-    words = fields.texts(key)
+    program = fields.texts(key)
     if is_needed and fields.value.get(key) in (None, []):
         fields.add("is required: the program that mpirun starts (unless the job is debugged)", key)
-    return words
+    return program
 
 
 def _policy(spec: Fields, restarts: int | None, *, is_paused: bool) -> RunPolicy:
@@ -241,14 +236,14 @@ def _clean_pods(policy: Fields) -> CleanPodPolicy:
     return chosen or (CleanPodPolicy.ALL if cleans else CleanPodPolicy.NONE)
 
 
-def _say_when_they_are_ready(containers: Sequence[Object]) -> bool:
-    """Whether workers are ready by more than their sshd: then the launcher isn't made before.
+def _have_readiness(containers: Sequence[Object]) -> bool:
+    """Whether the workers have a readiness probe: then the launcher is created when they are ready.
 
-    Else it is made at once, and waits in its own pod, while the images are pulled.
+    Else it is created at once, and waits in its own pod while the images are pulled.
     """
     return any(one.get("readinessProbe") for one in containers)
 
 
-def _refuse_older(fields: Fields, key: str, instead: str) -> None:
+def _reject_older(fields: Fields, key: str, instead: str) -> None:
     if fields.value.get(key) is not None:
         fields.add(_OLDER + instead, key)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.job.json_object import Body, Object
-
+from agents.job.json_object import Body, Object
 
 HOSTFILE = "/etc/mpi/hostfile"
 
 _WORKERS_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "ports", "command", "args")  # of sshd's container
-_MERGED_BY = {  # lists of a pod that are merged, by what their objects are told apart
+_MERGED_BY = {  # lists of a pod that are merged, by the key of their objects
     **dict.fromkeys(("containers", "initContainers", "volumes", "env", "imagePullSecrets"), "name"),
     "volumeMounts": "mountPath",
 }
@@ -24,12 +20,12 @@ _MERGED_BY = {  # lists of a pod that are merged, by what their objects are told
 def launch_command(
     home: str, mca: Mapping[str, str], arguments: Sequence[str], program: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the words of mpirun's call. How many processes there are is the arguments' business, as T9k has it."""
+    """Return the command line of mpirun. The arguments say how many processes there are, as in T9k."""
     root = home.rstrip("/")
     prefix = ["--prefix", root or "/"] if home else []
-    words = [word for key in sorted(mca) for word in ("--mca", key, mca[key])]
+    parameters = [word for key in sorted(mca) for word in ("--mca", key, mca[key])]
     mpirun = f"{root}/bin/mpirun" if home else "mpirun"
-    return (mpirun, *prefix, "--hostfile", HOSTFILE, *words, *arguments, *program)
+    return (mpirun, *prefix, "--hostfile", HOSTFILE, *parameters, *arguments, *program)
 
 
 def slots(arguments: Sequence[str], workers: int) -> int:

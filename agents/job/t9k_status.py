@@ -18,20 +18,14 @@ own conditions stand behind T9k's.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from agents.job import conditions
-from agents.job.conditions import Type
-from agents.job.json_object import mappings
+from agents.job.conditions import Condition, Type
+from agents.job.json_object import Body, Object, mappings
 from agents.job.model import WORKER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from agents.job.conditions import Condition
-    from agents.job.json_object import Body, Object
 
 LISTED_MAX = 4000  # replicas of one task: with more, a status would outgrow what etcd takes
 
@@ -47,7 +41,7 @@ _TRANSLATED = frozenset(map(str, _TYPES.values()))
 _REPLICA_FAILURE = "ReplicaFailure"
 _FIELDS = ("lastTransitionTime", "status", "message", "reason", "type")
 _NORMAL = "All pods are running normally."
-_TROUBLES = {  # reasons of ours by which something does not go on
+_PROBLEM_REASONS = {  # our reasons for ReplicaFailure
     (Type.WORKERS_READY, "False"): ("WorkersInTrouble", "WorkerStuck"),
     (Type.LAUNCHER_WAITING, "True"): ("LauncherInTrouble", "LauncherStuck", "LauncherFailed"),
     (Type.RESTARTING, "True"): ("Restarting",),
@@ -112,7 +106,7 @@ def from_t9k(found: Iterable[Condition]) -> list[Condition]:
 
 
 def replicas_of(status: Object, role: str) -> dict[str, Replica]:
-    """Return the replicas of a role that a status tells of, by name."""
+    """Return the replicas of a role in a status, by name."""
     found = {}
     for task in mappings(status.get("tasks")):
         if task.get("type") == role:
@@ -142,7 +136,7 @@ def to_t9k(status: Object, before: Object, now: str, *, is_readable: bool) -> Bo
     found = status["conditions"]
     named = {str(one.get("type")): one for one in mappings(before.get("conditions"))}
     shown = {str(kind): conditions.find(found, kind) for kind in conditions.KUBEFLOW}
-    has_ended = any(conditions.is_true(found, kind) for kind in (Type.SUCCEEDED, Type.FAILED))
+    has_ended = conditions.is_true(found, *conditions.ENDS)
     failed, running = shown[Type.FAILED], shown[Type.RUNNING]
     if has_ended and named.get("Running", {}).get("status") == "True":
         running = named["Running"]
@@ -161,14 +155,14 @@ def to_t9k(status: Object, before: Object, now: str, *, is_readable: bool) -> Bo
 
 def phase(found: Sequence[Condition], *, is_readable: bool = True) -> str:
     """Return the job's phase, by kubeflow's conditions."""
-    for kind, word in ((Type.SUCCEEDED, "Succeeded"), (Type.FAILED, "Failed")):
+    for kind, name in ((Type.SUCCEEDED, "Succeeded"), (Type.FAILED, "Failed")):
         if conditions.is_true(found, kind):
-            return word
+            return name
     if not is_readable:
         return "Unknown"
-    for kind, word in ((Type.SUSPENDED, "Paused"), (Type.RUNNING, "Running"), (Type.RESTARTING, "Pending")):
+    for kind, name in ((Type.SUSPENDED, "Paused"), (Type.RUNNING, "Running"), (Type.RESTARTING, "Pending")):
         if conditions.is_true(found, kind):
-            return word
+            return name
     return "Pending" if conditions.find(found, Type.SUSPENDED) is None else "Resuming"
 
 
@@ -176,13 +170,13 @@ def _replica_failure(status: Object, named: Mapping[str, Condition], now: str) -
     """For an ended job it reports what failed, or else keeps its last message."""
     found, before = status["conditions"], named.get(_REPLICA_FAILURE)
     failed = [name for name, one in replicas_of(status, WORKER).items() if one.phase is Phase.FAILED]
-    has_ended = any(conditions.is_true(found, kind) for kind in (Type.SUCCEEDED, Type.FAILED))
-    trouble = _trouble(found)
-    if not trouble and failed:
+    has_ended = conditions.is_true(found, *conditions.ENDS)
+    problem = _problem(found)
+    if not problem and failed:
         more = f" and {len(failed) - _NAMES_MAX} more" if len(failed) > _NAMES_MAX else ""
-        trouble = f"{', '.join(failed[:_NAMES_MAX])}{more} failed"
-    if trouble:
-        return _stated(before, "True", "Failed", trouble, now)
+        problem = f"{', '.join(failed[:_NAMES_MAX])}{more} failed"
+    if problem:
+        return _stated(before, "True", "Failed", problem, now)
     if has_ended:
         return before
     if conditions.is_true(found, Type.SUSPENDED):
@@ -192,8 +186,8 @@ def _replica_failure(status: Object, named: Mapping[str, Condition], now: str) -
     return before and _stated(before, "False", "-", "No replica is in trouble.", now)
 
 
-def _trouble(found: Sequence[Condition]) -> str:
-    for (kind, status), reasons in _TROUBLES.items():
+def _problem(found: Sequence[Condition]) -> str:
+    for (kind, status), reasons in _PROBLEM_REASONS.items():
         one = conditions.find(found, kind)
         if one is not None and one.get("status") == status and one.get("reason") in reasons:
             return str(one.get("message"))

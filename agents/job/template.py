@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from agents.job.fields import Fields
-    from agents.job.json_object import Object
+from agents.job.fields import Fields
+from agents.job.json_object import Object
 
 TEMPLATE_MAX = 1 << 20  # bytes as JSON: etcd takes no object of more than 1.5 MiB, and a pod has more than its template
 PODS_MAX = 256 << 20  # bytes of a role's pods together: etcd has 2 GiB by default, for all that is in the cluster

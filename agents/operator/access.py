@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import urllib3
 from kubernetes.client import Configuration
@@ -15,9 +15,6 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
 from agents.operator.kube import UnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _KEEPALIVE = (  # a watch may be silent for a minute: the kernel detects a lost peer within that time

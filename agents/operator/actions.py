@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from agents.operator.kube import SECRET
-
-if TYPE_CHECKING:
-    from agents.job.json_object import Body
-    from agents.job.model import KeyType
-    from agents.operator.kube import Kind
+from agents.job.json_object import Body
+from agents.job.model import KeyType
+from agents.operator.kube import Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create an object. An existing one of that name is never changed; see `Observed.name_conflicts`."""
+    """Create an object. An existing one of that name is never changed; see `Observed.name_conflicts`.
+
+    `key_type`: of the Secret of an SSH job, whose `data` is a new key pair of this type.
+    """
 
     kind: Kind
     body: Body
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CreateKeys:
-    """Create the Secret of an SSH job with a new key pair. As with `Create`, an existing one is not changed."""
-
-    body: Body  # without `data`
-    key_type: KeyType
-    reason: str
+    key_type: KeyType | None = None
 
     @property
-    def kind(self) -> Kind:
-        """A Secret."""
-        return SECRET
+    def name(self) -> str:
+        """The object's name."""
+        return str(self.body["metadata"]["name"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ class Emit:
     message: str
 
 
-Action = Create | CreateKeys | Patch | Delete | DeleteWorkers | WriteStatus | Emit
+Action = Create | Patch | Delete | DeleteWorkers | WriteStatus | Emit
 
 
 @dataclass(frozen=True, slots=True)

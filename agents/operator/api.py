@@ -10,27 +10,23 @@ import contextlib
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
 
+from agents.job.json_object import Body
+from agents.operator.access import Access
 from agents.operator.decode import decode, decode_list
-from agents.operator.kube import ApiError, UnavailableError, from_status
+from agents.operator.kube import FIELD_MANAGER, Kind, UnavailableError, from_status
+from agents.operator.metrics import Metrics
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from agents.job.json_object import Body
-    from agents.operator.access import Access
-    from agents.operator.kube import Kind
-    from agents.operator.metrics import Metrics
-
-FIELD_MANAGER = "mpi-agents"
 _CONNECT_S = 5.0
 _WATCH_SLACK_S = 30.0  # how long to wait for a silent watch after its own timeout
 _PAGE = 50  # objects, each of up to 1.5 MiB: limits the API server's work; the operator decodes one at a time
 _READ_BYTES = 65536
+_MEDIA = {"PATCH": "application/merge-patch+json"}
 _PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"  # metadata alone; a server that can't do that answers 406
 
 
@@ -42,8 +38,7 @@ class Api:
     ) -> None:
         """Each request but a watch has `timeout_s` to be answered in."""
         self._access = access
-        self._timeout = urllib3.Timeout(connect=min(_CONNECT_S, timeout_s), read=timeout_s)
-        self._metrics = metrics
+        self._metrics, self._read_s = metrics, timeout_s
         self._headers = {"Accept": "application/json", "User-Agent": agent}
 
     def get(self, path: str, **query: str) -> Body:
@@ -65,22 +60,29 @@ class Api:
         """
         query |= {"limit": str(_PAGE)} | ({"continue": token} if token else {})
         wanted = {name: text for name, text in query.items() if text}
-        answer = self._open("list", path, wanted, self._timeout, "PartialObjectMetadataList" if partial else "")
+        answer = self._send(
+            "list",
+            "GET",
+            path,
+            wanted,
+            "PartialObjectMetadataList" if partial else "",
+            read_s=self._read_s,
+            streams=True,
+        )
         try:
             found = decode_list(answer.stream(_READ_BYTES), keep)
         except ValueError:
             found = None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
+            raise self._no_answer(error) from error
         finally:
             answer.close()
         return _checked(found)
 
     def create(self, kind: Kind, namespace: str, body: Body) -> Body:
         """Make an object; return it, of a Secret its metadata alone."""
-        partial = "PartialObjectMetadata" if kind.is_secret else ""
         query = {"fieldManager": FIELD_MANAGER}
-        return self._request("create", "POST", kind.path(namespace), query, body, partial=partial)
+        return self._request("create", "POST", kind.path(namespace), query, body, partial=kind.is_secret)
 
     def replace(
         self, path: str, body: Body, manager: str = FIELD_MANAGER, *, partial: bool = False, is_dry: bool = False
@@ -90,13 +92,11 @@ class Api:
         `is_dry`: only say whether the object is still at that version. `partial`: return its metadata alone.
         """
         query = {"fieldManager": manager} | ({"dryRun": "All"} if is_dry else {})
-        return self._request("update", "PUT", path, query, body, partial="PartialObjectMetadata" if partial else "")
+        return self._request("update", "PUT", path, query, body, partial=partial)
 
     def patch(self, path: str, body: Body) -> Body:
         """Change an object by a JSON merge patch."""
-        return self._request(
-            "patch", "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, media="application/merge-patch+json"
-        )
+        return self._request("patch", "PATCH", path, {"fieldManager": FIELD_MANAGER}, body)
 
     def delete(self, path: str, uid: str, *, waits: bool = False, grace_s: int | None = None) -> Body:
         """Delete the object of this uid and what it owns: behind it, or if it `waits`, before it."""
@@ -112,6 +112,13 @@ class Api:
         query = {"labelSelector": selector, "resourceVersionMatch": "NotOlderThan", "resourceVersion": str(version)}
         return self._request("deletecollection", "DELETE", path, query, options)
 
+    def watch(self, path: str, *, version: str, timeout_s: int, selector: str = "", partial: bool = False) -> Watch:
+        """Begin a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        query |= {"timeoutSeconds": str(timeout_s)} | ({"labelSelector": selector} if selector else {})
+        accept, read_s = "PartialObjectMetadata" if partial else "", timeout_s + _WATCH_SLACK_S
+        return Watch(self._send("watch", "GET", path, query, accept, read_s=read_s, streams=True))
+
     def _request(
         self,
         verb: str,
@@ -120,63 +127,51 @@ class Api:
         query: Mapping[str, str],
         body: Body | None = None,
         *,
-        media: str = "application/json",
-        partial: str = "",
+        partial: bool = False,
     ) -> Body:
-        headers = self._headed(partial)
-        data = None
-        if body is not None:
-            data = json.dumps(body, separators=(",", ":")).encode()
-            headers["Content-Type"] = media
-        code = 0
-        try:
-            answer = self._access.pool.urlopen(
-                method, self._url(path, query), data, headers, retries=False, timeout=self._timeout, redirect=False
-            )
-            code = answer.status
-            return _decoded(code, answer.data, answer.headers.get("Retry-After"))
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
-        finally:
-            self._metrics.requests.labels(verb, str(code)).inc()
+        accept = "PartialObjectMetadata" if partial else ""
+        answer = self._send(verb, method, path, query, accept, body, read_s=self._read_s)
+        return _checked(_decoded(answer.data), answer.status)
 
-    def watch(self, path: str, *, version: str, timeout_s: int, selector: str = "", partial: bool = False) -> Watch:
-        """Begin a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
-        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
-        query |= {"timeoutSeconds": str(timeout_s)} | ({"labelSelector": selector} if selector else {})
-        timeout = urllib3.Timeout(connect=_CONNECT_S, read=timeout_s + _WATCH_SLACK_S)
-        return Watch(self._open("watch", path, query, timeout, "PartialObjectMetadata" if partial else ""))
-
-    def _open(
-        self, verb: str, path: str, query: Mapping[str, str], timeout: urllib3.Timeout, partial: str
+    def _send(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        accept: str,
+        body: Body | None = None,
+        *,
+        read_s: float,
+        streams: bool = False,
     ) -> urllib3.BaseHTTPResponse:
-        """Return an answer that is still to be read. Raises ApiError for any but 200."""
+        """Return an answer; one that `streams` is still to be read. Raises ApiError for any error status."""
+        headers = {**self._headers, **self._access.headers()}
+        headers |= {"Accept": _PARTIAL.format(accept)} if accept else {}
+        headers |= {} if body is None else {"Content-Type": _MEDIA.get(method, "application/json")}
         code = 0
         try:
             answer = self._access.pool.urlopen(
-                "GET",
-                self._url(path, query),
-                headers=self._headed(partial),
+                method,
+                f"{self._access.path}{path}" + (f"?{urlencode(query)}" if query else ""),
+                None if body is None else json.dumps(body, separators=(",", ":")).encode(),
+                headers,
                 retries=False,
-                timeout=timeout,
-                preload_content=False,
+                timeout=urllib3.Timeout(connect=min(_CONNECT_S, read_s), read=read_s),
+                preload_content=not streams,
                 redirect=False,
             )
             code = answer.status
-            if code != 200:
-                _decoded(code, answer.read(), answer.headers.get("Retry-After"))
+            if not 200 <= code < 300:
+                raise from_status(code, _decoded(answer.data), answer.headers.get("Retry-After"))
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"no answer from {self._access.host}: {_words(error)}") from error
+            raise self._no_answer(error) from error
         finally:
             self._metrics.requests.labels(verb, str(code)).inc()
         return answer
 
-    def _headed(self, partial: str) -> dict[str, str]:
-        accept = {"Accept": _PARTIAL.format(partial)} if partial else {}
-        return {**self._headers, **accept, **self._access.headers()}
-
-    def _url(self, path: str, query: Mapping[str, str]) -> str:
-        return f"{self._access.path}{path}?{urlencode(query)}" if query else f"{self._access.path}{path}"
+    def _no_answer(self, error: Exception) -> UnavailableError:
+        return UnavailableError(f"no answer from {self._access.host}: {_cause(error)}")
 
 
 class Watch:
@@ -199,7 +194,7 @@ class Watch:
         except ValueError as error:
             raise UnavailableError(f"a watch sent invalid JSON: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"a watch was interrupted: {_words(error)}") from error
+            raise UnavailableError(f"a watch was interrupted: {_cause(error)}") from error
         finally:
             with self._lock:
                 self._stopped = True
@@ -219,14 +214,11 @@ def _delete_options(fields: Body, grace_s: int | None) -> Body:
     return {"apiVersion": "v1", "kind": "DeleteOptions", **fields, **grace}
 
 
-def _decoded(code: int, data: bytes, retry_after: str | None) -> Body:
+def _decoded(data: bytes) -> Any:
     try:
-        body = decode(data)
+        return decode(data)
     except ValueError:
-        body = None
-    if not 200 <= code < 300:
-        raise from_status(code, body, retry_after)
-    return _checked(body, code)
+        return None
 
 
 def _checked(body: Any, code: int = 200) -> Body:
@@ -235,7 +227,7 @@ def _checked(body: Any, code: int = 200) -> Body:
     return body
 
 
-def _words(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     """What went wrong, without urllib3's pool and its address."""
     cause: BaseException = error
     while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
@@ -243,6 +235,3 @@ def _words(error: Exception) -> str:
     if isinstance(cause, (socket.gaierror, OSError)) and cause.strerror:
         return cause.strerror
     return str(cause) or type(cause).__name__
-
-
-__all__ = ["FIELD_MANAGER", "Api", "ApiError", "Watch"]

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from agents.job.json_object import Body
 from agents.job.model import GROUP
+from agents.operator import kube
+from agents.operator.api import Api
 from agents.operator.informer import Informer
-from agents.operator.kube import (
-    BATCH_JOB,
-    CONFIG_MAP,
-    POD,
-    ROLE,
-    ROLE_BINDING,
-    SCHEDULER_PLUGINS_POD_GROUP,
-    SECRET,
-    SERVICE,
-    SERVICE_ACCOUNT,
-    T9K_POD_GROUP,
-    VOLCANO_POD_GROUP,
-    Kind,
-    pod_group_kind,
-)
+from agents.operator.metrics import Metrics
 from agents.operator.planning.view import Observed
 from agents.operator.store import Store
-from agents.operator.trim import JOB_UID, Outline
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from agents.job.json_object import Body
-    from agents.operator.api import Api
-    from agents.operator.metrics import Metrics
+from agents.operator.trim import JOB_UID, Outline, job_uid
 
 
 class Key(NamedTuple):
@@ -44,38 +27,33 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" + ("" if self.group == GROUP else f" ({self.group})")
 
 
-_MADE = (POD, BATCH_JOB, CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
 _FIELDS = {  # of Observed
-    BATCH_JOB: "launcher_job",
-    CONFIG_MAP: "config_map",
-    SECRET: "secret",
-    SERVICE: "service",
-    SERVICE_ACCOUNT: "service_account",
-    ROLE: "role",
-    ROLE_BINDING: "role_binding",
-    VOLCANO_POD_GROUP: "pod_group",
-    SCHEDULER_PLUGINS_POD_GROUP: "pod_group",
-    T9K_POD_GROUP: "pod_group",
+    kube.BATCH_JOB: "launcher_job",
+    kube.CONFIG_MAP: "config_map",
+    kube.SECRET: "secret",
+    kube.SERVICE: "service",
+    kube.SERVICE_ACCOUNT: "service_account",
+    kube.ROLE: "role",
+    kube.ROLE_BINDING: "role_binding",
 }
 
 
-def watched(gang_scheduler: str) -> tuple[Kind, ...]:
-    """Return the kinds of objects that are created for jobs."""
-    if not gang_scheduler:
-        return _MADE
-    return (*_MADE, pod_group_kind(gang_scheduler))
+def watched(gang_scheduler: str) -> dict[kube.Kind, str]:
+    """Return the kinds of objects that are created for jobs besides pods, and the fields of `Observed` for them."""
+    return _FIELDS | ({kube.pod_group_kind(gang_scheduler): "pod_group"} if gang_scheduler else {})
 
 
 class Caches:
     """The stores of MPIJobs and of their objects. `on_job(key)` is called for each job that has changed."""
 
     def __init__(
-        self, jobs: Iterable[Kind], gang_scheduler: str = "", on_job: Callable[[Key], None] = lambda _key: None
+        self, jobs: Iterable[kube.Kind], gang_scheduler: str = "", on_job: Callable[[Key], None] = lambda _key: None
     ) -> None:
         """`jobs`: one kind, that is one version, of MPIJob for each API group."""
         self._on_job = on_job
         self._jobs = {kind.group: Store(kind, self._job_changed) for kind in jobs}
-        self._made = {kind: Store(kind, self._changed) for kind in watched(gang_scheduler)}
+        self._fields = watched(gang_scheduler)
+        self._made = {kind: Store(kind, self._changed) for kind in (kube.POD, *self._fields)}
 
     def jobs(self, group: str = GROUP) -> Store:
         """The store of a group's MPIJobs."""
@@ -89,7 +67,7 @@ class Caches:
         """Whether only an outline of the job is cached."""
         return isinstance(self._jobs[key.group].get(key.namespace, key.name), Outline)
 
-    def store(self, kind: Kind) -> Store:
+    def store(self, kind: kube.Kind) -> Store:
         """The store of a kind, whichever of its versions MPIJobs are read by."""
         return self._made[kind] if kind in self._made else self._jobs[kind.group]
 
@@ -123,20 +101,20 @@ class Caches:
         uid = resource["metadata"]["uid"]
         single: Body = {}
         there: set[tuple[str, str]] = set()
-        for kind, name in _FIELDS.items():
-            for body in self._of(resource, kind) if kind in self._made else ():
+        for kind, name in self._fields.items():
+            for body in self._of(resource, kind):
                 if controller(body) == uid:
                     single[name] = body
                     there.add((kind.name, body["metadata"]["name"]))
-        # Also of a batch Job that is gone already: its pods have their grace period, and no launcher runs beside them.
+        # Also of a batch Job that is gone: its pods have their grace period, and no other launcher runs meanwhile.
         name = resource["metadata"]["name"]
-        pods = tuple(pod for pod in self._of(resource, POD) if _is_controlled(pod, uid, name))
-        there.update((POD.name, pod["metadata"]["name"]) for pod in pods)
-        still = {wanted: words for wanted, words in rejected.items() if wanted not in there}
+        pods = tuple(pod for pod in self._of(resource, kube.POD) if _is_controlled(pod, uid, name))
+        there.update((kube.POD.name, pod["metadata"]["name"]) for pod in pods)
+        still = {wanted: message for wanted, message in rejected.items() if wanted not in there}
         return Observed(resource, pods, name_conflicts=name_conflicts, rejected=still, seen_at=seen_at, **single)
 
-    def _of(self, resource: Body, kind: Kind) -> list[Body]:
-        """A job's objects; who may write in another namespace can give a pod any label and owner there."""
+    def _of(self, resource: Body, kind: kube.Kind) -> list[Body]:
+        """A job's objects. Only of its namespace: in another one a user can give a pod any label and owner."""
         metadata = resource["metadata"]
         found = self._made[kind].of_job(metadata["uid"])
         return [body for body in found if body["metadata"].get("namespace") == metadata.get("namespace")]
@@ -148,9 +126,8 @@ class Caches:
 
     def _changed(self, before: Body | None, after: Body | None) -> None:
         for body in (before, after):
-            uid = (body["metadata"].get("labels") or {}).get(JOB_UID, "") if body else ""
             for store in self._jobs.values():
-                for job in store.of_job(uid):  # none: it is not known yet, or gone
+                for job in store.of_job(job_uid(body)):  # none: it is not known yet, or gone
                     self._job_changed(None, job)
         if before is not None and after is None:
             self._freed(before)
@@ -165,7 +142,7 @@ class Caches:
 
 
 def group_of(body: Body) -> str:
-    """Return the API group of an object, or of who an owner reference names: "" for the core's."""
+    """Return the API group of an object, or of an owner reference: "" for the core's."""
     return str(body.get("apiVersion", "")).rpartition("/")[0]
 
 

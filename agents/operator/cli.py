@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any
 
 import click
 
@@ -25,20 +29,10 @@ from agents.operator.process import Options, Process, T9k
 from agents.operator.settings import PodSettings
 from rshagent import __version__
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 LOST, USAGE, SETUP = 1, 2, 3
 _IGNORED = (  # kubeflow's: with a value, and without one
-    *(
-        "kube-api-qps",
-        "kube-api-burst",
-        "controller-queue-rate-limit",
-        "controller-queue-burst",
-        "v",
-        "stderrthreshold",
-    ),
-    *("kubectl-delivery-image", "scripting-image"),
+    *("kube-api-qps", "kube-api-burst", "controller-queue-rate-limit", "controller-queue-burst", "v"),
+    *("stderrthreshold", "kubectl-delivery-image", "scripting-image"),
 )
 _IGNORED_SWITCHES = ("logtostderr", "alsologtostderr")
 _OTHER_CONNECTIONS = 12  # kept open beside the workers' own: larger steps, events, the lease
@@ -89,157 +83,92 @@ def _quantity(_context: click.Context, _parameter: click.Parameter, given: str) 
     return given
 
 
+_HELP = {
+    "namespaces": "Namespaces to manage MPIJobs in. Default: all.",
+    "selector": "Manage only MPIJobs with these labels.",
+    "claim": "auto: all jobs, or only jobs assigned to this operator if another one is running; "
+    "given: only those; all.",
+    "other_operator_namespaces": "Namespaces in which --adopt auto looks for other operators, in addition to its own.",
+    "t9k": "Manage T9k's MPIJobs (batch.tensorstack.dev): auto: once the API server serves them; "
+    "on: wait for them; off.",
+    "image": "Image of injected containers.",
+    "image_pull_secrets": "Pull secrets for that image, in the jobs' namespaces.",
+    "run_as_user": "UID for injected containers, except the one that sets up SSH; "
+    "none: the platform assigns it (OpenShift).",
+    "cpu_limit": "CPU limit of each injected container, except in Guaranteed pods.",
+    "has_worker_agent": "Inject the worker agent into SSH jobs by default.",
+    "tools": "Default tools in launchers: kubectl (the real one).",
+    "kubectl_image": "Image with kubectl. Default: --image with -kubectl added to its tag.",
+    "cluster_domain": "Domain that host names of v2beta1 jobs end in.",
+    "gang_scheduler": "volcano, t9k, or the name of a scheduler that has the coscheduling plugin.",
+    "wait_timeout": "How long launchers wait for workers, for example 30m.",
+    "workers": "Number of jobs reconciled concurrently.",
+    "lease_namespace": "Namespace of the lease. Default: the operator's own.",
+    "address": "Address for health and metrics. Default: all.",
+    "port": "Port for health and metrics; 0: none.",
+    "kubeconfig": "Default: KUBECONFIG, else the pod's service account.",
+}
+
+
+def _option(field: str, names: str, *, default: Any = "", **how: Any) -> Callable[..., Any]:
+    """Return an option that sets a field of `PodSettings` or `Options`, or another argument of `command`.
+
+    Its variable is MPI_OPERATOR_ and its first name. `how`: what `click.option` takes besides.
+    """
+    name = re.split("[ /]", names.removeprefix("--"), maxsplit=1)[0]
+    how = {"envvar": f"MPI_OPERATOR_{name.replace('-', '_').upper()}", "show_default": default != "", **how}
+    return click.option(*names.split(), field, default=default, help=_HELP.get(field), **how)
+
+
+def _choice(kind: type[StrEnum]) -> dict[str, Any]:
+    return {"type": click.Choice([*map(str, kind)]), "callback": lambda _context, _parameter, given: kind(given)}
+
+
+def _names(metavar: str, callback: Callable[..., Any] = _split, default: tuple[str, ...] = ()) -> dict[str, Any]:
+    """An option that takes a list, and may be given many times."""
+    return {"multiple": True, "default": default, "metavar": f"{metavar}[,{metavar}]", "callback": callback}
+
+
 def _ignored(command: Callable[..., int]) -> Callable[..., int]:
     """Take kubeflow's flags that mean nothing here."""
     for name in _IGNORED:
-        names = [f"--{name}", "-v"] if name == "v" else [f"--{name}"]
-        command = click.option(*names, name.replace("-", "_"), hidden=True)(command)
+        names = f"--{name} -v" if name == "v" else f"--{name}"
+        command = _option(name.replace("-", "_"), names, default=None, hidden=True)(command)
     for name in _IGNORED_SWITCHES:
-        command = click.option(f"--{name}/--no-{name}", default=None, hidden=True)(command)
+        command = _option(name, f"--{name}/--no-{name}", default=None, hidden=True)(command)
     return command
 
 
-@click.command(context_settings={"auto_envvar_prefix": "MPI_OPERATOR"}, epilog=_EPILOG)
-@click.option(
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    metavar="NS[,NS]",
-    callback=_split,
-    envvar=("MPI_OPERATOR_NAMESPACE", "KUBEFLOW_NAMESPACE"),
-    help="Namespaces to manage MPIJobs in. Default: all.",
-)
-@click.option("--selector", default="", metavar="LABELS", help="Manage only MPIJobs with these labels.")
-@click.option(
-    "--adopt",
-    type=click.Choice([str(each) for each in Claim]),
-    default=str(Claim.AUTO),
-    show_default=True,
-    help="auto: all jobs, or only jobs assigned to this operator if another one is running; given: only those; all.",
-)
-@click.option(
-    "--other-operator-namespace",
-    "other_operator_namespaces",
-    multiple=True,
-    metavar="NS[,NS]",
-    callback=_split,
-    default=NAMESPACES,
-    show_default=",".join(NAMESPACES),
-    envvar="MPI_OPERATOR_OTHER_OPERATOR_NAMESPACE",
-    help="Namespaces in which --adopt auto looks for other operators, in addition to its own.",
-)
-@click.option(
-    "--t9k",
-    type=click.Choice([str(each) for each in T9k]),
-    default=str(T9k.AUTO),
-    show_default=True,
-    help="Manage T9k's MPIJobs (batch.tensorstack.dev): auto: once the API server serves them; on: wait for them; off.",
-)
-@click.option("--image", default=f"mpi-agents:{__version__}", show_default=True, help="Image of injected containers.")
-@click.option(
-    "--image-pull-policy",
-    default="IfNotPresent",
-    show_default=True,
-    type=click.Choice(["Always", "IfNotPresent", "Never"]),
-)
-@click.option(
-    "--image-pull-secret",
-    "secrets",
-    multiple=True,
-    envvar="MPI_OPERATOR_IMAGE_PULL_SECRET",
-    metavar="NAME[,NAME]",
-    callback=_split,
-    help="Pull secrets for that image, in the jobs' namespaces.",
-)
-@click.option(
-    "--run-as-user",
-    default="65532",
-    show_default=True,
-    metavar="UID|none",
-    callback=_user,
-    help="UID for injected containers, except the one that sets up SSH; none: the platform assigns it (OpenShift).",
-)
-@click.option(
-    "--agent-cpu-limit",
-    default="1",
-    show_default=True,
-    metavar="QUANTITY",
-    callback=_quantity,
-    help="CPU limit of each injected container, except in Guaranteed pods.",
-)
-@click.option(
-    "--worker-agent/--no-worker-agent",
-    default=True,
-    show_default=True,
-    help="Inject the worker agent into SSH jobs by default.",
-)
-@click.option(
-    "--tool",
-    "tools",
-    multiple=True,
-    envvar="MPI_OPERATOR_TOOL",
-    metavar="NAME[,NAME]",
-    callback=_tools,
-    help="Default tools in launchers: kubectl (the real one).",
-)
-@click.option(
-    "--kubectl-image",
-    default="",
-    metavar="IMAGE",
-    help="Image with kubectl. Default: --image with -kubectl added to its tag.",
-)
-@click.option("--cluster-domain", default="", metavar="DOMAIN", help="Domain that host names of v2beta1 jobs end in.")
-@click.option(
-    "--gang-scheduling",
-    "--gang-scheduler",
-    default="",
-    metavar="NAME",
-    help="volcano, t9k, or the name of a scheduler that has the coscheduling plugin.",
-)
-@click.option(
-    "--wait-timeout", default="", metavar="DURATION", help="How long launchers wait for workers, for example 30m."
-)
-@click.option(
-    "--workers",
-    "--threadiness",
-    default=8,
-    show_default=True,
-    type=click.IntRange(1, 64),
-    help="Number of jobs reconciled concurrently.",
-)
-@click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
-@click.option(
-    "--lease-namespace",
-    "--lock-namespace",
-    default="",
-    metavar="NS",
-    help="Namespace of the lease. Default: the operator's own.",
-)
-@click.option("--lease-name", default="mpi-agents-operator", show_default=True)
-@click.option("--address", default="", metavar="ADDRESS", help="Address for health and metrics. Default: all.")
-@click.option(
-    "--port",
-    "--monitoring-port",
-    default=8080,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    help="Port for health and metrics; 0: none.",
-)
-@click.option(
-    "--log-level",
-    default="info",
-    show_default=True,
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-)
-@click.option("--log-format", default="logfmt", show_default=True, type=click.Choice(["logfmt", "json"]))
-@click.option(
-    "--kubeconfig",
-    "--kube-config",
-    "--kubeConfig",
-    default="",
-    metavar="FILE",
-    help="Default: KUBECONFIG, else the pod's service account.",
-)
+_NAMESPACE = ("MPI_OPERATOR_NAMESPACE", "KUBEFLOW_NAMESPACE")
+_PULLS, _LEVELS = ("Always", "IfNotPresent", "Never"), ("debug", "info", "warning", "error")
+
+
+@click.command(epilog=_EPILOG)
+@_option("namespaces", "--namespace", envvar=_NAMESPACE, **_names("NS"))
+@_option("selector", "--selector", metavar="LABELS")
+@_option("claim", "--adopt", default=str(Claim.AUTO), **_choice(Claim))
+@_option("other_operator_namespaces", "--other-operator-namespace", **_names("NS", default=NAMESPACES))
+@_option("t9k", "--t9k", default=str(T9k.AUTO), **_choice(T9k))
+@_option("image", "--image", default=f"mpi-agents:{__version__}")
+@_option("image_pull_policy", "--image-pull-policy", default="IfNotPresent", type=click.Choice(_PULLS))
+@_option("image_pull_secrets", "--image-pull-secret", **_names("NAME"))
+@_option("run_as_user", "--run-as-user", default="65532", metavar="UID|none", callback=_user)
+@_option("cpu_limit", "--agent-cpu-limit", default="1", metavar="QUANTITY", callback=_quantity)
+@_option("has_worker_agent", "--worker-agent/--no-worker-agent", default=True)
+@_option("tools", "--tool", **_names("NAME", _tools))
+@_option("kubectl_image", "--kubectl-image", metavar="IMAGE")
+@_option("cluster_domain", "--cluster-domain", metavar="DOMAIN")
+@_option("gang_scheduler", "--gang-scheduling --gang-scheduler", metavar="NAME")
+@_option("wait_timeout", "--wait-timeout", metavar="DURATION")
+@_option("workers", "--workers --threadiness", default=8, type=click.IntRange(1, 64))
+@_option("elects", "--leader-elect/--no-leader-elect", default=True)
+@_option("lease_namespace", "--lease-namespace --lock-namespace", metavar="NS")
+@_option("lease_name", "--lease-name", default="mpi-agents-operator")
+@_option("address", "--address", metavar="ADDRESS")
+@_option("port", "--port --monitoring-port", default=8080, type=click.IntRange(0, 65535))
+@_option("log_level", "--log-level", default="info", type=click.Choice(_LEVELS, case_sensitive=False))
+@_option("log_format", "--log-format", default="logfmt", type=click.Choice(("logfmt", "json")))
+@_option("kubeconfig", "--kubeconfig --kube-config --kubeConfig", metavar="FILE")
 @_ignored
 @click.version_option(__version__, prog_name="mpi-operator")
 def command(**given: Any) -> int:
@@ -248,34 +177,13 @@ def command(**given: Any) -> int:
     for name in (*_IGNORED, *_IGNORED_SWITCHES):
         if given[name.replace("-", "_")] is not None:
             _LOG.info("--%s is accepted for compatibility with kubeflow and has no effect", name)
-    workers: int = given["workers"]
-    settings = PodSettings(
-        image=given["image"],
-        kubectl_image=given["kubectl_image"],
-        tools=given["tools"],
-        image_pull_policy=given["image_pull_policy"],
-        image_pull_secrets=given["secrets"],
-        cluster_domain=given["cluster_domain"],
-        gang_scheduler=given["gang_scheduling"],
-        wait_timeout=given["wait_timeout"],
-        has_worker_agent=given["worker_agent"],
-        run_as_user=given["run_as_user"],
-        cpu_limit=given["agent_cpu_limit"],
-    )
-    options = Options(
-        namespaces=given["namespaces"],
-        selector=given["selector"],
-        claim=Claim(given["adopt"]),
-        other_operator_namespaces=given["other_operator_namespaces"],
-        t9k=T9k(given["t9k"]),
-        workers=workers,
-        elects=given["leader_elect"],
-        lease_namespace=given["lease_namespace"] or own_namespace(),
-        lease_name=given["lease_name"],
-    )
+    given["lease_namespace"] = given["lease_namespace"] or own_namespace()
+    settings = PodSettings(**_fields(PodSettings, given))
+    options = Options(**_fields(Options, given))
     signals = _blocked_signals()
     try:
-        process = Process(load(given["kubeconfig"], workers + _OTHER_CONNECTIONS), plan, settings, options)
+        access = load(given["kubeconfig"], options.workers + _OTHER_CONNECTIONS)
+        process = Process(access, plan, settings, options)
         if given["port"]:
             process.serve(given["address"], given["port"])
     except AccessError as error:
@@ -284,6 +192,10 @@ def command(**given: Any) -> int:
         return _failed(f"can't listen on port {given['port']} for health and metrics: {error.strerror} (--port)")
     threading.Thread(target=_stop, args=(process, signals), name="signals", daemon=True).start()
     return 0 if process.run() else LOST
+
+
+def _fields(kind: type[PodSettings | Options], given: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: given[field.name] for field in fields(kind) if field.name in given}
 
 
 def _blocked_signals() -> set[signal.Signals]:

@@ -5,29 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from agents.job.json_object import Body
+from agents.job.model import Job, Problem
 from agents.job.read import read
-from agents.operator.actions import Plan
-from agents.operator.executor import Memory, named
+from agents.operator.actions import Action, Plan
+from agents.operator.caches import Caches, Key
+from agents.operator.executor import Executor, Memory, named
 from agents.operator.kube import ApiError, NotFoundError
+from agents.operator.metrics import Metrics
+from agents.operator.planning.view import Observed
+from agents.operator.queue import Queue
+from agents.operator.settings import PodSettings
 from agents.operator.trim import Outline
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from agents.job.json_object import Body
-    from agents.job.model import Job, Problem
-    from agents.operator.actions import Action
-    from agents.operator.caches import Caches, Key
-    from agents.operator.executor import Executor
-    from agents.operator.metrics import Metrics
-    from agents.operator.planning.view import Observed
-    from agents.operator.queue import Queue
-    from agents.operator.settings import PodSettings
-
-    Planner = Callable[[Job | tuple[Problem, ...], Observed, PodSettings, float], Plan]
+Planner = Callable[[Job | tuple[Problem, ...], Observed, PodSettings, float], Plan]
 
 _LOG = logging.getLogger(__name__)
 _ROUNDS_MAX = 50  # consecutive plans with actions; more is treated as a failure, with backoff
@@ -108,7 +102,7 @@ class Controller:
         now = self._clock()
         memory = self._memory(key, resource, now)
         served = jobs.kind.api_version.rpartition("/")[2]
-        # One whose pods we have made is kept, although its status, which would say so, may not be written yet.
+        # A job whose pods we made stays ours, even if its status is not written yet.
         if memory.pods or self._scope.claims(resource):
             whole = self._whole(key, resource) if memory.is_large else resource
             if whole is None:
@@ -140,7 +134,7 @@ class Controller:
     def _whole(self, key: Key, outline: Body) -> Body | None:
         """Return a large job as it is now; None if it can't be read, or is not the version that the watch reported.
 
-        A plan rests on the version that the caches have: its writes of the status are refused where these lag.
+        A plan rests on the version that the caches have: its status writes conflict where these lag.
         """
         try:
             whole = self._executor.whole(outline)

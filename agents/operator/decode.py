@@ -9,19 +9,17 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from agents.job.json_object import Body
+from agents.job.json_object import Body
 
 DEEPEST = 256  # of what is kept where something is nested too deeply; `agents.job` refuses templates at less
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _SPACE = re.compile(r"[ \t\n\r]*")
 _LEAST = 65536  # characters that are read at a time
-_LONG = 65536  # bytes, from which on it is worth the time to leave out who has written which field
+_LONG = 65536  # bytes, from which on managedFields are worth leaving out
 _FIELD = ("f:", "k:", "v:")  # as the API server begins a field's name in managedFields
 
 
@@ -34,7 +32,7 @@ def decode(data: bytes) -> Any:
     try:
         return json.loads(data, object_hook=hook)
     except RecursionError:
-        return json.loads(_without_depths(data), object_hook=hook)
+        return json.loads(_without_depths(data.decode()), object_hook=hook)
 
 
 def decode_list(chunks: Iterable[bytes], keep: Callable[[Any], Any]) -> Any:
@@ -100,7 +98,7 @@ class _Text:
                 continue
             except RecursionError:
                 end = self._end()
-                value = decode(self._text[self._at : end].encode())
+                value = json.loads(_without_depths(self._text[self._at : end]), object_hook=_without_fields)
             if end < len(self._text) or not self._read():  # of a number there may be more to come
                 self._least, self._at = max(_LEAST, end - self._at), end
                 return value
@@ -138,7 +136,7 @@ class _Text:
         """Return where the value ends that is nested too deeply."""
         while True:
             depth = 0
-            for token in _MARKS.finditer(self._text, self._at):
+            for token in _TOKEN.finditer(self._text, self._at):
                 depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
                 if depth == 0:
                     return token.end()
@@ -146,18 +144,15 @@ class _Text:
                 raise json.JSONDecodeError("no end", self._text[self._at : self._at + 20], 0)
 
 
-_MARKS = re.compile(_TOKEN.pattern.decode())
-
-
-def _without_depths(data: bytes) -> bytes:
+def _without_depths(text: str) -> str:
     parts, depth, kept_to = [], 0, 0
-    for token in _TOKEN.finditer(data):
-        if token[0] in b"[{":
+    for token in _TOKEN.finditer(text):
+        if token[0] in "[{":
             depth += 1
             if depth == DEEPEST + 1:
-                parts += [data[kept_to : token.start()], b"null"]
-        elif token[0] in b"]}":
+                parts += [text[kept_to : token.start()], "null"]
+        elif token[0] in "]}":
             if depth == DEEPEST + 1:
                 kept_to = token.end()
             depth -= 1
-    return b"".join((*parts, data[kept_to:]))
+    return "".join((*parts, text[kept_to:]))

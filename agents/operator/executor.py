@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import base64
 import logging
+from collections.abc import Sequence
+from concurrent.futures import Executor as Pool
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from agents.job.conditions import Type, find, is_true
+from agents.job.json_object import Body, part
 from agents.job.model import KeyType
-from agents.job.status import conditions_of
-from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.job.status import conditions_of, format_time
+from agents.operator import kube
+from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.operator.api import Api
 from agents.operator.caches import Caches, controller, group_of, key_of, owner
-from agents.operator.kube import (
-    BATCH_JOB,
-    POD,
-    SECRET,
-    AlreadyExistsError,
-    ApiError,
-    ConflictError,
-    NotFoundError,
-    RejectedError,
-)
-from agents.operator.trim import JOB_UID, Outline, whole_job, written
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Executor as Pool
-
-    from agents.job.json_object import Body
-    from agents.operator.actions import Action
-    from agents.operator.api import Api
-    from agents.operator.kube import Kind
-    from agents.operator.metrics import Metrics
-    from agents.operator.recorder import Recorder
+from agents.operator.metrics import Metrics
+from agents.operator.recorder import Recorder
+from agents.operator.trim import JOB_UID, Outline, job_uid, whole_job, written
 
 Wanted = tuple[str, str]  # kind and name of an object that a job wants
 
@@ -70,14 +54,14 @@ class Executor:
         self._pool = pool or ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="request")
 
     def whole(self, outline: Body) -> Body:
-        """Return a large job as it is now. Raises ApiError."""
+        """Return a large job as it is now. Raises kube.ApiError."""
         metadata, kind = outline["metadata"], self._caches.jobs(group_of(outline)).kind
         path, selector = kind.path(metadata["namespace"]), f"metadata.name={metadata['name']}"
         for body in self._api.list(path, keep=whole_job, fieldSelector=selector).get("items") or ():
-            return dict(body)  # who may list, as we may, need not be allowed to get
-        raise NotFoundError(f"MPIJob {metadata['name']} has just been deleted", 404)
+            return dict(body)  # by list: the role may not allow get
+        raise kube.NotFoundError(f"MPIJob {metadata['name']} has just been deleted", 404)
 
-    def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[ApiError]:
+    def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[kube.ApiError]:
         """Carry out one step's actions; return why some failed."""
         if len(step) <= _ONE_BY_ONE_MAX or memory.is_large:
             results = [self._tried(resource, memory, action, now) for action in step]
@@ -87,11 +71,11 @@ class Executor:
             results = [self._tried(resource, memory, first, now), *(other.result() for other in others)]
         return [error for error in results if error is not None]
 
-    def _tried(self, resource: Body, memory: Memory, action: Action, now: float) -> ApiError | None:
+    def _tried(self, resource: Body, memory: Memory, action: Action, now: float) -> kube.ApiError | None:
         key = key_of(resource)
         try:
             self._do(resource, memory, action, now)
-        except ApiError as error:
+        except kube.ApiError as error:
             about = {"job": str(key), "code": error.code}
             _LOG.info("job %s: %s failed: %s", key, named(action), error, extra=about)
             return error
@@ -100,8 +84,6 @@ class Executor:
     def _do(self, resource: Body, memory: Memory, action: Action, now: float) -> None:
         namespace = resource["metadata"]["namespace"]
         match action:
-            case CreateKeys():
-                self._create(resource, memory, _with_keys(action), now)
             case Create():
                 self._create(resource, memory, action, now)
             case Patch(kind=kind, name=name, body=body):
@@ -116,53 +98,54 @@ class Executor:
                 self._recorder.emit(resource, action)
 
     def _create(self, resource: Body, memory: Memory, action: Create, now: float) -> None:
-        namespace, kind, name = resource["metadata"]["namespace"], action.kind, action.body["metadata"]["name"]
+        namespace, kind, name = resource["metadata"]["namespace"], action.kind, action.name
         wanted = (kind.name, name)
+        keys = {} if action.key_type is None else {"data": new_key_pair(action.key_type)}
         try:
-            made = self._api.create(kind, namespace, action.body)
-        except AlreadyExistsError:
+            made = self._api.create(kind, namespace, {**action.body, **keys})
+        except kube.AlreadyExistsError:
             made = self._existing(kind, namespace, name)
             if controller(made) != memory.uid:
-                if not _is_left_over(made, resource):
+                if not _is_of_earlier_job(made, resource):
                     memory.name_conflicts[wanted] = now
                     raise  # what the plan has behind it, pods at worst, would go on with someone else's object
-                raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
-            if JOB_UID not in (made["metadata"].get("labels") or {}):  # then it is not watched
+                raise kube.ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
+            if not job_uid(made):  # then it is not watched
                 made = self._labelled(kind, namespace, name, memory)
-        except RejectedError as error:
+        except kube.RejectedError as error:
             memory.rejected[wanted] = str(error)
             raise
         self._caches.store(kind).put(made)
         memory.rejected.pop(wanted, None)
         memory.name_conflicts.pop(wanted, None)
 
-    def _labelled(self, kind: Kind, namespace: str, name: str, memory: Memory) -> Body:
+    def _labelled(self, kind: kube.Kind, namespace: str, name: str, memory: Memory) -> Body:
         label = {"metadata": {"labels": {JOB_UID: memory.uid}}}
         try:
             return self._api.patch(kind.path(namespace, name), label)
-        except RejectedError as error:  # of most kinds the chart lets us change none
+        except kube.RejectedError as error:  # of most kinds the chart lets us change none
             lost = f"it exists without its label {JOB_UID}={memory.uid}, by which the operator finds it: {error}"
             memory.rejected[kind.name, name] = lost
             raise
 
-    def _existing(self, kind: Kind, namespace: str, name: str) -> Body:
+    def _existing(self, kind: kube.Kind, namespace: str, name: str) -> Body:
         if not kind.is_secret:
             return self._api.get(kind.path(namespace, name))
-        # Of a Secret no more than is watched; and who may list need not be allowed to get.
+        # Of a Secret only the metadata, as watched; the role may allow list and not get.
         path, selector = kind.path(namespace), f"metadata.name={name}"
         found = self._api.list(path, partial=True, fieldSelector=selector).get("items") or ()
         for body in found:
             return dict(body)
-        raise ConflictError(f"{kind.name} {name} has just been deleted")
+        raise kube.ConflictError(f"{kind.name} {name} has just been deleted")
 
     def _delete(self, namespace: str, action: Delete) -> None:
         store = self._caches.store(action.kind)
         try:
-            # A batch Job is there until its pods are gone: no other launcher is made beside the last seconds of one.
-            waits = action.kind == BATCH_JOB
+            # A batch Job is there until its pods are gone: no other launcher is created during the last seconds of one.
+            waits = action.kind == kube.BATCH_JOB
             path = store.kind.path(namespace, action.name)
             answer = self._api.delete(path, action.uid, waits=waits, **_grace(action))
-        except NotFoundError:
+        except kube.NotFoundError:
             store.remove(namespace, action.name, action.uid)
             return
         if answer.get("kind") == action.kind.name:
@@ -172,12 +155,13 @@ class Executor:
 
     def _delete_workers(self, resource: Body, action: DeleteWorkers, now: float) -> None:
         metadata = resource["metadata"]
-        store = self._caches.store(POD)
-        workers = [pod for pod in store.of_job(metadata["uid"]) if _is_worker(pod)]
+        store = self._caches.store(kube.POD)
+        pods = store.of_job(metadata["uid"])
+        workers = [pod for pod in pods if part(pod, "metadata", "labels").get(_ROLE) == "worker"]
         newest = max((int(pod["metadata"]["resourceVersion"]) for pod in workers), default=0)
         selector = f"{JOB_UID}={metadata['uid']},{_ROLE}=worker"
-        self._api.delete_collection(POD.path(metadata["namespace"]), selector, newest, **_grace(action))
-        store.mark_deleted(workers, datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self._api.delete_collection(kube.POD.path(metadata["namespace"]), selector, newest, **_grace(action))
+        store.mark_deleted(workers, format_time(now))
 
     def _write_status(self, resource: Body, action: WriteStatus) -> None:
         """Replace the status alone: the API server takes all but the status from what it has."""
@@ -206,7 +190,7 @@ class Executor:
                 after: Body = written(known, answer["metadata"], action.status)
             else:
                 after = self._api.replace(path, body, *by)
-            jobs.put(after, is_told=False)  # the plan goes on, or is tried again when it is due
+            jobs.put(after, notifies=False)  # the plan goes on, or is tried again when it is due
         self._count(resource, {**resource, "status": action.status})
 
     def _count(self, before: Body, after: Body) -> None:
@@ -224,10 +208,8 @@ class Executor:
 def named(action: Action) -> str:
     """Return what an action does to what."""
     match action:
-        case Create(kind=kind, body=body):
-            return f"create {kind.name} {body['metadata']['name']}"
-        case CreateKeys(body=body):
-            return f"create Secret {body['metadata']['name']}"
+        case Create(kind=kind, name=name):
+            return f"create {kind.name} {name}"
         case Patch(kind=kind, name=name):
             return f"patch {kind.name} {name}"
         case Delete(kind=kind, name=name):
@@ -244,15 +226,7 @@ def _grace(action: Delete | DeleteWorkers) -> dict[str, int]:
     return {} if action.grace_s is None else {"grace_s": action.grace_s}
 
 
-def _with_keys(action: CreateKeys) -> Create:
-    return Create(SECRET, {**action.body, "data": new_key_pair(action.key_type)}, action.reason)
-
-
-def _is_worker(pod: Body) -> bool:
-    return (pod["metadata"].get("labels") or {}).get(_ROLE) == "worker"
-
-
-def _is_left_over(body: Body, resource: Body) -> bool:
+def _is_of_earlier_job(body: Body, resource: Body) -> bool:
     """Whether an object is of an earlier job of this name: the garbage collector is about to take it."""
     by = owner(body)
     wanted = (group_of(resource), "MPIJob", resource["metadata"]["name"])

@@ -8,13 +8,10 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from agents.common import http_server
 from agents.common.loop import READ, Loop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Answer = tuple[int, str]
 
@@ -31,7 +28,7 @@ class HttpServer:
         self._loop = Loop()
         self._loop.on_error = lambda _call, error: _LOG.error("a request can't be answered", exc_info=error)
         self._server = http_server.HttpServer(
-            self._loop, listener, {path: _told(route) for path, route in routes.items()}
+            self._loop, listener, {path: _guarded(route) for path, route in routes.items()}
         )
         self._ended, self._end = socket.socketpair()
         self._loop.add(self._ended.fileno(), READ, lambda _events: self._loop.stop())
@@ -49,12 +46,12 @@ class HttpServer:
         self._ended.close()
 
 
-def _told(route: Callable[[], Answer]) -> Callable[[], http_server.Response]:
-    def told() -> http_server.Response:
+def _guarded(route: Callable[[], Answer]) -> Callable[[], http_server.Response]:
+    def answer() -> http_server.Response:
         try:
             return http_server.Response(*route(), http_server.METRICS)
-        except Exception:  # noqa: BLE001 (a fault of ours: who asks is told, and the next one is answered)
+        except Exception:  # noqa: BLE001 (a bug: the caller gets 500, and later requests are answered)
             _LOG.exception("a request can't be answered")
             return http_server.Response(500, "internal error; see the operator's log\n")
 
-    return told
+    return answer

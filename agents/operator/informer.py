@@ -10,18 +10,15 @@ import logging
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from agents.job.json_object import Body
+from agents.operator.api import Api, Watch
 from agents.operator.kube import ApiError, GoneError, NotFoundError, RejectedError
+from agents.operator.metrics import Metrics
+from agents.operator.store import Store
 from agents.operator.trim import trim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.job.json_object import Body
-    from agents.operator.api import Api, Watch
-    from agents.operator.metrics import Metrics
-    from agents.operator.store import Store
 
 _LOG = logging.getLogger(__name__)
 _WATCH_S = (300, 600)  # as client-go: the ends are spread
@@ -51,9 +48,8 @@ class Informer:
         self._version = ""  # "": a list is needed
         self._listed = ""  # the last list's
         self._failures = 0
-        self._complaint = ""
-        self.is_missing = False
-        """Whether the API server has no such kind now."""
+        self.complaint = ""  # why the store can't be kept up to date now
+        self.is_missing = False  # whether the API server has no such kind now
         self.synced = threading.Event()
         name = f"watch-{store.kind.plural}" + (f"-{namespace}" if namespace else "")
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -62,11 +58,6 @@ class Informer:
     def is_alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
-
-    @property
-    def complaint(self) -> str:
-        """Why the store can't be kept up to date now, "" if it can."""
-        return self._complaint
 
     def start(self) -> None:
         """Begin."""
@@ -163,21 +154,21 @@ class Informer:
         self._version = body["metadata"]["resourceVersion"]
 
     def _healthy(self) -> None:
-        if self._complaint:
+        if self.complaint:
             _LOG.info("watching %s again", self._store.kind.resource)
-        self._complaint, self.is_missing = "", False
+        self.complaint, self.is_missing = "", False
 
     def _wait(self, error: ApiError) -> None:
         """Log once why the store is stale, and wait with exponential backoff."""
-        said, self.is_missing = self._words(error), isinstance(error, NotFoundError)
-        if said != self._complaint:
-            self._complaint = said
-            _LOG.warning("%s can't be watched: %s", self._store.kind.resource, said)
+        reason, self.is_missing = self._reason(error), isinstance(error, NotFoundError)
+        if reason != self.complaint:
+            self.complaint = reason
+            _LOG.warning("%s can't be watched: %s", self._store.kind.resource, reason)
         wait_s = min(_FIRST_WAIT_S * 2.0 ** min(self._failures, 16), _LAST_WAIT_S) * (0.5 + random.random() / 2)  # noqa: S311
         self._failures += 1
         self._stop.wait(max(wait_s, error.retry_after_s or 0.0))
 
-    def _words(self, error: ApiError) -> str:
+    def _reason(self, error: ApiError) -> str:
         kind, where = self._store.kind, f"namespace {self.namespace}" if self.namespace else "all namespaces"
         if isinstance(error, RejectedError) and error.code == 403:
             return f"the operator's role lacks list and watch of {kind.resource} in {where}"

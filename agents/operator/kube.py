@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FIELD_MANAGER = "mpi-agents"  # of all that we write
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -106,7 +108,7 @@ def from_status(code: int, status: object, retry_after: str | None = None) -> Ap
     message = message if len(message) <= _MESSAGE_MAX else f"{message[:_MESSAGE_MAX]}…"
     is_given = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
     retry_after_s = min(float(retry_after or 0), _LONGEST_RETRY_AFTER_S) if is_given else None
-    if code >= 500 and any(words in message for words in _TOO_LARGE):
+    if code >= 500 and any(text in message for text in _TOO_LARGE):
         return RejectedError(message, code, reason)
     return _type(code, reason, retry_after_s)(message, code, reason, retry_after_s)
 

@@ -9,17 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from agents.job.json_object import Body
+from agents.operator.api import Api
 from agents.operator.kube import LEASE, AlreadyExistsError, ApiError, ConflictError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.job.json_object import Body
-    from agents.operator.api import Api
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,7 +50,7 @@ class Leader:
         self._lease: Body | None = None  # as we wrote it last
         self._seen: tuple[str, str] = ("", "")  # the other holder, and its renewTime
         self._seen_at = 0.0
-        self._complaint = ""
+        self.complaint = ""  # why the lease can't be acquired or renewed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
@@ -67,11 +63,6 @@ class Leader:
     def holder(self) -> str:
         """The other candidate that was seen to hold the lease, "" for none."""
         return self._seen[0]
-
-    @property
-    def complaint(self) -> str:
-        """Why the lease can't be acquired or renewed, "" if it can."""
-        return self._complaint
 
     def acquire(self, stop: threading.Event) -> bool:
         """Wait for the lease, then renew it in a thread; False if stopped before."""
@@ -113,7 +104,7 @@ class Leader:
             _LOG.exception("the lease %s/%s can't be renewed", self._namespace, self._name)
         if not self._stop.is_set():
             self._renewed_at = None
-            _LOG.error("lost the lease %s/%s: %s", self._namespace, self._name, self._complaint or self.holder)
+            _LOG.error("lost the lease %s/%s: %s", self._namespace, self._name, self.complaint or self.holder)
             self._on_lost()
 
     def _try(self) -> bool:
@@ -126,7 +117,7 @@ class Leader:
         except ApiError as error:
             self._complain(error)
             return False
-        self._renewed_at, self._complaint = began, ""
+        self._renewed_at, self.complaint = began, ""
         return True
 
     def _again(self) -> bool:
@@ -183,8 +174,8 @@ class Leader:
         }
 
     def _complain(self, error: ApiError) -> None:
-        if str(error) != self._complaint:
-            self._complaint = str(error)
+        if str(error) != self.complaint:
+            self.complaint = str(error)
             _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
 
 

@@ -9,7 +9,7 @@ import time
 
 from agents.common.text import printable
 
-_FIELDS = ("job", "code")  # that a record may carry beside its message
+_FIELDS = ("job", "code")  # optional attributes of a record
 
 
 class Formatter(logging.Formatter):

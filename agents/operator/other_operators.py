@@ -10,25 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from agents.job.json_object import Body, mappings, part
 from agents.job.model import PREFIX, T9K_GROUP
-from agents.job.status import has_begun, raw_conditions
-from agents.operator.api import FIELD_MANAGER
+from agents.job.status import has_begun, raw_conditions, seconds
+from agents.operator.api import Api
 from agents.operator.caches import group_of
 from agents.operator.kube import LEASE, ApiError, Kind, RejectedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from agents.job.json_object import Body, Object
-    from agents.operator.api import Api
+from agents.operator.planning.status import is_written
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S, _LOOK_BESIDE_S, _FIRST_LOOK_S = 60.0, 10.0, 2.0  # beside another, jobs wait for it to go
+_CHECK_S, _CHECK_BUSY_S, _FIRST_CHECK_S = 60.0, 10.0, 2.0  # more often while another operator runs: jobs wait
 NAMESPACES = ("mpi-operator", "kubeflow", "kubeflow-system", "mpi-agents")  # of kubeflow's manifests, and of our own
 _TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
 _LEASES = ("mpi-operator", _TRAINING_LEASE)  # kubeflow's two
@@ -63,18 +58,13 @@ class ClaimPolicy:
 
 def is_assigned(resource: Body) -> bool:
     """Whether the job is assigned to this operator: by the label mpi-agents/adopt or runPolicy.managedBy."""
-    labels = resource["metadata"].get("labels") or {}
-    spec = resource.get("spec")
-    policy = spec.get("runPolicy") if isinstance(spec, dict) else None
-    managed_by = policy.get("managedBy") if isinstance(policy, dict) else None
-    return labels.get(CLAIM_LABEL) == "true" or managed_by == MANAGED_BY
+    is_labelled = part(resource, "metadata", "labels").get(CLAIM_LABEL) == "true"
+    return is_labelled or part(resource, "spec", "runPolicy").get("managedBy") == MANAGED_BY
 
 
 def has_our_status(resource: Body) -> bool:
     """Whether we have written the job's status, and more in it than that the job is left to another operator."""
-    entries = resource["metadata"].get("managedFields") or ()
-    is_ours = any(entry.get("manager") == FIELD_MANAGER and entry.get("subresource") == "status" for entry in entries)
-    return is_ours and (has_begun(resource) or not raw_conditions(resource))
+    return is_written(resource) and (has_begun(resource) or not raw_conditions(resource))
 
 
 class OtherOperators:
@@ -148,8 +138,8 @@ class OtherOperators:
 
     def _pause_s(self) -> float:
         if self._seen is None:
-            return _FIRST_LOOK_S
-        return _LOOK_BESIDE_S if self._seen else _LOOK_S
+            return _FIRST_CHECK_S
+        return _CHECK_BUSY_S if self._seen else _CHECK_S
 
     def _list(self, kind: Kind, name: str) -> list[Body]:
         if kind in self._blind:
@@ -160,7 +150,7 @@ class OtherOperators:
             while True:  # any namespace may have one of the name
                 page = self._api.list(kind.path(), fieldSelector=f"metadata.name={name}", **more)
                 listed += (one for one in page.get("items") or () if _place(one)[0] in self._namespaces)
-                more = {"token": (page.get("metadata") or {}).get("continue", "")}
+                more = {"token": part(page, "metadata").get("continue", "")}
                 if not more["token"]:
                     return listed
         except RejectedError:
@@ -187,20 +177,17 @@ def find_operators(
         if (namespace, name) != own and is_held(lease, now) and not is_later:
             seen.add(f"Lease {namespace}/{name}")
     for each in deployments:
-        is_up = (each.get("spec") or {}).get("replicas", 1) and (each.get("status") or {}).get("readyReplicas")
+        is_up = part(each, "spec").get("replicas", 1) and part(each, "status").get("readyReplicas")
         if is_up and _has_mpijobs(each) and not _runs_ours(each):
             seen.add("Deployment {}/{}".format(*_place(each)))
     return frozenset(seen)
 
 
 def is_held(lease: Body, now: float) -> bool:
-    """Whether a lease has a holder who has renewed it in time: not in a future that no clock explains. Pure."""
-    spec: Object = lease.get("spec") or {}
-    if not spec.get("holderIdentity") or not spec.get("renewTime"):
-        return False
-    try:
-        renewed = datetime.fromisoformat(str(spec["renewTime"])).timestamp()
-    except ValueError:
+    """Whether a lease has a holder that renewed it in time, and not in the future but for clock skew. Pure."""
+    spec = part(lease, "spec")
+    renewed = seconds(spec.get("renewTime"))
+    if not spec.get("holderIdentity") or renewed is None:
         return False
     return -_CLOCKS_S <= now - renewed < float(spec.get("leaseDurationSeconds") or 15) + _CLOCKS_S
 
@@ -221,8 +208,7 @@ def _has_mpijobs(deployment: Body) -> bool:
 
 
 def _words(deployment: Body) -> list[str]:
-    template: Body = (deployment.get("spec") or {}).get("template") or {}
-    containers = (template.get("spec") or {}).get("containers") or ()
+    containers = mappings(part(deployment, "spec", "template", "spec").get("containers"))
     return [str(word) for one in containers for key in ("command", "args") for word in one.get(key) or ()]
 
 

@@ -30,33 +30,25 @@ has ended, or behind a write. An action that the API server rejects ends the pla
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from agents.job import conditions
-from agents.job.conditions import NewCondition, Type
-from agents.job.dialects import is_managed_elsewhere
-from agents.job.json_object import Object, mapping
-from agents.job.model import PREFIX, Job
+from agents.job.conditions import Type
+from agents.job.json_object import Object, part
+from agents.job.model import PREFIX, Job, Problem
+from agents.job.read import is_managed_elsewhere
 from agents.job.run_mode import effective
-from agents.job.status import Event, StatusBuilder, conditions_of, has_begun, is_finished, seconds
+from agents.job.status import StatusBuilder, conditions_of, has_begun, is_finished, seconds
 from agents.operator.actions import Emit, Plan, WriteStatus
 from agents.operator.planning import active, ended, launcher, pinned, resources, suspended
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.status import first_write_at, is_written
-from agents.operator.planning.view import View
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from agents.job.model import Problem
-    from agents.operator.planning.view import Observed
-    from agents.operator.settings import PodSettings
+from agents.operator.planning.view import Observed, View
+from agents.operator.settings import PodSettings
 
 OTHER_OPERATOR_MANAGER = "mpi-agents-leaving"  # the field manager for status writes to jobs that are left to others
-_PROBLEMS_MAX, _PROBLEM_MAX = (
-    16,
-    1024,
-)  # in the message, and characters of each: a status of megabytes would be rejected
+_PROBLEMS_MAX = 16  # in the message: a status of megabytes would be rejected
+_PROBLEM_MAX = 1024  # characters of each
 _LEAVES_AFTER_S = 5  # an operator that takes the job has written its status by then, and nothing needs to be said
 
 
@@ -65,15 +57,15 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
     resource = observed.resource
     if not is_ours(resource):
         return Plan(resources.rights_lost(observed))
-    job, kept = pinned.pin(job, observed)
+    job, differing = pinned.pin(job, observed)
     if isinstance(job, tuple):
         reported = Plan() if is_finished(resource) else _invalid(job, observed, now)
         return Plan((*resources.rights_lost(observed), *reported.steps), reported.requeue_at)
     was_paused = conditions.find(conditions_of(resource), Type.SUSPENDED) is not None
-    view = View(effective(job, is_resumed=was_paused), observed, settings, now, kept, job)
+    view = View(effective(job, is_resumed=was_paused), observed, settings, now, differing, job)
     if is_finished(resource):
         return ended.plan(view)
-    found = launcher.judge(view)
+    found = launcher.state_of(view)
     if view.is_stopping and found.stage is Stage.ENDING:
         return Plan()  # its success is known when its hub has ended
     if view.is_stopping and found.stage is not Stage.SUCCEEDED:
@@ -83,7 +75,7 @@ def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettin
 
 def is_ours(resource: Object) -> bool:
     """Whether this operator may act on the job: no other controller manages it or has written its status."""
-    metadata = mapping(resource.get("metadata"))
+    metadata = part(resource, "metadata")
     if metadata.get("deletionTimestamp") or is_managed_elsewhere(resource):
         return False
     return not has_begun(resource) or is_written(resource)
@@ -95,7 +87,7 @@ def leave_to_others(job: Job | tuple[Problem, ...], resource: Object, others: Co
     It is written under another name than what makes a job ours (`is_ours`), and is no condition that would make it
     theirs either.
     """
-    metadata = mapping(resource.get("metadata"))
+    metadata = part(resource, "metadata")
     if not others or metadata.get("deletionTimestamp") or is_managed_elsewhere(resource) or has_begun(resource):
         return Plan()
     made_at = seconds(metadata.get("creationTimestamp")) or 0.0
@@ -108,10 +100,8 @@ def leave_to_others(job: Job | tuple[Problem, ...], resource: Object, others: Co
         f" {PREFIX}adopt=true if that operator leaves it alone (docs/moving.md)"
     )
     builder = StatusBuilder(job if isinstance(job, Job) else None, resource, now)
-    builder.set_condition(
-        NewCondition(Type.OTHER_OPERATOR, True, "OtherOperator", message), Event("Warning", "OtherOperator", message)
-    )
-    return _noted(builder, resource, now, "the job is left to another operator", OTHER_OPERATOR_MANAGER)
+    builder.report(Type.OTHER_OPERATOR, True, "OtherOperator", message)
+    return _write(builder, resource, now, "the job is left to another operator", OTHER_OPERATOR_MANAGER)
 
 
 def _invalid(problems: tuple[Problem, ...], observed: Observed, now: float) -> Plan:
@@ -120,22 +110,19 @@ def _invalid(problems: tuple[Problem, ...], observed: Observed, now: float) -> P
     message = f"Found validation errors: [{named}{more}]"
     builder = StatusBuilder(None, observed.resource, now)
     builder.remove_conditions([Type.OTHER_OPERATOR])
-    builder.set_condition(
-        NewCondition(Type.VALIDATION_ERROR, True, "ValidationError", message),
-        Event("Warning", "ValidationError", message),
-    )
-    return _noted(builder, observed.resource, now, "the job can't be read", seen_at=observed.seen_at)
+    builder.report(Type.VALIDATION_ERROR, True, "ValidationError", message)
+    return _write(builder, observed.resource, now, "the job can't be read", seen_at=observed.seen_at)
 
 
-def _noted(
+def _write(
     builder: StatusBuilder, resource: Object, now: float, why: str, manager: str = "", *, seen_at: float = 0.0
 ) -> Plan:
-    """Return the plan that writes what was stated, if that is new."""
+    """Return the plan that writes the conditions that were set, if they are new."""
     if not builder.urgency:
         return Plan()
     if first_at := first_write_at(None, resource, builder, now, seen_at):
         return Plan((), first_at)
-    version = str(mapping(resource.get("metadata")).get("resourceVersion", ""))
+    version = str(part(resource, "metadata").get("resourceVersion", ""))
     write = WriteStatus(builder.build(), version, why, manager)
     events = tuple(Emit(*event) for event in builder.events)
     return Plan(((write,), events)) if events else Plan(((write,),))

@@ -7,17 +7,19 @@ import os
 import socket
 import threading
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from agents.job.model import GROUP, T9K_GROUP
+from agents.operator.access import Access
 from agents.operator.actions import Plan
 from agents.operator.api import Api
 from agents.operator.caches import Caches, Key, group_of, key_of
-from agents.operator.controller import Controller, Scope
+from agents.operator.controller import Controller, Planner, Scope
 from agents.operator.executor import Executor
 from agents.operator.http_server import Answer, HttpServer
+from agents.operator.informer import Informer
 from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, ApiError, Kind, NotFoundError
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
@@ -25,14 +27,7 @@ from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, Othe
 from agents.operator.plan import leave_to_others
 from agents.operator.queue import Queue
 from agents.operator.recorder import Recorder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from agents.operator.access import Access
-    from agents.operator.controller import Planner
-    from agents.operator.informer import Informer
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 _LOG = logging.getLogger(__name__)
 _LEASE_REQUEST_S = 4.0
@@ -68,10 +63,10 @@ class Options:
 
 
 def own_identity(environ: Mapping[str, str], pid: int) -> str:
-    """Return who we are for the lease: no other process, but who was before us in our own container.
+    """Return the lease identity: unique, but the same after a restart of the container.
 
-    The kubelet starts a container again when its process is dead: it takes its own lease back without a wait. Who was
-    started in the container by hand is not its process 1.
+    The kubelet starts a container again when its process is dead: it takes its own lease back without a wait. A
+    process that was started in the container by hand is not its process 1.
     """
     uid = environ.get("POD_UID") if pid == 1 else ""
     return f"{socket.gethostname()}_{uid or uuid.uuid4().hex[:12]}"
@@ -151,7 +146,7 @@ class Process:
         self._metrics.queue_depth.set_function(queue.__len__)
         self._metrics.job_info.set_function(lambda: _job_info(caches))
         self._metrics.other_operators.set_function(lambda: [(name,) for name in other_operators.seen()])
-        if claim is Claim.AUTO:  # beside us: its first look may take long, and no job is taken before
+        if claim is Claim.AUTO:  # in a thread: the first check may take long, and no job is claimed before
             threading.Thread(target=other_operators.start, name="first-look", daemon=True).start()
         self._of_made = caches.informers_of_made(
             self._api, self._metrics, options.namespaces, on_synced=lambda: _add_all(caches, queue)

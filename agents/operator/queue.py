@@ -14,14 +14,10 @@ import random
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    Key = TypeVar("Key", bound=Hashable)
-else:
-    Key = TypeVar("Key")
+Key = TypeVar("Key", bound=Hashable)
 
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 60.0
@@ -29,7 +25,7 @@ _LONGEST_WAIT_S = 3600.0  # at a time: a deadline in a thousand years is more th
 
 
 class _Turns(Generic[Key]):
-    """Keys in their order, by turns of whose they are."""
+    """Keys in order of arrival; the groups that `turn` puts them into take turns."""
 
     def __init__(self, turn: Callable[[Key], Hashable]) -> None:
         self._turn = turn
@@ -42,11 +38,11 @@ class _Turns(Generic[Key]):
         self._keys.setdefault(self._turn(key), deque()).append(key)
 
     def pop(self) -> Key:
-        whose = next(iter(self._keys))
-        keys = self._keys.pop(whose)
+        group = next(iter(self._keys))
+        keys = self._keys.pop(group)
         key = keys.popleft()
         if keys:
-            self._keys[whose] = keys
+            self._keys[group] = keys
         return key
 
 
@@ -146,7 +142,7 @@ class Queue(Generic[Key]):
                 self._condition.notify()
 
     def close(self) -> None:
-        """Give out no more keys, and wake those who wait."""
+        """Return no more keys, and wake the threads that wait."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

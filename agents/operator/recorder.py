@@ -8,20 +8,17 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from agents.common.text import printable
+from agents.job.json_object import Body
+from agents.job.status import format_time
+from agents.operator.actions import Emit
+from agents.operator.api import Api
 from agents.operator.kube import EVENT, ApiError, NotFoundError
-
-if TYPE_CHECKING:
-    from agents.job.json_object import Body
-    from agents.operator.actions import Emit
-    from agents.operator.api import Api
-    from agents.operator.metrics import Metrics
+from agents.operator.metrics import Metrics
 
 _LOG = logging.getLogger(__name__)
-_COMPONENT = "mpi-job-controller"  # as kubeflow's, whose users look for it
+_COMPONENT = "mpi-job-controller"  # kubeflow's, which its users look for
 _QUEUED_MAX = 10_000
 _REMEMBERED_MAX = 4_096
 _AS_ONE_S = 600.0  # the same again within this time is one event with a count
@@ -52,7 +49,7 @@ class Recorder:
     def emit(self, resource: Body, event: Emit) -> None:
         """Have an event of an MPIJob written."""
         try:
-            self._queue.put_nowait((_named(resource), event, _now()))
+            self._queue.put_nowait((_named(resource), event, format_time(time.time())))
         except queue.Full:
             self._metrics.events_lost.inc()
 
@@ -113,7 +110,3 @@ def _body(name: str, resource: Body, event: Emit, at: str, host: str) -> Body:
         "lastTimestamp": at,
         "count": 1,
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

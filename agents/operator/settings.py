@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from agents.job.model import Tool
 from rshagent import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from agents.job.model import Tool
 
 # A service mesh's sidecar that is a native one starts before hub and delivery and ends after the launcher. Daemons and
 # ranks call each other on any port, at addresses that the proxy would hide; the API server's port is left to hub and
@@ -29,28 +25,19 @@ MESH: Mapping[str, str] = {
 class PodSettings:
     """What goes into the objects of every job. An empty text: not set."""
 
-    image: str  # of all our containers
+    image: str  # of all injected containers
     kubectl_image: str = ""  # the same with kubectl in its tools; "": `image` with -kubectl behind its tag
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     cluster_domain: str = ""  # "" names hosts as NAME.SERVICE.NAMESPACE.svc
     gang_scheduler: str = ""  # "", "volcano", or the name of a scheduler with scheduler-plugins' coscheduling
-    hub_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "48Mi"})
-    hub_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "64Mi"})
-    delivery_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "48Mi"})
-    delivery_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "48Mi"})
-    has_worker_agent: bool = True  # in ssh jobs that don't say
-    worker_agent_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "10m", "memory": "32Mi"})
-    worker_agent_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "48Mi"})
-    bootstrap_requests: Mapping[str, str] = field(default_factory=lambda: {"cpu": "50m", "memory": "32Mi"})
-    bootstrap_limits: Mapping[str, str] = field(default_factory=lambda: {"memory": "48Mi"})
-    cpu_limit: str = "1"  # of each of ours, whose requests are no more, but for Guaranteed pods
-    guaranteed_cpu: str = "200m"  # request and limit of each of ours in a pod that is to stay Guaranteed
-    run_as_user: int | None = 65532  # of ours, but for what prepares ssh; None where the platform assigns one
+    has_worker_agent: bool = True  # in SSH jobs by default
+    cpu_limit: str = "1"  # of each injected container, except in Guaranteed pods
+    run_as_user: int | None = 65532  # of injected containers, except what sets up SSH; None: the platform assigns it
     annotations: Mapping[str, str] = field(default_factory=lambda: dict(MESH))  # of all pods; a template's own win
     wait_timeout: str = ""  # MPI_AGENT_WAIT_TIMEOUT of delivery
-    owner_version: str = ""  # by which objects name their job; "" for the version that it was read by
-    tools: tuple[Tool, ...] = ()  # in launchers of jobs that don't say
+    owner_version: str = ""  # API version in owner references; "": the version that the job was read by
+    tools: tuple[Tool, ...] = ()  # in launchers by default
 
     @property
     def image_with_kubectl(self) -> str:

@@ -8,16 +8,13 @@ not here, and that is older than what the watch has got to, is about one that is
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agents.operator.trim import JOB_UID, trim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from agents.job.json_object import Body
-    from agents.operator.kube import Kind
+from agents.job.json_object import Body
+from agents.operator.kube import Kind
+from agents.operator.trim import job_uid, trim
 
 Name = tuple[str, str]  # namespace and name
 
@@ -53,15 +50,15 @@ class Store:
         with self._lock:
             return list(self._by_job.get(uid, {}).values())
 
-    def put(self, body: Body, *, is_told: bool = True) -> Body:
-        """Store an object from the API server's answer; return it trimmed. `is_told`: whether to call on_change."""
+    def put(self, body: Body, *, notifies: bool = True) -> Body:
+        """Store an object from the API server's answer; return it trimmed. `notifies`: whether to call on_change."""
         after = trim(self.kind, body)
         name = _name(after["metadata"])
         with self._lock:
             reached = max(self._reached.get(name[0], 0), self._reached.get(None, 0))
             is_gone = name not in self._objects and _version(after) <= reached
             changed, before = (False, None) if is_gone else self._take(name, after)
-        if changed and is_told:
+        if changed and notifies:
             self._on_change(before, after)
         return after
 
@@ -121,7 +118,7 @@ class Store:
             self._on_change(before, after)
 
     def replace(self, bodies: Iterable[Body], version: str, namespace: str | None = None) -> None:
-        """Take in a whole list (of a namespace): what it lacks is gone, unless it is newer than the list."""
+        """Take in a whole list (of a namespace): what is not in it is gone, unless it is newer than the list."""
         listed = [trim(self.kind, body) for body in bodies]
         present = {_uid(body) for body in listed}
         changes: list[tuple[Body | None, Body | None]] = []
@@ -141,7 +138,7 @@ class Store:
             self._on_change(one, other)
 
     def _take(self, name: Name, after: Body) -> tuple[bool, Body | None]:
-        """Whether there is more to tell than a new version, and what was there before."""
+        """Return whether more than the version has changed, and what was there before."""
         before = self._objects.get(name)
         if _uid(after) in self._deleted or (before is not None and _version(after) <= _version(before)):
             return False, before
@@ -167,9 +164,7 @@ class Store:
 
     def _job(self, body: Body) -> str:
         """The uid of the job that an object is of."""
-        return (
-            _uid(body) if self.kind.name == "MPIJob" else str((body["metadata"].get("labels") or {}).get(JOB_UID, ""))
-        )
+        return _uid(body) if self.kind.name == "MPIJob" else job_uid(body)
 
     def _unindex(self, name: Name, body: Body) -> None:
         job = self._job(body)
@@ -201,7 +196,7 @@ def _same(before: Body, after: Body) -> bool:
 
 
 def _said(body: Body) -> Any:
-    """A status without the time of its writing, by which each try of what is refused would bring the next at once."""
+    """A status without the time of its writing: else each rejected try would bring the next one at once."""
     status = body.get("status")
     if not isinstance(status, dict):
         return status

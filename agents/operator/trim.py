@@ -9,55 +9,40 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agents.job.json_object import Body, mapping, mappings
+from agents.job.json_object import Body, mapping, mappings, part
 from agents.job.model import PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from agents.operator.kube import Kind
+from agents.operator.kube import Kind
 
 JOB_UID = f"{PREFIX}job-uid"  # the label of all that we make, by which it is watched
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # a copy of the whole object
-_METADATA = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "ownerReferences",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
+_TIMES = ("creationTimestamp", "deletionTimestamp")
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionGracePeriodSeconds", *_TIMES)
 _OWNER = ("kind", "name", "uid", "controller")
 _POD_STATUS = ("phase", "reason", "message", "startTime", "podIP")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 _CONTAINER_STATUS = ("name", "ready", "started", "restartCount", "state", "lastState")
 _CONTAINERS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-_OUR_VOLUMES = ("mpi-job-ssh", "mpi-job-config")  # by which pods tell how they were made
+_OUR_VOLUMES = ("mpi-job-ssh", "mpi-job-config")  # show how a pod was made
 _WRITER = ("manager", "operation", "apiVersion", "subresource")
 _LABELS = (JOB_UID, f"{PREFIX}role", "training.kubeflow.org/operator-name")
 _MOST = 32  # of what ours has fewer of; what someone adds to a ConfigMap of ours is taken out by as many at a time
 LARGE = 8192  # bytes of an MPIJob's metadata and spec as JSON: a larger one is read again when it is planned
-_STATUS_MAX = 65536  # bytes of an MPIJob's status as JSON: who may edit jobs may write that, too
+_STATUS_MAX = 65536  # bytes of an MPIJob's status as JSON: users can write it
 _TEXT_MAX = 1024  # characters of a ConfigMap's text
-_OUTLINE = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "managedFields",
-    "creationTimestamp",
-    "deletionTimestamp",
-)
+_OUTLINE = ("name", "namespace", "uid", "resourceVersion", "generation", "managedFields", *_TIMES)
 
 
 class Outline(Body):
-    """A large MPIJob without its templates: whose it is, its status, and `rest`, a hash of what is left out."""
+    """A large MPIJob without its templates: its owner, its status, and `rest`, a hash of what is left out."""
+
+
+def job_uid(body: Body | None) -> str:
+    """Return the uid of the job that an object was made for, by its label; "" for none."""
+    return str(part(body, "metadata", "labels").get(JOB_UID, ""))
 
 
 def trim(kind: Kind, body: Body) -> Body:
@@ -65,7 +50,7 @@ def trim(kind: Kind, body: Body) -> Body:
     if kind.name == "MPIJob":
         return body if isinstance(body, Outline) else _outlined(whole_job(body))
     keep = _KEEP.get(kind.name)
-    metadata = mapping(body.get("metadata"))
+    metadata = part(body, "metadata")
     return {"metadata": _metadata(metadata), **(keep(body) if keep else {})}
 
 
@@ -87,7 +72,7 @@ def _ours(texts: Any) -> Body:
 
 def whole_job(body: Body) -> Body:
     """Return an MPIJob with all that a plan may ask for."""
-    metadata = dict(mapping(body.get("metadata")))
+    metadata = dict(part(body, "metadata"))
     if "managedFields" in metadata:
         metadata["managedFields"] = [_picked(entry, _WRITER) for entry in mappings(metadata["managedFields"])]
     annotations = metadata.get("annotations")
@@ -102,7 +87,7 @@ def _outlined(body: Body) -> Body:
     lasting = {name: value for name, value in metadata.items() if name not in ("resourceVersion", "managedFields")}
     try:
         text = json.dumps([lasting, spec])
-    except RecursionError:  # read whole, it is told that no pod is nested so deeply
+    except RecursionError:  # it is read again whole, and rejected as too deeply nested
         text = " " * LARGE + str(metadata.get("generation"))
     if len(text) <= LARGE and status is body.get("status"):
         return body
@@ -121,7 +106,7 @@ def written(outline: Outline, metadata: Body, status: Any) -> Outline:
 
 
 def _status(status: Any) -> Any:
-    """Return a status, of a large one what tells whose the job is, and a hash."""
+    """Return a status; of a large one only what shows which operator manages the job, and a hash."""
     try:
         text = json.dumps(status)
     except RecursionError:
@@ -133,7 +118,7 @@ def _status(status: Any) -> Any:
 
 
 def _pod(body: Body) -> Body:
-    spec, status = mapping(body.get("spec")), mapping(body.get("status"))
+    spec, status = part(body, "spec"), part(body, "status")
     kept_spec: Body = {
         "containers": [{"name": each.get("name")} for each in mappings(spec.get("containers"))],
         "initContainers": [_picked(each, ("name", "restartPolicy")) for each in mappings(spec.get("initContainers"))],
@@ -165,11 +150,11 @@ def _volumes(spec: Body) -> Body:
 
 
 def _batch_job(body: Body) -> Body:
-    spec = mapping(body.get("spec"))
+    spec = part(body, "spec")
     kept: Body = {"suspend": spec.get("suspend", False)}
-    if volumes := _volumes(mapping(mapping(spec.get("template")).get("spec"))):
+    if volumes := _volumes(part(spec, "template", "spec")):
         kept["template"] = {"spec": volumes}
-    return {"spec": kept, "status": mapping(body.get("status"))}
+    return {"spec": kept, "status": part(body, "status")}
 
 
 def shortened(data: Body) -> Body:
@@ -183,10 +168,10 @@ def shortened(data: Body) -> Body:
 _KEEP: dict[str, Callable[[Body], Body]] = {
     "Pod": _pod,
     "Job": _batch_job,
-    "ConfigMap": lambda body: {"data": shortened(mapping(body.get("data")))},
+    "ConfigMap": lambda body: {"data": shortened(part(body, "data"))},
     "Role": lambda body: {"rules": _first(body.get("rules"))},
     "RoleBinding": lambda body: {"subjects": _first(body.get("subjects"))},
-    "PodGroup": lambda body: {"spec": mapping(body.get("spec"))},
+    "PodGroup": lambda body: {"spec": part(body, "spec")},
 }
 
 

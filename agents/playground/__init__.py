@@ -12,6 +12,16 @@ environment, a name and an address of their own; a host name, a hosts file, moun
 own only where namespaces are allowed (`Cluster.hostnames`, `.mounts`, `.processes_apart`). All else is shared by all
 pods, and containers are not apart from each other: images, users, resources and most probes mean nothing.
 
+The files, from the API inwards:
+
+- cluster (the handle), server_process, control, channel, server, api: a request from the socket to its answer
+- rest, writes, watch, deletion, store, resources, access, selector, table, discovery, definitions: the API's objects,
+  without I/O; tests use them without a server
+- exec_session, pipes, faults, watch_stream, logs: streams, and what a test does to them
+- kubelet, lifecycle, pod_status, starting, manifest, volumes, pods, controllers: what becomes of an object
+- processes, shim, namespaces, pod_process: process trees
+- cli, apply, demo, follow, operated, client, documents, render, launchers, wheels, image: the commands
+
 Of the API there are the kinds that the operator and its jobs use (resources.py): reads, watches, writes, merge patches,
 owners' garbage collection, what RoleBindings allow, exec, logs. There are no schemas, no scheduler, and of controllers
 only that of batch Jobs.

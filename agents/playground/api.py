@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from . import access, controllers, exec_request, faults, logs, pods, statuses
+from . import controllers, exec_session, faults, logs, pods, statuses
 from .exec_session import ExecSession, Options
 from .request import Request
 from .resources import PODS
@@ -59,9 +59,6 @@ class Api:
         later = asyncio.get_running_loop().call_later
         controllers.Collector(self.objects, later)
         controllers.JobController(self.objects, later)
-        kubelet.issue_token = lambda namespace, account: users.add_account(
-            namespace, account, access.bound(store, namespace, account)
-        )
         self.watches: set[WatchStream] = set()
         self.sessions: dict[ExecSession, str] = {}  # → the pod's uid
 
@@ -123,7 +120,7 @@ class Api:
         if thing is None:
             return _json(404, statuses.not_found("pods", named.name))
         container = asked.first("container")
-        wrong = exec_request.wrong_container(container, named.name, thing)
+        wrong = exec_session.wrong_container(container, named.name, thing)
         container = container or thing["spec"]["containers"][0]["name"]
         if wrong is None and pods.waits(thing, container):
             wrong = f'container "{container}" in pod "{named.name}" is waiting to start: {pods.waits(thing, container)}'
@@ -146,17 +143,17 @@ class Api:
 
     async def _exec(self, request: web.Request, call: Call, user: User, named: Target) -> web.StreamResponse:
         asked, namespace, name = call.request, named.namespace, named.name
-        self.objects.authorize(call, user, *exec_request.needed_verbs(asked.method, self._minor))
+        self.objects.authorize(call, user, *exec_session.needed_verbs(asked.method, self._minor))
         fault = self._met_fault("exec", name)
         if (answer := await faults.instead(fault, request)) is not None:
             return answer
         thing = self.store.get(PODS.key, namespace, name)
-        refusal = exec_request.refusal(asked, name, thing)
+        refusal = exec_session.refusal(asked, name, thing)
         if refusal is not None or thing is None:
             assert refusal is not None
             return _json(refusal["code"], refusal)
         hooks = faults.hooks(fault)
-        protocol = exec_request.protocol(asked, v4_only=self._minor < 29 or hooks.v4_only)
+        protocol = exec_session.protocol(asked, v4_only=self._minor < 29 or hooks.v4_only)
         if protocol is None:  # as golang.org/x/net/websocket refuses a handshake
             return web.Response(status=403)
         streams = {stream: asked.flag(stream) for stream in ("stdin", "stdout", "stderr", "tty")}
@@ -164,7 +161,7 @@ class Api:
         container = asked.first("container") or thing["spec"]["containers"][0]["name"]
         place = {"pod": name, "namespace": namespace, "container": container}
         self.counters.commands.append({**place, **dataclasses.asdict(options)})
-        wrong = hooks.dial_error() or exec_request.kubelet_error(thing, container)
+        wrong = hooks.dial_error() or exec_session.kubelet_error(thing, container)
         if wrong is not None and not options.v5:
             return web.Response(status=500, text=f"{wrong}\n")
         start = partial(self._start, options, named, container) if wrong is None else statuses.internal_error(wrong)
@@ -178,7 +175,7 @@ class Api:
     async def _start(self, options: Options, named: Target, container: str, stdio: Stdio) -> Process:
         live = self.kubelet.find(named.namespace, named.name)
         argv = [os.fsencode(word) for word in options.command]
-        environ, home = self.kubelet.environ(live, container), self.kubelet.home(live)
+        environ, home = live.starter.environ(container), self.kubelet.home(live)
         return await self.kubelet.processes(live).exec(argv, environ, home, stdio.theirs, stdio.tty)
 
 

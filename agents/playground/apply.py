@@ -12,10 +12,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from . import documents, resources
-from .adapted import adapted
 from .client import ClientError
 from .cluster import Cluster
-from .documents import DocumentError
+from .documents import DocumentError, adapted
 from .follow import Follower
 from .operated import JobError, Operated, describe
 from .wheels import InstallError
@@ -30,7 +29,7 @@ Object = dict[str, Any]
 _NOT_STARTED = (126, 127, 128)  # a shell's for what it can't run or find, and the stand-in's StartError
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Progress goes to stderr: stdout is the launcher's."""
     sys.stderr.write(f"{text}\n")
 
@@ -87,25 +86,27 @@ def apply(
     for job in jobs:
         if launcher is not None and job.implementation != launcher.implementation:
             raise DocumentError([f"job {job.name} is made for {job.implementation}, not for {launcher.name}"])
-    with Operated(tell, launcher) as operated:
+    with Operated(report, launcher) as operated:
         for implementation in dict.fromkeys(str(job.implementation) for job in jobs):
             operated.install(implementation)
         operated.set_up(folder)
-        tell(f"a stand-in cluster in {operated.cluster.folder}; its pods are processes of this machine")
-        follower = Follower(operated.client, tell, output)
+        report(f"a stand-in cluster in {operated.cluster.folder}; its pods are processes of this machine")
+        follower = Follower(operated.client, report, output)
         changed = [adapted(body) for _file, body in found]
         for line in (line for one in changed for line in one.lines):
-            tell(line)
+            report(line)
         for job in jobs:
             if job.debug is not None or job.policy.is_suspended:
-                tell(f"job {job.name} waits for you: export KUBECONFIG={operated.cluster.kubeconfig()}; Ctrl-C ends it")
+                report(
+                    f"job {job.name} waits for you: export KUBECONFIG={operated.cluster.kubeconfig()}; Ctrl-C ends it"
+                )
         follower.apply(*(one.body for one in changed))
         follower.until(follower.ended, operated.check)
         if verbose:
             _show_logs(operated, follower)
         code = follower.exit_code()
         if code in _NOT_STARTED:
-            tell("pods have no images here: what they run has to be on this machine, by PATH or by its path")
+            report("pods have no images here: what they run has to be on this machine, by PATH or by its path")
         return code
 
 
@@ -123,7 +124,7 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
 
     What runs a job is installed when the job is there.
     """
-    with Operated(tell, launcher) as operated:
+    with Operated(report, launcher) as operated:
         operated.install(launcher.implementation)
         operated.set_up(folder)
         cluster = operated.cluster
@@ -150,7 +151,7 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
                     try:
                         operated.install(str(job.implementation))
                     except (InstallError, JobError) as error:
-                        tell(str(error))
+                        report(str(error))
 
 
 def serve(folder: str, *, workers: int) -> int:

@@ -69,7 +69,7 @@ class Control:
         live = self._live(name, namespace)
         for session, uid in self._api.sessions.items():
             if streams == "freeze" and uid == live.uid:
-                session.suffer("hold")
+                session.disturb("hold")
         await self._api.kubelet.delete(live, grace_s)
 
     def do_set_state(self, name: str, namespace: str, state: str, message: str, exit_code: int | None) -> None:
@@ -107,7 +107,7 @@ class Control:
     ) -> int:
         """Start a process in a pod, its stdio the handle's own; its exit code is written to the fourth descriptor."""
         kubelet, live = self._api.kubelet, self._live(name, namespace)
-        full = kubelet.environ(live, container)
+        full = live.starter.environ(container)
         full |= {os.fsencode(key): os.fsencode(value) for key, value in environ.items()}
         words = [os.fsencode(word) for word in argv]
         try:
@@ -158,7 +158,7 @@ class Control:
         uids = {live.uid for live in self._api.kubelet.all() if pod in {None, live.pod.name}}
         chosen = [one for one, uid in self._api.sessions.items() if uid in uids and one.is_live]
         for session in chosen:
-            session.suffer(kind)
+            session.disturb(kind)
         return len(chosen)
 
     def do_watches(self, kind: str, data: str) -> int:

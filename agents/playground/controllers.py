@@ -8,8 +8,10 @@ Of the real one (pkg/controller/job) there are not: parallelism and completions 
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from .pods import is_ready
 from .resources import BATCH_JOBS, PODS, RESOURCES, Target
 from .writes import RefusedError, created
 
@@ -24,6 +26,11 @@ _COLLECT_S = 0.05  # a real one takes a second or so
 _BACK_OFF_LIMIT, _BACK_OFF_S = 6, 0.1  # the API's default; the first wait, which is 10 s in a cluster
 _BACK_OFF_MAX_S = 1.0
 _PREFIX = "batch.kubernetes.io/"
+Condition = tuple[str, str, str, str]  # type, status, reason, message
+_SUSPENDED: Condition = ("Suspended", "True", "JobSuspended", "Job suspended")
+_RESUMED: Condition = ("Suspended", "False", "JobResumed", "Job resumed")
+_COMPLETE: Condition = ("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
+_FAILED: Condition = ("Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
 
 class Collector:
@@ -79,49 +86,31 @@ class JobController:
         if job is None or "deletionTimestamp" in job["metadata"] or _is_over(job):
             return
         own = [pod for pod in self._store.all(PODS.key, namespace) if _owner(pod) == job["metadata"]["uid"]]
+        ended = Counter(pod["status"]["phase"] for pod in own)
         active = [pod for pod in own if pod["status"]["phase"] not in {"Succeeded", "Failed"}]
-        succeeded = [pod for pod in own if pod["status"]["phase"] == "Succeeded"]
-        failed = [pod for pod in own if pod["status"]["phase"] == "Failed"]
-        spec = job.get("spec") or {}
-        limit = int(spec.get("backoffLimit", _BACK_OFF_LIMIT))
+        spec, condition = job.get("spec") or {}, _RESUMED
         restarts = sum(
             one.get("restartCount", 0) for pod in active for one in pod["status"].get("containerStatuses", ())
         )
         if spec.get("suspend"):
+            condition = _SUSPENDED
             self._end_all(active)
-        elif succeeded:
-            self._tell(
-                job,
-                active,
-                succeeded,
-                failed,
-                "Complete",
-                "CompletionsReached",
-                "Reached expected number of succeeded pods",
-            )
-            return
-        elif len(failed) + restarts > limit:
+        elif ended["Succeeded"]:
+            condition = _COMPLETE
+        elif ended["Failed"] + restarts > int(spec.get("backoffLimit", _BACK_OFF_LIMIT)):
+            condition = _FAILED
             self._end_all(active)
-            self._tell(
-                job,
-                [],
-                succeeded,
-                failed,
-                "Failed",
-                "BackoffLimitExceeded",
-                "Job has reached the specified backoff limit",
-            )
-            return
+            active = []
         elif not active:
-            self._next(job, len(failed))
-        self._tell(job, active, succeeded, failed)
+            self._next(job, ended["Failed"])
+        self._write_status(job, active, ended, condition)
 
     def _next(self, job: Object, failures: int) -> None:
+        """Create a pod, after a pause if there were others. It sees to it that there is only one at a time."""
         uid, meta = job["metadata"]["uid"], job["metadata"]
-        if uid in self._waiting:
-            return
         if not failures:
             self._create(job)
+        if not failures or uid in self._waiting:
             return
         self._waiting.add(uid)
 
@@ -154,45 +143,22 @@ class JobController:
             if "deletionTimestamp" not in pod["metadata"]:
                 self._api.deletion.remove(PODS.key, pod)
 
-    def _tell(
-        self,
-        job: Object,
-        active: list[Object],
-        succeeded: list[Object],
-        failed: list[Object],
-        verdict: str = "",
-        reason: str = "",
-        message: str = "",
-    ) -> None:
-        before = job.get("status") or {}
-        after = copy.deepcopy(before)
-        suspended = bool((job.get("spec") or {}).get("suspend"))
-        if not suspended:
-            after.setdefault("startTime", self._store.timestamp())
-        else:
-            after.pop("startTime", None)
-        ready = [pod for pod in active if _is_ready(pod)]
-        after |= {"active": len(active), "ready": len(ready), "succeeded": len(succeeded), "failed": len(failed)}
-        now = {
-            "status": "True",
-            "lastProbeTime": self._store.timestamp(),
-            "lastTransitionTime": self._store.timestamp(),
-        }
-        if verdict:
-            condition = {"type": verdict, "reason": reason, "message": message, **now}
-            after["conditions"] = [*after.get("conditions", ()), condition]
-            if verdict == "Complete":
-                after["completionTime"] = self._store.timestamp()
-        elif suspended or any(one["type"] == "Suspended" for one in after.get("conditions", ())):
-            others = [one for one in after.get("conditions", ()) if one["type"] != "Suspended"]
-            was = next((one for one in after.get("conditions", ()) if one["type"] == "Suspended"), None)
-            words = ("True", "JobSuspended", "Job suspended") if suspended else ("False", "JobResumed", "Job resumed")
-            if was is None or was["status"] != words[0]:
-                was = {"type": "Suspended", **now, "status": words[0], "reason": words[1], "message": words[2]}
-            after["conditions"] = [*others, was]
-        if after == before:
-            return
-        self._store.replace(BATCH_JOBS.key, {**job, "status": after})
+    def _write_status(self, job: Object, active: list[Object], ended: Counter[str], condition: Condition) -> None:
+        before, now = job.get("status") or {}, self._store.timestamp()
+        after = {"startTime": now, **before, "active": len(active), "ready": sum(map(is_ready, active))}
+        after |= {"succeeded": ended["Succeeded"], "failed": ended["Failed"]}
+        if condition == _SUSPENDED:
+            del after["startTime"]
+        if condition == _COMPLETE:
+            after["completionTime"] = now
+        kind, status, reason, message = condition
+        others = [one for one in before.get("conditions", ()) if one["type"] != kind]
+        same = [one for one in before.get("conditions", ()) if one["type"] == kind]
+        if [one["status"] for one in same] != [status] and (same or condition != _RESUMED):
+            told = {"type": kind, "status": status, "reason": reason, "message": message}
+            after["conditions"] = [*others, {**told, "lastProbeTime": now, "lastTransitionTime": now}]
+        if after != before:
+            self._store.replace(BATCH_JOBS.key, {**job, "status": after})
 
 
 def _is_over(job: Object) -> bool:
@@ -203,8 +169,3 @@ def _is_over(job: Object) -> bool:
 def _owner(pod: Object) -> str:
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions", ())
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

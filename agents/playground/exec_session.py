@@ -1,4 +1,8 @@
-"""One exec: a command in a pod, its pipes, and the WebSocket to the client.
+"""One exec: what is wrong with its request, then a command in a pod, its pipes, and the WebSocket to the client.
+
+The API server's own checks are told by HTTP status in both protocols. What kubelet finds comes after the 101 with
+v5.channel.k8s.io, whose streams the API server translates (apiserver `pkg/util/proxy/streamtranslator.go`), and by HTTP
+status with v4, which is only passed on.
 
 Its steps: asked, 101, started, process and outputs at their end, Status, close frame, closed by the client. As in
 Kubernetes the end of the stream does not end the command: its stdin then ends, its output is no longer read, and it
@@ -16,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from . import statuses
+from . import pods, statuses
 from .faults import reset
 from .pipes import CLOSE_CHANNEL, ERROR, RESIZE, STDERR, STDIN, STDOUT, OutputPipe, Stdio
 
@@ -26,11 +30,66 @@ if TYPE_CHECKING:
     from .counters import Counters
     from .faults import ExecHooks
     from .processes import Process
+    from .request import Request
 
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 _MAX_PAYLOAD = 32 * 1024 * 1024  # golang.org/x/net/websocket's DefaultMaxPayloadBytes
 _CLOSE_WAIT_S = 10.0
 _NORMAL = (1000).to_bytes(2, "big")
+
+
+def needed_verbs(method: str, minor: int) -> list[str]:
+    """What the user must be allowed: a WebSocket is a GET, and from 1.35 on that needs create too (PR 134577)."""
+    if method == "GET":
+        return ["get", "create"] if minor >= 35 else ["get"]
+    return ["create"]
+
+
+def refusal(request: Request, name: str, thing: pods.Object | None) -> statuses.Status | None:
+    """What the API server refuses (registry/core/pod `ExecLocation`); None if nothing."""
+    if thing is None:
+        return statuses.not_found("pods", name)
+    wrong = _wrong_options(request) or wrong_container(request.first("container"), name, thing)
+    if wrong is None and not thing["spec"].get("nodeName"):
+        wrong = f"pod {name} does not have a host assigned"
+    if wrong is None and (request.method != "GET" or request.headers.get("upgrade", "").lower() != "websocket"):
+        wrong = "Upgrade request required: the stand-in has WebSockets, not SPDY"
+    return None if wrong is None else statuses.failure(400, wrong)
+
+
+def _wrong_options(request: Request) -> str | None:
+    if not request.query.get("command"):
+        return "you must specify at least 1 command for the container"
+    if not any(request.flag(stream) for stream in ("stdin", "stdout", "stderr")):
+        return "you must specify at least 1 of stdin, stdout, stderr"
+    if request.flag("tty") and request.flag("stderr"):
+        return "tty and stderr cannot both be true"
+    return None
+
+
+def wrong_container(container: str, name: str, thing: pods.Object) -> str | None:
+    """What is wrong with a request's container, "" for the only one; None if nothing."""
+    if container:
+        known = container in pods.container_names(thing)
+        return None if known else f"container {container} is not valid for pod {name}"
+    names = [one["name"] for one in thing["spec"]["containers"]]
+    if len(names) == 1:
+        return None
+    return f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
+
+
+def protocol(request: Request, *, v4_only: bool) -> str | None:
+    """The first of the client's subprotocols that is known; None if none is."""
+    known = (V4,) if v4_only else (V5, V4)
+    offered = (word.strip() for word in request.headers.get("sec-websocket-protocol", "").split(","))
+    return next((one for one in offered if one in known), None)
+
+
+def kubelet_error(thing: pods.Object, container: str) -> str | None:
+    """What kubelet refuses; None if nothing."""
+    if not pods.runs(thing, container):
+        return f'unable to upgrade connection: container not found ("{container}")'
+    return None
 
 
 @dataclass(frozen=True)
@@ -78,7 +137,7 @@ class ExecSession:
         self._stdio = Stdio()
         self._command: asyncio.Task[statuses.Refusal] | None = None
         self._sent = 0  # bytes of output
-        self._trouble = ""  # hold, silence or freeze: see `suffer`
+        self._disturbance = ""  # hold, silence or freeze: see `disturb`
         self._is_acknowledged = False
         self._is_finished = False
         self._has_left = False  # the client
@@ -148,7 +207,7 @@ class ExecSession:
         data = self._hooks.status(json.dumps(outcome.status, separators=(",", ":")).encode())
         if data is not None:
             await self._send(ERROR, data)
-        if not self._has_left and not self._trouble:
+        if not self._has_left and not self._disturbance:
             with contextlib.suppress(ConnectionResetError):
                 await self._websocket.send_frame(_NORMAL, WSMsgType.CLOSE)
             await asyncio.sleep(_CLOSE_WAIT_S)
@@ -167,7 +226,7 @@ class ExecSession:
             await asyncio.sleep(self._hooks.pause_s(len(data)))  # 0: the other sessions' turn
 
     async def _send(self, channel: int, data: bytes = b"") -> None:
-        if not self._has_left and not self._trouble:
+        if not self._has_left and not self._disturbance:
             with contextlib.suppress(ConnectionResetError):  # the client has left
                 await self._websocket.send_bytes(bytes((channel,)) + data)
 
@@ -180,16 +239,16 @@ class ExecSession:
         """Take what the client sends, until it leaves."""
         while True:
             message = await self._websocket.receive()
-            if self._trouble == "freeze":
+            if self._disturbance == "freeze":
                 await asyncio.Event().wait()  # until the client closes the connection
             if message.type in {WSMsgType.BINARY, WSMsgType.TEXT}:
                 if message.data:
                     await self._take(message.data[0], message.data[1:])
             elif message.type is WSMsgType.PING:
-                if self._hooks.answers_pings and self._trouble != "silence":
+                if self._hooks.answers_pings and self._disturbance != "silence":
                     await self._websocket.pong(message.data)
             elif message.type is not WSMsgType.PONG:
-                if message.type is WSMsgType.CLOSE and not self._is_finished and not self._trouble:
+                if message.type is WSMsgType.CLOSE and not self._is_finished and not self._disturbance:
                     await self._websocket.close(code=message.data or WSCloseCode.OK)
                 return
 
@@ -210,9 +269,9 @@ class ExecSession:
     @property
     def is_live(self) -> bool:
         """Whether the stream is open, and not frozen."""
-        return not self._has_left and self._trouble != "freeze"
+        return not self._has_left and self._disturbance != "freeze"
 
-    def suffer(self, what: str) -> None:
+    def disturb(self, what: str) -> None:
         """Be cut (reset), frozen (neither read nor written any more), silenced (nothing is sent any more) or held.
 
         Held: pings are answered, but nothing else comes, as when the node is gone (kubernetes#129144).
@@ -223,7 +282,7 @@ class ExecSession:
             return
         if what not in {"freeze", "silence", "hold"}:
             raise ValueError(f"a stream can be given to: cut, freeze, silence, hold; not {what!r}")
-        self._trouble = what
+        self._disturbance = what
         if what == "freeze" and transport is not None:
             transport.pause_reading()
 

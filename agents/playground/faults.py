@@ -167,7 +167,7 @@ class _Cut(ExecHooks):
     starts = False
 
     def upgraded(self, session: ExecSession) -> None:
-        session.suffer("cut")
+        session.disturb("cut")
 
 
 class _DialError(ExecHooks):
@@ -181,13 +181,13 @@ class _Hang(ExecHooks):
 
 class _CutAtStart(ExecHooks):
     def has_output(self, session: ExecSession) -> None:
-        session.suffer("cut")
+        session.disturb("cut")
 
 
 class _AfterBytes(ExecHooks):
     def sent(self, session: ExecSession, count: int) -> None:
         if count >= self.fault.after_bytes:
-            session.suffer({"drop-mid-stream": "cut", "half-open": "freeze", "silent": "silence"}[self.fault.kind])
+            session.disturb({"drop-mid-stream": "cut", "half-open": "freeze", "silent": "silence"}[self.fault.kind])
 
 
 class _Raw(ExecHooks):
@@ -237,5 +237,5 @@ _HOOKS = {
 
 
 def hooks(fault: Fault | None) -> ExecHooks:
-    """What an exec that meets this fault is to suffer."""
+    """The hooks of an exec that meets this fault."""
     return ExecHooks(Fault("")) if fault is None else _HOOKS[fault.kind](fault)

@@ -26,11 +26,11 @@ _VERDICTS = SUCCESSES | {"Failed", "ValidationError"}
 
 
 class Follower:
-    """Follows the jobs that it applies. `tell` gets progress, `output` the launchers' lines."""
+    """Follows the jobs that it applies. `report` gets progress, `output` the launchers' lines."""
 
-    def __init__(self, client: Client, tell: Callable[[str], None], output: Callable[[str], None]) -> None:
+    def __init__(self, client: Client, report: Callable[[str], None], output: Callable[[str], None]) -> None:
         self._client = client
-        self._tell = tell
+        self._report = report
         self._output = output
         self._queue: queue.Queue[Callable[[], None]] = queue.Queue()
         self._printer = EventPrinter()
@@ -143,7 +143,7 @@ class Follower:
         return (pod["metadata"].get("labels") or {}).get("mpi-agents/job-uid") in uids
 
     def _say(self, line: str) -> None:
-        self._tell(f"{time.monotonic() - self.began:6.2f} s  {line}")
+        self._report(f"{time.monotonic() - self.began:6.2f} s  {line}")
 
 
 def _version(thing: Object | None) -> int:
@@ -158,7 +158,7 @@ def container_of(pod: Object) -> str:
 
 
 class EventPrinter:
-    """What watches tell of a job, as lines for people. It remembers what was printed, and returns what is new."""
+    """A job's, its pods' and its events' changes as lines for people. It remembers what was printed."""
 
     def __init__(self) -> None:
         self._pods: dict[str, str] = {}
@@ -210,9 +210,7 @@ def state_of(pod: Object) -> str:
     if status["phase"] == "Pending" and inits:
         done = sum(1 for one in inits if one.get("started") or "terminated" in one["state"])
         return f"init containers {done}/{len(inits)}"
-    if status["phase"] == "Running" and any(
-        one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ())
-    ):
+    if status["phase"] == "Running" and pods.is_ready(pod):
         return "Running, ready"
     return str(status["phase"])
 

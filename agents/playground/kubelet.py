@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import pods
-from .hosts import HostsFile
+from . import access, pod_status, pods
 from .lifecycle import PodLifecycle
 from .manifest import ManifestError
 from .processes import MARK, PodProcesses, Zygote, marked
 from .resources import PODS
-from .statuses import runtime_error
+from .starting import Starter
 from .volumes import Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Mapping
 
+    from .access import Access
     from .store import Object, Store
 
 
@@ -35,21 +33,20 @@ class LivePod:
         self.folder = folder
         self.image: Mapping[str, str] | None = None  # what its environment begins with, if not as the cluster's
         self.processes: PodProcesses | None = None
-        self.mains: dict[str, asyncio.Task[None]] = {}  # its containers' own processes, by container
-        self.main_exit_codes: dict[str, int] = {}
         self.steps_over = False  # what comes next is not decided by the pod's steps any more
         self.ended = False  # its processes are being killed
-        self.lifecycle: PodLifecycle | None = None  # of a pod that came by the API
+        self.is_scripted = True  # its status is what its steps and `set_state` say, whatever its containers do
+        self.starter: Starter
+        self.lifecycle: PodLifecycle | None = None  # if its containers are carried out
 
 
 class Kubelet:
     """Carries out what is asked of the pods."""
 
-    def __init__(self, store: Store, zygote: Zygote, settings: Mapping[str, Any]) -> None:
+    def __init__(self, store: Store, zygote: Zygote, settings: Mapping[str, Any], users: Access) -> None:
         self._loop = asyncio.get_running_loop()
         self.store = store
-        self.issue_token: Callable[[str, str], str] = lambda _namespace, _account: ""
-        """Returns a token of a ServiceAccount, by namespace and name."""
+        self._access = users
         self.services: Mapping[str, str] = {}
         """What every container that came by the API is told of the API server."""
         self.images: Mapping[str, tuple[str, Mapping[str, str]]] = settings["images"]
@@ -110,14 +107,16 @@ class Kubelet:
         except ManifestError as error:
             self.set_state(live, "config-error", message=str(error))
             return
-        live.lifecycle = PodLifecycle(self, live, thing, volumes)
+        live.is_scripted, live.starter = False, Starter(self, live, thing, volumes)
+        live.lifecycle = PodLifecycle(self, live, thing)
 
     def _admit(self, pod: pods.Pod, thing: Object) -> LivePod:
         address = pod.address or pods.new_address()
-        thing["status"] = pods.status_of(thing, "pending", address=address)
+        thing["status"] = pod_status.status_of(thing, "pending", address=address)
         self.store.create(PODS.key, thing)
         uid = thing["metadata"]["uid"]
         live = LivePod(pod, uid, address, os.path.join(self._folder, "pods", f"{pod.name}.{uid[:8]}"))
+        live.starter = Starter(self, live, thing, None)
         self._live[pod.namespace, pod.name] = live
         for name in ("home", "tmp", "stage"):
             os.makedirs(os.path.join(live.folder, name))
@@ -144,10 +143,6 @@ class Kubelet:
         if live.lifecycle is not None:
             await live.lifecycle.terminate(grace_s)
         elif live.processes is not None:
-            if grace_s > 0 and live.mains:
-                for pid in live.processes.main_pids:
-                    _terminate(pid)
-                await asyncio.wait(live.mains.values(), timeout=grace_s)
             await live.processes.end()
         self._remove(live)
 
@@ -163,19 +158,23 @@ class Kubelet:
             return
 
         def change(thing: Object) -> None:
-            if state not in {"pending", "unschedulable"}:
+            if state not in pod_status.NO_NODE:
                 thing["spec"]["nodeName"] = live.pod.node
-            thing["status"] = pods.status_of(thing, state, address=live.address, message=message, exit_code=exit_code)
+            thing["status"] = pod_status.status_of(
+                thing, state, address=live.address, message=message, exit_code=exit_code
+            )
 
-        pods.status_of(self.object(live), state, address=live.address)
-        if live.lifecycle is not None:
+        pod_status.status_of(self.object(live), state, address=live.address)
+        if live.lifecycle is not None and (state in pod_status.ENDS or not live.is_scripted):
             live.lifecycle.release()
         self.store.update(PODS.key, live.pod.namespace, live.pod.name, change)
-        if state in {"running", "ready", "initializing"}:
-            self._start_main(live, init=state == "initializing")
-        elif state in {"succeeded", "failed", "oom-killed", "evicted"} and live.processes is not None:
+        if state in pod_status.ENDS and live.processes is not None:
             live.steps_over = live.ended = True
             self.background(live.processes.end())
+        elif (
+            state in {"running", "ready"} and live.lifecycle is None and any(one.command for one in live.pod.containers)
+        ):
+            live.lifecycle = PodLifecycle(self, live, self.object(live))
 
     def processes(self, live: LivePod) -> PodProcesses:
         """The pod's processes; the shim is started with the first."""
@@ -186,24 +185,19 @@ class Kubelet:
             live.processes = PodProcesses(self.zygote, settings)
         return live.processes
 
-    def environ(self, live: LivePod, container: str) -> dict[bytes, bytes]:
-        """A container's environment."""
-        if live.lifecycle is not None and (environ := live.lifecycle.environ(container)) is not None:
-            return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-        own = next((one.environ for one in live.pod.containers if one.name == container), {})
-        environ = {**self.base_environ(live), **live.pod.environ, **own, MARK: live.uid}
-        return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-
     def base_environ(self, live: LivePod) -> dict[str, str]:
         """What each container of a pod begins with."""
         return {
             **(self._environ if live.image is None else live.image),
-            **(self.services if live.lifecycle is not None else {}),
             "HOME": self.home(live),
             "TMPDIR": os.path.join(live.folder, "tmp"),
             "HOSTNAME": live.pod.hostname or live.pod.name,
             MARK: live.uid,
         }
+
+    def issue_token(self, namespace: str, account: str) -> str:
+        """Return a new token of a ServiceAccount, which may do what RoleBindings give it."""
+        return self._access.add_account(namespace, account, access.bound(self.store, namespace, account))
 
     def home(self, live: LivePod) -> str:
         """A pod's home, which is its working directory too."""
@@ -255,40 +249,36 @@ class Kubelet:
         else:
             step()
 
-    def _start_main(self, live: LivePod, *, init: bool) -> None:
-        for container in live.pod.containers:
-            if container.command is not None and container.name not in live.mains and container.init is init:
-                live.mains[container.name] = self.background(self._main(live, container, container.command))
 
-    async def _main(self, live: LivePod, container: pods.Container, command: Sequence[str]) -> None:
-        """A container's own process. Its end ends the container; when all have, the pod has succeeded or failed."""
-        log = os.open(os.path.join(live.folder, f"{container.name}.log"), os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        null = os.open(os.devnull, os.O_RDONLY)
-        processes, argv = self.processes(live), [os.fsencode(word) for word in command]
-        try:
-            environ = self.environ(live, container.name)
-            process = await processes.exec(argv, environ, self.home(live), [null, log, log])
-        except OSError as error:
-            words = runtime_error(command[0], error.errno or 0)
-            self.set_state(live, "run-error", message=f"failed to create containerd task: {words}")
-            return
-        finally:
-            os.close(log)
-            os.close(null)
-        if live.ended and process.pid:
-            _terminate(process.pid)
-        processes.main_pids.add(process.pid)
-        code = await process.wait()
-        processes.main_pids.discard(process.pid)
-        if live.ended:
-            return
-        live.main_exit_codes[container.name] = code
-        waiting = {one.name for one in live.pod.containers if not one.init and not one.sidecar}
-        if waiting <= set(live.main_exit_codes):
-            worst = max(live.main_exit_codes[name] for name in waiting)
-            self.set_state(live, "failed" if worst else "succeeded", exit_code=worst)
+class HostsFile:
+    """The pods' hosts file, with the names that the cluster's DNS would tell: rewritten in place, as it is mounted."""
 
+    def __init__(self, loop: asyncio.AbstractEventLoop, path: str, live: Mapping[tuple[str, str], LivePod]) -> None:
+        self.path = path
+        self._loop = loop
+        self._live = live
+        self._is_due = False
+        self._write()
 
-def _terminate(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    def change(self) -> None:
+        """Write it soon: once for many pods that come together."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        self._is_due = False
+        lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost"]
+        for live in self._live.values():
+            names = [live.pod.name]
+            if live.pod.subdomain:
+                full = f"{live.pod.hostname or live.pod.name}.{live.pod.subdomain}"
+                names = [
+                    f"{full}.{live.pod.namespace}.svc.cluster.local",
+                    f"{full}.{live.pod.namespace}.svc",
+                    full,
+                    *names,
+                ]
+            lines.append(f"{live.address}\t{' '.join(names)}")
+        with open(self.path, "w", encoding="ascii") as file:
+            file.write("\n".join([*lines, ""]))

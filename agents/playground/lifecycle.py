@@ -13,16 +13,14 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from .container_state import ContainerState, status
 from .manifest import ManifestError
+from .pod_status import ContainerState, status
 from .resources import CONFIG_MAPS
-from .starting import Starter
 from .statuses import runtime_error
 from .volumes import MissingError
 
 if TYPE_CHECKING:
     from .kubelet import Kubelet, LivePod
-    from .volumes import Volumes
 
 Object = dict[str, Any]
 
@@ -32,16 +30,17 @@ _START_ERROR = 128  # containerd's exit code of a container whose program can't 
 
 
 class PodLifecycle:
-    """One pod's. It tells of itself in the pod's status."""
+    """One pod's. It tells of itself in the pod's status, but where that is scripted: there its end alone."""
 
-    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes) -> None:
+    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object) -> None:
         self._loop = asyncio.get_running_loop()
         self._kubelet = kubelet
         self._live = live
         self._processes = kubelet.processes(live)
-        self._starter = Starter(kubelet, live, thing, volumes)
+        self._starter = live.starter
         self._spec = thing["spec"]
-        self._inits = [ContainerState(one, init=True) for one in self._spec.get("initContainers") or ()]
+        inits = () if live.is_scripted else self._spec.get("initContainers") or ()
+        self._inits = [ContainerState(one, init=True) for one in inits]
         self._mains = [ContainerState(one, init=False) for one in self._spec["containers"]]
         self._policy = self._spec.get("restartPolicy", "Always")
         self._phase = "Pending"
@@ -52,14 +51,10 @@ class PodLifecycle:
         self._is_over = False  # ended, or in other hands: nothing more is told
         self._unsubscribe = kubelet.store.subscribe(CONFIG_MAPS.key, lambda change: self._starter.refill(change.after))
 
-    def environ(self, container: str) -> dict[str, str] | None:
-        """A container's environment; None if it is not known yet."""
-        return self._starter.environ(container)
-
     # The start -------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        self._tell()
+        self._write_status()
         await self._processes.enter()
         while True:
             try:
@@ -70,7 +65,7 @@ class PodLifecycle:
             except ManifestError as error:
                 for one in (*self._inits, *self._mains):
                     one.wait("CreateContainerConfigError", str(error))
-                self._tell()
+                self._write_status()
                 return
         for one in self._inits:
             one.task = self._kubelet.background(self._keep_running(one))
@@ -94,15 +89,15 @@ class PodLifecycle:
                     self._finish()
                 break
             delay_s = one.back_off(self._live.pod.name)
-            self._tell()
+            self._write_status()
             await asyncio.sleep(delay_s)
-        self._tell()
+        self._write_status()
 
     async def _run_once(self, one: ContainerState) -> int:
         """From a container's start to its end; returns its exit code."""
         program = self._starter.program(one.name)
         if program:
-            self._tell()
+            self._write_status()
             try:
                 one.process = await self._starter.run(one.name)
             except OSError as error:
@@ -120,7 +115,7 @@ class PodLifecycle:
         finally:
             probing.cancel()
         if not self._is_over:
-            one.ended(code, message=self._starter.last_words(one.name))
+            one.ended(code, message=self._starter.termination_message(one.name))
         return code
 
     async def _ended(self, one: ContainerState) -> int:
@@ -141,10 +136,10 @@ class PodLifecycle:
         if one.is_sidecar:
             one.lets_next_start.set()
         if "exec" in (one.spec.get("readinessProbe") or {}):
-            self._tell()
+            self._write_status()
         await self._success(one, "readinessProbe")
         one.is_ready = True
-        self._tell()
+        self._write_status()
 
     async def _success(self, one: ContainerState, kind: str) -> None:
         """Until the container's probe succeeds: at once if it has none that is a command."""
@@ -188,7 +183,7 @@ class PodLifecycle:
             self._end = self._kubelet.background(self._stop_and_kill())
 
     async def _stop_and_kill(self) -> None:
-        self._tell()
+        self._write_status()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._kill_at) as self._until_kill:
                 await self._stop()
@@ -197,8 +192,7 @@ class PodLifecycle:
             for one in (*self._inits, *self._mains):
                 if one.is_running:
                     one.ended(137)
-            self._phase = "Failed" if any(one.exit_code != 0 for one in self._mains) else "Succeeded"
-            self._tell()
+            self._write_end()
             self.release()
         await self._processes.end()
 
@@ -228,8 +222,17 @@ class PodLifecycle:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one.process.pid, signal.SIGTERM)
 
-    def _tell(self) -> None:
-        if self._is_over:
+    def _write_end(self) -> None:
+        worst = max(self._mains, key=lambda one: one.exit_code or 0)
+        self._phase = "Failed" if any(one.exit_code != 0 for one in self._mains) else "Succeeded"
+        if not self._live.is_scripted:
+            self._write_status()
+        elif not self._live.ended:
+            message = worst.state.get("terminated", {}).get("message", "")
+            self._kubelet.set_state(self._live, self._phase.lower(), message=message, exit_code=worst.exit_code)
+
+    def _write_status(self) -> None:
+        if self._is_over or self._live.is_scripted:
             return
         before = self._kubelet.object(self._live)
         found = status(before["status"], self._inits, self._mains, phase=self._phase, address=self._live.address)

@@ -54,9 +54,9 @@ def ending_on_term() -> Iterator[None]:
 class Operated:
     """Everything that is there before a job. Use it as a context; at its end nothing is left."""
 
-    def __init__(self, tell: Callable[[str], None], launcher: Launcher | None = None) -> None:
+    def __init__(self, report: Callable[[str], None], launcher: Launcher | None = None) -> None:
         """`launcher` runs jobs of its implementation of MPI, in place of that implementation's default."""
-        self._tell = tell
+        self._report = report
         self.launchers = {name: LAUNCHERS[default] for name, default in DEFAULTS.items()}
         if launcher is not None:
             self.launchers[launcher.implementation] = launcher
@@ -84,7 +84,7 @@ class Operated:
                 f"{launcher.title} {launcher.version} uses no loopback between its daemons, and no other network "
                 "interface is up: connect to a network, or choose another launcher (--launcher openmpi4)"
             )
-        wheels.installed(launcher, self._tell)
+        wheels.installed(launcher, self._report)
 
     def set_up(self, folder: str | None = None) -> None:
         """Image, cluster, operator. Raises ImageError, ClusterError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import errno
 import marshal
@@ -87,17 +86,13 @@ class Zygote:
         """Start a shim and return our end of its socket."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._socket.sendmsg([marshal.dumps(("pod", dict(settings)))], _rights([theirs.fileno()]))
+            socket.send_fds(self._socket, [marshal.dumps(("pod", dict(settings)))], [theirs.fileno()])
         return ours
 
     def close(self) -> None:
         """End it. Its shims go on until their own sockets close."""
         self._socket.close()
         self._process.wait()
-
-
-def _rights(fds: Sequence[int]) -> list[tuple[int, int, bytes]]:
-    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
 
 
 class PodProcesses:
@@ -162,7 +157,7 @@ class PodProcesses:
         self._start()
         while self._socket is not None:
             try:
-                self._socket.sendmsg([message], _rights(fds) if fds else [])
+                socket.send_fds(self._socket, [message], fds)
                 return
             except BlockingIOError:  # the shim has not read for long
                 await asyncio.sleep(_AGAIN_S)

@@ -72,8 +72,9 @@ class Server:
         loop.add_signal_handler(signal.SIGTERM, self._end)
         faulthandler.register(signal.SIGUSR1, file=2)
         store = Store()
-        self._kubelet = Kubelet(store, self._zygote, settings)
-        api = Api(store, self._kubelet, Access(), Faults(), self._counters, settings)
+        users = Access()
+        self._kubelet = Kubelet(store, self._zygote, settings, users)
+        api = Api(store, self._kubelet, users, Faults(), self._counters, settings)
         app = web.Application(client_max_size=_MAX_BODY)
         app.router.add_route("*", "/{path:.*}", api.handle)
         self._runner = web.AppRunner(

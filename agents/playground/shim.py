@@ -63,6 +63,7 @@ def zygote(number: int) -> None:
 
 def _receive(source: socket.socket) -> tuple[Any, list[int]]:
     try:
+        # Not socket.recv_fds, which takes no notice of its flags in Python 3.11.
         data, ancillary, _flags, _address = source.recvmsg(1 << 19, 64, socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
         data, ancillary = b"", []

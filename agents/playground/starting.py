@@ -23,7 +23,8 @@ Object = dict[str, Any]
 class Starter:
     """Starts the processes of one pod."""
 
-    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes) -> None:
+    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes | None) -> None:
+        """Without `volumes`, the pod has neither these nor anything of the cluster's (`Cluster.create_pod`)."""
         self._kubelet = kubelet
         self._live = live
         self._thing = thing
@@ -33,19 +34,26 @@ class Starter:
 
     def prepare(self, *, mounted: bool) -> None:
         """Fill the volumes and find out all calls. Raises MissingError, ManifestError."""
-        rewritten = self._volumes.rewritten(mounted=mounted)
-        self._volumes.fill(self._issued)
-        self._live.image = self._image()
+        rewritten: Mapping[str, str] = {}
+        if self._volumes is not None:
+            rewritten = self._volumes.rewritten(mounted=mounted)
+            self._volumes.fill(self._issued)
+            self._live.image = self._image()
         for container in manifest.containers(self._thing):
-            given = self._kubelet.base_environ(self._live)
-            given["MPI_AGENT_TERMINATION_LOG"] = self._last_words_file(container["name"])
-            with open(given["MPI_AGENT_TERMINATION_LOG"], "ab"):  # is there before the container is
-                pass
-            token = manifest.token_volume(self._thing, container)
-            if token:
-                given["MPI_AGENT_SERVICE_ACCOUNT"] = self._volumes.folder(token)
-            thing = self._kubelet.object(self._live)
-            self._calls[container["name"]] = manifest.call(thing, container, given, self._volumes.value, rewritten)
+            self._calls[container["name"]] = self._call(container, rewritten)
+
+    def _call(self, container: Object, rewritten: Mapping[str, str]) -> manifest.Call:
+        given = self._kubelet.base_environ(self._live)
+        if self._volumes is None:
+            return manifest.call(self._thing, container, given, lambda *_: None, {})
+        given |= self._kubelet.services
+        given["MPI_AGENT_TERMINATION_LOG"] = self._termination_log(container["name"])
+        with open(given["MPI_AGENT_TERMINATION_LOG"], "ab"):  # is there before the container is
+            pass
+        if token := manifest.token_volume(self._thing, container):
+            given["MPI_AGENT_SERVICE_ACCOUNT"] = self._volumes.folder(token)
+        thing = self._kubelet.object(self._live)
+        return manifest.call(thing, container, given, self._volumes.value, rewritten)
 
     def _image(self) -> Mapping[str, str] | None:
         """The environment for the MPI of the pod's job. Raises MissingError while that is not installed."""
@@ -64,14 +72,17 @@ class Starter:
 
     def refill(self, config_map: Object) -> None:
         """A config map has changed: show it anew."""
-        if self._calls and self._volumes.shows(config_map):
+        if self._calls and self._volumes is not None and self._volumes.shows(config_map):
             with contextlib.suppress(MissingError, ManifestError):
                 self._volumes.fill(self._issued)
 
-    def environ(self, container: str) -> dict[str, str] | None:
-        """A container's environment; None if it is not known yet."""
+    def environ(self, container: str) -> dict[bytes, bytes]:
+        """A container's environment; without anything of its manifest's as long as that is not known."""
+        if self._volumes is None and not self._calls:
+            self.prepare(mounted=True)
         call = self._calls.get(container)
-        return None if call is None else dict(call.environ)
+        environ = self._kubelet.base_environ(self._live) if call is None else call.environ
+        return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
     def program(self, container: str) -> str:
         """What a container runs; "" if it has no command."""
@@ -91,23 +102,24 @@ class Starter:
             return False
         return await process.wait() == 0
 
-    def last_words(self, container: str) -> str:
+    def termination_message(self, container: str) -> str:
         """What a container has left in its termination log."""
         with (
             contextlib.suppress(OSError),
-            open(self._last_words_file(container), encoding="utf-8", errors="replace") as file,
+            open(self._termination_log(container), encoding="utf-8", errors="replace") as file,
         ):
             return file.read(4096)
         return ""
 
     async def _exec(self, container: str, argv: Sequence[str], output: int) -> Process:
         call = self._calls[container]
-        environ = {os.fsencode(name): os.fsencode(value) for name, value in call.environ.items()}
         folder = call.folder or self._kubelet.home(self._live)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         words = [os.fsencode(word) for word in argv]
         try:
-            return await self._kubelet.processes(self._live).exec(words, environ, folder, [null, output, output])
+            return await self._kubelet.processes(self._live).exec(
+                words, self.environ(container), folder, [null, output, output]
+            )
         finally:
             os.close(null)
             os.close(output)
@@ -118,5 +130,5 @@ class Starter:
             self._token = self._kubelet.issue_token(self._live.pod.namespace, account)
         return self._token
 
-    def _last_words_file(self, container: str) -> str:
+    def _termination_log(self, container: str) -> str:
         return os.path.join(self._live.folder, f"{container}.termination-log")

@@ -41,7 +41,7 @@ def marker(launcher: Launcher) -> str:
     return os.path.join(folder(launcher), _DONE)
 
 
-def installed(launcher: Launcher, tell: Callable[[str], None]) -> str:
+def installed(launcher: Launcher, report: Callable[[str], None]) -> str:
     """Return the folder of a launcher's virtual environment; install it there first if need be.
 
     Whoever comes while another process installs it waits for that. Raises InstallError.
@@ -52,12 +52,12 @@ def installed(launcher: Launcher, tell: Callable[[str], None]) -> str:
     try:
         os.makedirs(os.path.dirname(prefix), exist_ok=True)
         with open(f"{prefix}.lock", "w", encoding="ascii") as lock:
-            _lock(lock, lambda: tell(f"waiting for another process that installs into {prefix}"))
+            _lock(lock, lambda: report(f"waiting for another process that installs into {prefix}"))
             if not is_installed(launcher):
-                tell(f"installing {launcher.title} {launcher.version} into {prefix} (once; {launcher.megabytes} MB)")
+                report(f"installing {launcher.title} {launcher.version} into {prefix} (once; {launcher.megabytes} MB)")
                 began = time.monotonic()
                 _install(launcher, prefix)
-                tell(f"installed in {time.monotonic() - began:.1f} s")
+                report(f"installed in {time.monotonic() - began:.1f} s")
     except OSError as error:
         why = f"{error.filename or prefix} can't be written: {error.strerror}; XDG_CACHE_HOME says where it goes"
         raise InstallError(f"{launcher.title} {launcher.version} can't be installed: {why}") from None

@@ -8,28 +8,29 @@ import signal
 import socket
 import stat
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agents.common.http_server import JSON, METRICS, HttpServer, Response, listen
 from agents.common.loop import Loop
 from agents.common.text import printable
 from agents.worker import report
-from agents.worker.mounted import Commands, FolderWatch, KeyRotation
+from agents.worker.mounted import Commands, FolderWatch
+from agents.worker.settings import Settings
 from agents.worker.sock_diag import SockDiag
 from agents.worker.sshd_monitor import SshdMonitor
+from sshd_bootstrap import paths
+from sshd_bootstrap.rotation import KeyRotation
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+if TYPE_CHECKING:  # psutil takes 2 MiB, which only a shared process namespace needs
     from agents.worker.process_view import ProcessView
-    from agents.worker.settings import Settings
 
 
 def is_shared() -> bool:
     """Whether the pod shares its process namespace: its first process is another container's, and no ancestor of ours.
 
     In a namespace of our own we are its first process, or descend from it. In the node's (hostPID) we descend from its
-    first as well, by way of the runtime; what is to be seen there is not the pod's alone.
+    first process as well, through the runtime; the processes there are not the pod's alone.
     """
     pid = os.getpid()
     for _ in range(64):
@@ -46,11 +47,11 @@ def _parent(pid: int) -> int:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
-        return 1  # then nothing is known, and nothing is touched
+        return 1  # unknown: treated as not shared, so nothing is touched
 
 
 class ServeError(Exception):
-    """A port or a socket can't be served: one line."""
+    """A port or a socket can't be served; the text is one line for people."""
 
 
 def at_port(port: int) -> socket.socket:
@@ -62,7 +63,7 @@ def at_port(port: int) -> socket.socket:
 
 
 def at_path(path: str) -> socket.socket:
-    """Listen at a Unix socket that every uid of the pod may connect to, in the place of one that was left.
+    """Listen at a Unix socket that every uid of the pod may connect to, replacing one that a former agent left.
 
     Raises FileNotFoundError where its folder is not there yet, else ServeError.
     """
@@ -70,7 +71,7 @@ def at_path(path: str) -> socket.socket:
     try:
         remove(path)
         listener.bind(path)
-        os.chmod(path, 0o666)  # noqa: S103 (what it tells, the port tells nearly as well)
+        os.chmod(path, 0o666)  # noqa: S103 (the port serves nearly the same)
         listener.listen()
     except FileNotFoundError:
         listener.close()
@@ -111,7 +112,7 @@ class Agent:
             "/healthz": lambda: Response(200, "ok\n"),
             "/readyz": self._ready,
             "/readyz?wait": lambda: self._ready()._replace(may_change=self._is_starting()),
-            "/metrics": self._metrics,
+            "/metrics": lambda: Response(200, report.metrics(self._status()), METRICS),
         }
         self._servers = [HttpServer(self._loop, at_port(settings.http_port), self._routes)]
         self._sshd = self._rotation = None
@@ -119,14 +120,16 @@ class Agent:
             self._sshd = SshdMonitor(self._loop, settings, SockDiag(settings.http_port), self._view, say)
             self._sshd.answered = self._look_at_keys
             self._sshd.changed = self._tell_clients
-            self._rotation = KeyRotation(settings.keys, settings.volume, environ, say)
+            # The host key is written last: a preparation that was interrupted, as by a full volume, is repeated.
+            in_use = os.path.join(settings.volume, paths.RUN_FOLDER, paths.HOST_KEY)
+            self._rotation = KeyRotation(settings.keys, in_use, lambda: _prepare_ssh(environ), say)
         folders = [settings.keys, os.path.dirname(settings.commands)]
         self._folders = FolderWatch(self._loop, folders, self._changed, say)
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT."""
         self._loop.on_signals((signal.SIGTERM, signal.SIGINT), self._end)
-        self._take_order()
+        self._read_command()
         self._serve_socket()
         if self._sshd is not None:
             self._sshd.look()
@@ -142,8 +145,8 @@ class Agent:
         return ProcessView(self._loop, self._settings.grace_s, say, lambda: self._commands.is_debug)
 
     def _ready(self) -> Response:
-        is_ready, words = self._readiness()
-        return Response(200 if is_ready else 503, f"{'debug: ' if self._commands.is_debug else ''}{words}\n")
+        is_ready, message = self._readiness()
+        return Response(200 if is_ready else 503, f"{'debug: ' if self._commands.is_debug else ''}{message}\n")
 
     def _is_starting(self) -> bool:
         """Whether sshd is starting: the kubelet would create an Event for each failed probe of a healthy pod."""
@@ -158,7 +161,7 @@ class Agent:
             return False, "ending"
         if self._sshd is None:
             return True, "ready"
-        return self._sshd.state.is_ready, self._sshd.state.words()
+        return self._sshd.state.is_ready, self._sshd.state.message()
 
     def _status(self) -> report.Status:
         seen = self._view.see(_FRESH_S) if self._view is not None else None
@@ -175,18 +178,15 @@ class Agent:
             orphans_denied=cleaner.denied if cleaner else 0,
         )
 
-    def _metrics(self) -> Response:
-        return Response(200, report.metrics(self._status()), METRICS)
-
     def _processes(self) -> Response:
         return Response(200, report.process_view(self._status(), self._readiness()[1]), JSON)
 
     def _changed(self) -> None:
         """Read the mounted folders again."""
-        self._take_order()
+        self._read_command()
         self._look_at_keys()
 
-    def _take_order(self) -> None:
+    def _read_command(self) -> None:
         line = self._commands.read()
         if line:
             say(line)
@@ -232,6 +232,15 @@ class Agent:
             self._loop.call_later(_DRAIN_STEP_S, self._drain)
         else:
             self._loop.stop()
+
+
+def _prepare_ssh(environ: Mapping[str, str]) -> None:
+    """Write the Secret's present keys. Raises BootstrapError."""
+    # Imported here: a megabyte that the agent of a pod without new keys does without.
+    from sshd_bootstrap.prepare import prepare  # noqa: PLC0415
+    from sshd_bootstrap.settings import Settings as SshSettings  # noqa: PLC0415
+
+    prepare(SshSettings.load(environ))
 
 
 def say(line: str) -> None:

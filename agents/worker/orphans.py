@@ -7,7 +7,7 @@ launch is an orphan if
 - none of its ancestors is a session of sshd or a bootstrap, and
 - the topmost of them that belongs to a launch has no parent there any more, and its session leader has ended.
 
-A process that leads a session of its own means to stay. A daemon that hangs can't be told from one that works.
+A process that leads a session of its own intends to stay. A daemon that hangs looks like one that works.
 
 Which launch a process belongs to, and which rank it is, is read from its environment and command line.
 """
@@ -15,21 +15,19 @@ Which launch a process belongs to, and which rank it is, is read from its enviro
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 # Open MPI 4 and 5; PMIx (PRRTE, Slurm); Hydra: MPICH and Intel MPI. The first that is there counts.
 RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
 _MARK = b"MPI_AGENT_MARK"
 """rshagent.call.bootstrap: in the environment of all that a launch starts, and in its bootstrap's command line."""
 _SSH = b"SSH_CONNECTION"
-_RANK_DIGITS = 9  # PMIx writes 2^32-1 and its neighbours for what is no rank
+_RANK_DIGITS = 9  # PMIx writes 2^32-1 and values near it for what is no rank
 
 
 class Traces(NamedTuple):
-    """Where a process comes from, by its own memory."""
+    """Where a process comes from, by its environment."""
 
     rank: int | None = None
     launch: str = ""
@@ -48,7 +46,7 @@ def traces(environ: bytes) -> Traces:
 
 
 def bootstrapped(command_line: bytes) -> str:
-    """Return the mark of the launch whose bootstrap this is, by /proc/PID/cmdline; empty: it is none."""
+    """Return the process tag of the launch whose bootstrap this is, by /proc/PID/cmdline; empty: it is none."""
     _, found, after = command_line.partition(b"export " + _MARK + b"=")
     mark, end, _ = after.partition(b";")
     return mark.decode("ascii", "replace") if found and end else ""
@@ -93,7 +91,7 @@ class Process(NamedTuple):
     rank: int | None = None
     launch: str = ""
     bootstrap: str = ""
-    """The mark of the launch whose bootstrap this is."""
+    """The process tag of the launch whose bootstrap this is."""
     is_denied: bool = False
     """Whether its environment may not be read: rank and launch are not known then."""
 
@@ -113,10 +111,10 @@ class ProcessTree:
 
     def __init__(self, processes: Iterable[Process]) -> None:
         self._by_pid = {process.pid: process for process in processes}
-        self._alive_marks = {process.bootstrap for process in self._by_pid.values() if process.bootstrap}
+        self._live_tags = {process.bootstrap for process in self._by_pid.values() if process.bootstrap}
 
     def started_by_launch(self) -> set[Key]:
-        """Return the descendants of sshd sessions and bootstraps. To be remembered: of an orphan it can't be seen."""
+        """Return the descendants of sshd sessions and bootstraps. To be remembered: an orphan doesn't show it."""
         return {process.key for process in self._by_pid.values() if not process.is_sshd and self._is_held(process)}
 
     def orphans(self, remembered: Collection[Key]) -> list[Process]:
@@ -137,7 +135,7 @@ class ProcessTree:
         return min(found, key=lambda process: process.started, default=None)
 
     def _is_left(self, process: Process, members: Mapping[int, Process]) -> bool:
-        if self._is_held(process) or process.launch in self._alive_marks:
+        if self._is_held(process) or process.launch in self._live_tags:
             return False
         top, seen = process, {process.pid}
         while top.ppid in members and top.ppid not in seen:
@@ -153,7 +151,7 @@ class ProcessTree:
             if process.bootstrap or (process.is_sshd and self._is_sshd(process.ppid)):
                 return True
             parent = self._by_pid.get(process.ppid)
-            if parent is None or parent.pid in seen:  # a process id that was given anew while we looked
+            if parent is None or parent.pid in seen:  # a process id that was reused during the scan
                 return False
             seen.add(parent.pid)
             process = parent
@@ -175,14 +173,14 @@ class Signal(NamedTuple):
 
 
 class OrphanCleaner:
-    """Follows orphans from when they are found to their end: TERM after a grace, KILL where that didn't help."""
+    """Follows orphans from when they are found to their end: TERM after a grace period, KILL if that had no effect."""
 
     def __init__(self, grace_s: float, say: Callable[[str], None]) -> None:
         self._grace_s, self._say = grace_s, say
         self._found: dict[Key, float] = {}
         self._sent: dict[Key, tuple[signal.Signals, float]] = {}
         self._denied: set[Key] = set()
-        self._told_uids: set[int] = set()
+        self._logged_uids: set[int] = set()
         self.ended = 0
         """How many we terminated."""
 
@@ -215,8 +213,8 @@ class OrphanCleaner:
         """Note that we may not signal a process."""
         self._denied.add(process.key)
         self._sent.pop(process.key, None)
-        if process.uid not in self._told_uids:
-            self._told_uids.add(process.uid)
+        if process.uid not in self._logged_uids:
+            self._logged_uids.add(process.uid)
             self._say(
                 f"uid {process.uid}'s processes can't be ended by uid {own_uid}: {_counted([process])} stays;"
                 f" run the worker agent with that uid (runAsUser of the pod or of its main container)"
@@ -227,7 +225,7 @@ class OrphanCleaner:
         due = [
             found + self._grace_s - now for key, found in self._found.items() if key not in self._denied | {*self._sent}
         ]
-        # A process that was told to end mostly has, a moment later.
+        # A process that got a signal has usually ended a moment later.
         due += [_LOOK_S for number, _ in self._sent.values() if number is signal.SIGTERM]
         return max(0.0, min(due)) if due else None
 

@@ -6,21 +6,17 @@ import contextlib
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import psutil
 
-from agents.common.loop import READ
+from agents.common.loop import READ, Loop, Timer
 from agents.worker import orphans
 from agents.worker.orphans import Key, OrphanCleaner, Process, ProcessTree, Traces
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.common.loop import Loop, Timer
-
-_READ_MAX = 1 << 20  # bytes; an environment has at most a quarter of the stack's limit, 2 MiB mostly
-_SETTLED_S = 2.0  # a process this old has done the execve of its launcher
+_READ_MAX = 1 << 20  # bytes; an environment has at most a quarter of the stack's limit, usually 2 MiB
+_SETTLED_S = 2.0  # after this time a process has made the execve of its launcher
 
 
 class Scan:
@@ -75,7 +71,7 @@ def send(process: Process, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return True
     try:
-        # Behind the descriptor nobody else can take its place; before it, somebody could have.
+        # While the descriptor is open the process id is not reused; before, it could have been.
         if psutil.Process(process.pid).create_time() == process.started:
             signal.pidfd_send_signal(pidfd, number)
     except (psutil.NoSuchProcess, ProcessLookupError):
@@ -88,7 +84,7 @@ def send(process: Process, number: signal.Signals) -> bool:
 
 
 def _facts(pid: int) -> tuple[Traces, str, bool]:
-    """Return what a process's memory tells, whose bootstrap it is, and whether its environment is closed to us."""
+    """Return what a process's environment says, whose bootstrap it is, and whether we may not read the environment."""
     bootstrap = orphans.bootstrapped(_read(pid, "cmdline") or b"")
     environ = _read(pid, "environ")
     return (Traces(), bootstrap, True) if environ is None else (orphans.traces(environ), bootstrap, False)

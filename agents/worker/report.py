@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from agents.common.metrics import Sample, lines, single
-from agents.worker.orphans import session
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from agents.worker.orphans import Key, Process
+from agents.worker.orphans import Key, Process, session
 
 PROCESSES_MAX = 256
 """As many processes have series of their own: ranks first, then the largest. The others are counted."""
 
 
 class Status(NamedTuple):
-    """All that is told, of one moment."""
+    """All that is reported, of one moment."""
 
     is_ready: bool
     is_debug: bool

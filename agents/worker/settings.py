@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from agents.common import durations
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PORT = 9470
 COMMANDS = "/etc/mpi-orders/order"

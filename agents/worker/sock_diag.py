@@ -1,7 +1,7 @@
-"""Who listens at a port of this network namespace, as the kernel says: sshd is watched without a connection to it.
+"""Which socket listens at a port of this network namespace, by the kernel: sshd is monitored without connections.
 
-A connection costs sshd a process and its log a line, so it is asked for its banner only when its socket is another.
-sock_diag(7) finds one socket by its address, whoever owns it; /proc/net/tcp would be read through all the node's.
+A connection costs sshd a process and a log line, so its banner is read only when its socket is a new one.
+sock_diag(7) finds one socket by its address, of any owner; /proc/net/tcp would be read as a whole.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import NamedTuple
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -38,7 +36,7 @@ class SockDiag:
     """Asks the kernel."""
 
     def __init__(self, known_port: int) -> None:
-        """`known_port` is one at which we listen: only a kernel that finds that one is believed about others."""
+        """`known_port` is one at which we listen: a kernel that doesn't find that one can't be relied on for others."""
         self._socket: socket.socket | None = None
         try:
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
@@ -49,13 +47,13 @@ class SockDiag:
             self.close()
 
     def close(self) -> None:
-        """Stop asking: nothing is known from then on."""
+        """Stop asking: `read` returns None from then on."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def read(self, ports: Iterable[int]) -> dict[int, Listener] | None:
-        """Return who listens at these ports; None where the kernel doesn't tell."""
+        """Return who listens at these ports; None if the kernel gives no answer."""
         if self._socket is None:
             return None
         try:

@@ -1,23 +1,21 @@
-"""Monitors sshd: looks who listens at its ports, probes them, and logs what has changed."""
+"""Monitors sshd: checks which sockets listen at its ports, probes them, and logs what has changed."""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agents.common.ssh_probe import BANNER_S, Outcome, Probe
+from agents.common.loop import Loop, Timer
+from agents.common.ssh_probe import BANNER_S, Outcome, Probe, Result
+from agents.worker.settings import Settings
+from agents.worker.sock_diag import Listener, SockDiag
 from agents.worker.sshd_state import Phase, SshdState
 from sshd_bootstrap import paths
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.common.loop import Loop, Timer
-    from agents.common.ssh_probe import Result
+if TYPE_CHECKING:  # psutil takes 2 MiB, which only a shared process namespace needs
     from agents.worker.process_view import ProcessView
-    from agents.worker.settings import Settings
-    from agents.worker.sock_diag import Listener, SockDiag
 
 SOON_S = 0.05
 """Between two checks in the first half minute: how soon a pod is Ready depends on it."""
@@ -25,8 +23,8 @@ WAITING_S = 0.5
 READY_S = 1.0
 RESTART_S = 0.3
 """Longest time without a listener while sshd reads its configuration and keys again (SIGHUP)."""
-TOLD_AFTER_S = 10.0
-"""If nothing has listened for so long, that is logged once: the cause can't be seen from here."""
+LOGGED_AFTER_S = 10.0
+"""If nothing listens for so long, that is logged once: the cause can't be seen from here."""
 _SOON_FOR_S = 30.0
 _IDENTIFICATION = b"SSH-2.0-mpi_worker\r\n"
 _NO_BANNER = (Outcome.SILENT, Outcome.CLOSED, Outcome.TIMED_OUT)
@@ -45,7 +43,7 @@ class SshdMonitor:
         self._started = loop.now()
         self._probe: Probe | None = None
         self._timer: Timer | None = None
-        self._patience = loop.call_later(TOLD_AFTER_S, self._tell_of_none)
+        self._startup_timer = loop.call_later(LOGGED_AFTER_S, self._log_no_listener)
         self._is_followed = False
         self._is_missing = False
         self.state = SshdState(settings.ports)
@@ -56,7 +54,7 @@ class SshdMonitor:
 
     def close(self) -> None:
         """Stop monitoring."""
-        self._patience.cancel()
+        self._startup_timer.cancel()
         if self._timer is not None:
             self._timer.cancel()
         if self._probe is not None:
@@ -64,7 +62,7 @@ class SshdMonitor:
         self._listening.close()
 
     def look(self) -> None:
-        """Check who listens, now and again and again."""
+        """Check which sockets listen, now and periodically."""
         listeners = self._listening.read(self._ports)
         is_gone = self.state.is_gone(listeners)
         if is_gone and self._is_missing:
@@ -85,9 +83,9 @@ class SshdMonitor:
         )
         self._probe.start()
 
-    def _tell_of_none(self) -> None:
+    def _log_no_listener(self) -> None:
         if self.state.state is Phase.STARTING:
-            self._say(f"{self.state.words()}: see whether the container that starts it runs, and its log")
+            self._say(f"{self.state.message()}: see whether the container that starts it runs, and its log")
 
     def _heard(self, listener: Listener, result: Result) -> None:
         self._probe = None
@@ -114,7 +112,7 @@ class SshdMonitor:
         return SOON_S if self._loop.now() - self._started < _SOON_FOR_S else WAITING_S
 
     def _clue(self) -> str:
-        """Return what can be known from outside its container: sshd removes its pid file on SIGTERM (sshd.c)."""
+        """Return what is known from outside its container: sshd removes its pid file on SIGTERM (sshd.c)."""
         if not self._had_pid_file:
             return "the cause can't be seen from here"
         if os.path.exists(self._pid_file):

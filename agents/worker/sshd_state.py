@@ -8,29 +8,24 @@
     dead       dead              ready    ready      silent   foreign
 
 It is dead only if it was ready before. `busy` is an sshd that sends a client away before its banner (MaxStartups,
-PerSourcePenalties): it lives, and does what it was told to.
+PerSourcePenalties): it works as configured.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from agents.common.ssh_probe import Outcome
+from agents.common.ssh_probe import Outcome, Result
 from agents.worker.sock_diag import Listener
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from agents.common.ssh_probe import Result
-
 CONFIRM_S = 300.0
-"""How long a banner counts while the same socket listens: that of a stopped sshd still does."""
+"""How long a banner counts while the same socket listens: a stopped sshd's socket listens, too."""
 AGAIN_S = 5.0
 """How long to wait before probing a socket without a banner again."""
 UNSEEN_CONFIRM_S = 10.0
-"""CONFIRM_S where the kernel doesn't tell who listens."""
+"""CONFIRM_S if the kernel does not say which socket listens."""
 
 _GONE = (Outcome.REFUSED, Outcome.UNREACHABLE)
 _SSHD = (Outcome.READY, Outcome.BUSY)
@@ -65,19 +60,19 @@ class SshdState:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it was never ready, and may be so soon: on a busy node its banner is late."""
+        """Whether it was never ready, but may soon be: on a busy node its banner is late."""
         return not self._was_ready and self.state in (Phase.STARTING, Phase.SILENT)
 
     @property
     def port(self) -> int | None:
-        """Where sshd is, as far as is known."""
+        """The port where sshd is, if it is known."""
         return self._listener.port if self._listener else None
 
     def look(self, listeners: Mapping[int, Listener] | None, now: float) -> Listener | None:
-        """Return whom to ask for a banner now, by who listens; None listeners: not known."""
-        believed_s = UNSEEN_CONFIRM_S if listeners is None else CONFIRM_S
+        """Return the socket to read a banner from now, None: none is due. `listeners` None: not known."""
+        valid_s = UNSEEN_CONFIRM_S if listeners is None else CONFIRM_S
         found = [listeners.get(port) if listeners is not None else Listener(port) for port in self._order()]
-        due = [one for one in found if one and self._is_due(one, now, believed_s)]
+        due = [one for one in found if one and self._is_due(one, now, valid_s)]
         if not due:
             return None
         # The one asked longest ago: a silent program at one port must not keep sshd at another from its turn.
@@ -86,7 +81,7 @@ class SshdState:
         return chosen
 
     def heard(self, listener: Listener, result: Result) -> str:
-        """Take a probe's result; return the line to be said, empty if nothing has changed."""
+        """Take a probe's result; return the line to log, empty if nothing has changed."""
         if result.outcome in _GONE:
             self._asked.pop(listener.port, None)
             return self.gone() if listener == self._listener else ""
@@ -99,14 +94,14 @@ class SshdState:
         if before == (self.state, self.port):
             return ""
         again, self._was_ready = self._was_ready, self._was_ready or is_sshd
-        return self._said(result, again="again " if again else "")
+        return self._line(result, again="again " if again else "")
 
     def is_gone(self, listeners: Mapping[int, Listener] | None) -> bool:
-        """Whether the socket that was known listens no more."""
+        """Whether the known socket no longer listens."""
         return self._listener is not None and listeners is not None and self._listener.port not in listeners
 
     def gone(self, clue: str = "") -> str:
-        """Take it that nothing listens at sshd's port any more; `clue` is what is known of why."""
+        """Note that nothing listens at sshd's port any more; `clue` is what is known about the cause."""
         if self._listener is None:
             return ""
         port, before = self._listener.port, self.state
@@ -117,8 +112,8 @@ class SshdState:
             return f"nothing listens at port {port} any more"
         return f"sshd is gone from port {port}: {clue or 'cause unknown'}"
 
-    def words(self) -> str:
-        """What /readyz says of sshd."""
+    def message(self) -> str:
+        """What /readyz says about sshd."""
         ports = " or ".join(map(str, self._ports))
         return {
             Phase.STARTING: f"no sshd at port {ports} yet: nothing listens there",
@@ -132,19 +127,19 @@ class SshdState:
         self.losses += self.is_ready and state is not Phase.READY
         self.state = state
 
-    def _said(self, result: Result, again: str) -> str:
+    def _line(self, result: Result, again: str) -> str:
         if self.state is Phase.READY:
             return f"sshd answers {again}at port {self.port}: {result.text}"
         if self.state is Phase.SILENT:
-            return f"{self.words()}: {result.text or 'is sshd stopped, or is this another program?'}"
-        return f"{self.words()}: it says {result.text!a}"
+            return f"{self.message()}: {result.text or 'is sshd stopped, or is this another program?'}"
+        return f"{self.message()}: it says {result.text!a}"
 
     def _order(self) -> tuple[int, ...]:
         """The port of the sshd that is known, alone while it answers; else all."""
         return (self._listener.port,) if self._listener and self.is_ready else self._ports
 
-    def _is_due(self, found: Listener, now: float, believed_s: float) -> bool:
+    def _is_due(self, found: Listener, now: float, valid_s: float) -> bool:
         asked = self._asked.get(found.port)
         if asked is None or asked[0] != found.inode:
             return True
-        return now - asked[1] >= (believed_s if self.is_ready else AGAIN_S)
+        return now - asked[1] >= (valid_s if self.is_ready else AGAIN_S)

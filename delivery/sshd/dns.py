@@ -1,9 +1,9 @@
 """DNS: probes that tell whether a name exists, and the resolver that returns its addresses.
 
-DNS caches keep for up to 30 s that a name does not exist (CoreDNS's plugin `cache`, RFC 2308): a launcher that asks a
-moment too early for its workers' addresses would wait that long. CoreDNS keeps it by name and record type, so a probe
-asks for a type that nobody uses (RFC 6895: 65280 to 65534) and spoils no query of type A. Where a cache keeps it by the
-name alone, nothing is lost.
+DNS caches remember for up to 30 s that a name does not exist (CoreDNS's plugin `cache`, RFC 2308): a launcher that
+asks a moment too early for its workers' addresses would wait that long. CoreDNS remembers it by name and record type,
+so a probe asks for a type that is not in use (RFC 6895: 65280 to 65534) and does not affect queries of type A. Where a
+cache remembers it by the name alone, nothing is lost.
 
 Addresses come from getaddrinfo, as ssh gets them: /etc/hosts, search domains and all. It blocks, so it runs in threads.
 They are daemon threads: one that waits for a DNS server which is down does not delay the end.
@@ -11,31 +11,19 @@ They are daemon threads: one that waits for a DNS server which is down does not 
 
 from __future__ import annotations
 
-import _socket
 import os
+import socket
 import threading
-from _queue import SimpleQueue
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from queue import SimpleQueue
+from typing import NamedTuple
 
-from agents.common.loop import READ
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    from agents.common.loop import Loop, Timer
-
-    class OnProbed(Protocol):
-        """Called with the answer; without one in time, the name may exist."""
-
-        def __call__(self, *, may_be_there: bool) -> None:
-            """Take it."""
-
-    from collections.abc import Callable
+from agents.common.loop import READ, Loop, Timer
 
 _TYPES = range(65280, 65535)
-_TYPE_S = 0.2  # each type is asked for so long; all of them outlast what is kept
+_TYPE_S = 0.2  # how long each type is used; all of them together last longer than a cache remembers
 _NXDOMAIN = 3
 _HEADER = 12
 _RECURSION, _RESPONSE = 0x0100, 0x8000
@@ -60,7 +48,7 @@ def read_resolv_conf(text: str) -> ResolvConf:
 
 
 def full_name(host: str, resolver: ResolvConf) -> str:
-    """Return the name of a pod of a headless Service that a host is short for, "" if it is none.
+    """Return the full DNS name of a host that is a pod of a headless Service, "" if it is none.
 
     Names of pods are `POD.SERVICE.NAMESPACE.svc.DOMAIN`; the domain is known by the search domain `svc.DOMAIN`.
     """
@@ -91,7 +79,7 @@ def read_answer(data: bytes) -> tuple[int, bool] | None:
     return int.from_bytes(data[:2], "big"), flags & 0xF == _NXDOMAIN
 
 
-_PATIENCE_S = 0.3  # then the name's address is asked for all the same
+_TIMEOUT_S = 0.3  # then the name's address is looked up all the same
 _PORT = 53
 _LARGEST = 4096
 
@@ -101,14 +89,17 @@ class DnsProbe:
 
     def __init__(self, loop: Loop, resolver: ResolvConf) -> None:
         self._loop, self._resolver = loop, resolver
-        self._asked: dict[int, tuple[OnProbed, Timer]] = {}
+        self._asked: dict[int, tuple[Callable[[], None], Callable[[], None], Timer]] = {}
         self._number = 0
         self._socket = _connected(resolver.server) if resolver.server else None
         if self._socket is not None:
             loop.add(self._socket.fileno(), READ, self._take)
 
-    def ask(self, host: str, on_done: OnProbed) -> bool:
-        """Probe a host's name; return False if it can't be probed."""
+    def ask(self, host: str, on_missing: Callable[[], None], otherwise: Callable[[], None]) -> bool:
+        """Probe a host's name; return False if it can't be probed.
+
+        `otherwise` is called if the name exists, and if no answer came in time.
+        """
         name = full_name(host, self._resolver)
         if self._socket is None or not name:
             return False
@@ -117,10 +108,8 @@ class DnsProbe:
             self._socket.send(query(number, name, self._loop.now()))
         except (OSError, ValueError):
             return False
-        self._asked[number] = (
-            on_done,
-            self._loop.call_later(_PATIENCE_S, lambda: self._end(number, may_be_there=True)),
-        )
+        timer = self._loop.call_later(_TIMEOUT_S, lambda: self._end(number, is_missing=False))
+        self._asked[number] = on_missing, otherwise, timer
         return True
 
     def close(self) -> None:
@@ -131,22 +120,22 @@ class DnsProbe:
 
     def _take(self, _events: int) -> None:
         assert self._socket is not None
-        with suppress(OSError):  # nobody listens there, or that was all
+        with suppress(OSError):  # nothing listens there, or that was all
             while found := read_answer(self._socket.recv(_LARGEST)):
                 number, is_missing = found
-                self._end(number, may_be_there=not is_missing)
+                self._end(number, is_missing=is_missing)
 
-    def _end(self, number: int, *, may_be_there: bool) -> None:
-        on_done, timer = self._asked.pop(number, (None, None))
-        if on_done is not None and timer is not None:
+    def _end(self, number: int, *, is_missing: bool) -> None:
+        if number in self._asked:
+            on_missing, otherwise, timer = self._asked.pop(number)
             timer.cancel()
-            on_done(may_be_there=may_be_there)
+            (on_missing if is_missing else otherwise)()
 
 
-def _connected(server: str) -> _socket.socket | None:
-    family = _socket.AF_INET6 if ":" in server else _socket.AF_INET
+def _connected(server: str) -> socket.socket | None:
+    family = socket.AF_INET6 if ":" in server else socket.AF_INET
     try:
-        made = _socket.socket(family, _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
+        made = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         made.connect((server, _PORT))
     except OSError:
         return None
@@ -154,7 +143,7 @@ def _connected(server: str) -> _socket.socket | None:
 
 
 _THREADS = 16
-_NO_NAME = frozenset({_socket.EAI_NONAME, -5, -9})  # -5 EAI_NODATA, -9 EAI_ADDRFAMILY: netdb.h, glibc and musl
+_NO_NAME = frozenset({socket.EAI_NONAME, -5, -9})  # -5 EAI_NODATA, -9 EAI_ADDRFAMILY: netdb.h, glibc and musl
 
 
 class Address(NamedTuple):
@@ -166,10 +155,10 @@ class Address(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a look-up brought: addresses in ssh's order, or none, and why DNS could not be asked ("" where it was)."""
+    """The result of a lookup: addresses in ssh's order, or none; `error`: why DNS gave no answer, "" if it did."""
 
     addresses: tuple[Address, ...]
-    trouble: str = ""
+    error: str = ""
 
 
 class Resolver:
@@ -219,9 +208,8 @@ class Resolver:
 def look_up(name: str) -> Found:
     """Return a name's addresses. Blocks."""
     try:
-        # Bytes: for a string Python would import its codec for names that are not ASCII.
-        found = _socket.getaddrinfo(name.encode(), None, _socket.AF_UNSPEC, _socket.SOCK_STREAM)
-    except _socket.gaierror as error:
+        found = socket.getaddrinfo(name.encode(), None, socket.AF_UNSPEC, socket.SOCK_STREAM)
+    except socket.gaierror as error:
         return Found((), "" if error.errno in _NO_NAME else str(error.strerror))
     except (OSError, UnicodeError) as error:
         return Found((), str(error))

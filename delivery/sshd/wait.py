@@ -1,36 +1,26 @@
 """Waits for the workers' sshds: looks their names up, probes them, and feeds the wait, until every one has answered.
 
-An answer that has become old while others were waited for is asked for again before the end.
+An answer that is old by the time the last worker answers is checked again before the end.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from agents.common.loop import Loop
+from agents.common.loop import Loop, Timer
+from agents.common.not_ready import NotReady
 from agents.common.ssh_probe import Outcome, Probe, Result
 from delivery.hostfile import Changes, Roster, hosts_in
-from delivery.settings import read_text
+from delivery.settings import Settings, read_text
 from delivery.sshd import dns
-from delivery.sshd.dns import DnsProbe, Resolver
+from delivery.sshd.dns import Address, DnsProbe, Found, Resolver
+from delivery.sshd.launcher import Files
 from delivery.sshd.worker import Worker, named_ports
-from delivery.wait import Wait
-from delivery.wait_loop import GATHER_S, WaitLoop, count
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from agents.common.loop import Timer
-    from agents.common.not_ready import NotReady
-    from agents.common.ssh_probe import Result
-    from delivery.settings import Settings
-    from delivery.sshd.dns import Address, Found
-    from delivery.sshd.launcher import Files
-    from delivery.wait import Limits
-    from delivery.wait_loop import Progress
-    from rshagent.call.hosts import Entry
+from delivery.wait import Limits, Wait
+from delivery.wait_loop import GATHER_S, Progress, WaitLoop, count
+from rshagent.call.hosts import Entry
 
 _IDENTIFICATION = b"SSH-2.0-mpi-delivery\r\n"
 
@@ -73,8 +63,7 @@ class WorkerProbe:
 
 
 _RESOLV_CONF = "/etc/resolv.conf"
-_LOOK_S = 1.0  # a look at the hostfile is one stat(2)
-_AT_ONCE = 128  # workers that are looked up or knocked at
+_AT_ONCE = 128  # workers that are looked up or probed
 
 
 def sshd_wait(entries: list[Entry], files: Files, asked: Settings, progress: Progress) -> SshdWait:
@@ -85,10 +74,7 @@ def sshd_wait(entries: list[Entry], files: Files, asked: Settings, progress: Pro
 
 
 class SshdWait:
-    """Waits for the sshds of some hosts. One use.
-
-    `changed()` returns the hosts that are wanted from now on, None while they are the same.
-    """
+    """Waits for the sshds of some hosts. One use. `changed`: see `WaitLoop.run`."""
 
     def __init__(
         self,
@@ -104,9 +90,8 @@ class SshdWait:
         self._ports = files.ports
         self._workers: dict[str, Worker] = {}
         self._wait = Wait((), limits, loop.now())
-        self._wait_loop = WaitLoop(loop, self._wait, progress)
-        self._wait_loop.holds = self._check_again
-        self._answered_at: float | None = None  # all had, as far as is known
+        self._wait_loop = WaitLoop(loop, self._wait, progress, holds=self._check_again)
+        self._answered_at: float | None = None  # when all had answered, as far as is known
         self._resolver, self._dns_probe = Resolver(loop), DnsProbe(loop, dns.read_resolv_conf(read_text(_RESOLV_CONF)))
         self._busy = 0
         self._next_looks: dict[Worker, Timer] = {}
@@ -122,25 +107,14 @@ class SshdWait:
         """Return the workers and their addresses; their sshds have all answered. Raises DeliveryError."""
         self._progress.line(f"waiting for the sshds of {count(len(self._hosts))}, on {named_ports(self._ports)}")
         self._follow(self._hosts)
-        self._wait_loop.within(GATHER_S)
-        self._loop.call_later(_LOOK_S, self._look_at_hostfile)
         try:
-            self._loop.run()
+            self._wait_loop.run(self._changed, self._follow)
         finally:
             self._resolver.close()
             self._dns_probe.close()
-        self._progress.line(self.standing)
         workers = list(self._workers.values())
-        self._files.tell_ports({worker.host: worker.port for worker in workers})
+        self._files.use_ports({worker.host: worker.port for worker in workers})
         return [(worker.name, [address.host for address in worker.addresses]) for worker in workers]
-
-    def _look_at_hostfile(self) -> None:
-        self._loop.call_later(_LOOK_S, self._look_at_hostfile)
-        hosts = self._changed()
-        if hosts is not None:
-            self._follow(hosts)
-            self._progress.line(f"the hostfile has changed: waiting for {count(len(self._workers))}")
-            self._wait_loop.within(GATHER_S)
 
     def _follow(self, hosts: Sequence[str]) -> None:
         """Wait for these hosts from now on."""
@@ -154,13 +128,13 @@ class SshdWait:
         self._wait.follow(names.values(), now)
         for host, worker in before.items():
             worker.is_wanted = host in names
-        for worker in unknown:  # the wait knows them by their names: one that has another is looked at as a new one
+        for worker in unknown:  # the wait knows them by their names: a renamed worker is probed as a new one
             if not worker.is_busy:
                 self._look(worker)
 
     def _look(self, worker: Worker) -> None:
-        """Look a worker's name up if that is due, and probe its sshd."""
-        if worker in self._next_looks:  # this one comes before
+        """Look up a worker's name if that is due, and probe its sshd."""
+        if worker in self._next_looks:  # a timer of a later probe
             self._next_looks.pop(worker).cancel()
         worker.is_busy = True
         if self._busy >= _AT_ONCE:
@@ -170,14 +144,12 @@ class SshdWait:
         now = self._loop.now()
         if not worker.wants_look_up(now, self._wait.waiting):
             self._probe(worker)
-        elif worker.wants_address(now) or not self._dns_probe.ask(worker.host, partial(self._heard, worker)):
+        elif worker.wants_address(now) or not self._dns_probe.ask(
+            worker.host,
+            lambda: self._settle(worker, worker.is_missing(self._loop.now())),
+            lambda: self._look_up(worker),
+        ):
             self._look_up(worker)
-
-    def _heard(self, worker: Worker, *, may_be_there: bool) -> None:
-        if may_be_there:
-            self._look_up(worker)
-        else:
-            self._settle(worker, worker.is_missing(self._loop.now()))
 
     def _look_up(self, worker: Worker) -> None:
         self._resolver.ask(worker.host, lambda found: self._found(worker, found))
@@ -190,16 +162,14 @@ class SshdWait:
             self._settle(worker, reason)
 
     def _probe(self, worker: Worker) -> None:
-        connect_s = worker.connect_s(self._loop.now())
-        WorkerProbe(
-            self._loop, worker.addresses, self._ports, connect_s, lambda answer: self._answered(worker, answer)
-        ).start()
+        def take(result: Result) -> None:
+            self._settle(worker, worker.answered(result, self._ports, self._loop.now()))
 
-    def _answered(self, worker: Worker, answer: Result) -> None:
-        self._settle(worker, worker.answered(answer, self._ports, self._loop.now()))
+        connect_s = worker.connect_s(self._loop.now())
+        WorkerProbe(self._loop, worker.addresses, self._ports, connect_s, take).start()
 
     def _settle(self, worker: Worker, reason: NotReady | None) -> None:
-        """Take the outcome of one look at a worker, and schedule the next."""
+        """Take the outcome of one probe of a worker, and schedule the next."""
         self._busy -= 1
         worker.is_busy = False
         if self._queue:
@@ -225,9 +195,9 @@ class SshdWait:
             self._look(self._queue.popleft())
 
     def _check_again(self) -> bool:
-        """Ask for answers again that were old when the last came; return whether some are under way.
+        """Check answers again that were old when the last one came; return whether such checks are running.
 
-        By then, and not by now: where DNS is slow the first would be old again before the last is back.
+        Age counts at that moment, not now: with a slow DNS the first would be old again before the last is back.
         """
         if self._answered_at is None:
             self._answered_at = self._loop.now()

@@ -1,7 +1,7 @@
 """One wanted worker: what is known of its sshd, why it is not ready, and when to probe it again. Pure.
 
 An sshd that comes up soon is seen at once, and one that takes minutes costs little: probe intervals grow with the wait.
-With many workers they are longer, as the launcher's init container may have a tenth of a CPU, and DNS is the cluster's.
+With many workers they are longer, as the launcher's init container may have a tenth of a CPU, and DNS is shared.
 
 A name that doesn't exist and a port that refuses connections may be a pod that still pulls its image, for as long as
 that takes. Anything else is recoverable: something answers that is no sshd, or packets get lost.
@@ -9,32 +9,27 @@ that takes. Anything else is recoverable: something answers that is no sshd, or 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from agents.common.not_ready import NotReady, Tolerance
-from agents.common.ssh_probe import Outcome
+from agents.common.ssh_probe import Outcome, Result
+from delivery.sshd.dns import Address, Found
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.common.ssh_probe import Result
-    from delivery.sshd.dns import Address, Found
-
-CHECK_AGAIN_S = 1.0  # an answer that is older when the last worker answers is asked for again, name and all
-ASK_ANYWAY_S = 30.0  # who is said not to be in DNS is looked up so often all the same
+CHECK_AGAIN_S = 1.0  # an answer that is older when the last worker answers is checked again, DNS included
+ASK_ANYWAY_S = 30.0  # how often a name is looked up although the probes say that it does not exist
 _FIRST_S = 0.05
 _LONGEST_S = 1.0
 _GROWTH = 1 / 32
-_LOOK_UPS_A_SECOND = 300  # each is half a dozen of queries, by the search domains
+_LOOK_UPS_A_SECOND = 300  # each is some six queries, because of the search domains
 _CONNECTIONS_A_SECOND = 1500
 _CONNECT_FIRST_S, _CONNECT_LONGEST_S = 0.5, 4.0
 _ADDRESS_FIRST_S, _ADDRESS_LONGEST_S = 2.0, 10.0
 
 
 def probe_interval_s(waited_s: float, waiting: int, *, has_address: bool) -> float:
-    """Return how long to wait before the next look at a worker that has lacked the same for `waited_s`.
+    """Return how long to wait before the next probe of a worker that is not ready, for one reason, since `waited_s`.
 
-    `waiting`: how many workers are waited for. `has_address`: the look is a connection, and else a look-up.
+    `waiting`: how many workers are not ready. `has_address`: the probe is a connection, otherwise a DNS lookup.
     """
     rate = _CONNECTIONS_A_SECOND if has_address else _LOOK_UPS_A_SECOND
     return max(min(max(_FIRST_S, waited_s * _GROWTH), _LONGEST_S), waiting / rate)
@@ -43,7 +38,7 @@ def probe_interval_s(waited_s: float, waiting: int, *, has_address: bool) -> flo
 def connect_s(waited_s: float) -> float:
     """Return how long a connection may take: short at first, as a new pod's address may not be routed yet.
 
-    The kernel itself would ask again after a second, and then ever more rarely.
+    The kernel itself would try again after a second, and then at growing intervals.
     """
     return min(max(_CONNECT_FIRST_S, waited_s / 4), _CONNECT_LONGEST_S)
 
@@ -58,12 +53,12 @@ def check_again_s(workers: int) -> float:
 
 
 def address_s(waited_s: float, waiting: int) -> float:
-    """Return how old an address may be that nobody has answered at: a replaced pod has another."""
+    """Return how old an address without an answer may be: a replaced pod has another."""
     return max(min(max(_ADDRESS_FIRST_S, waited_s / 8), _ADDRESS_LONGEST_S), waiting / _LOOK_UPS_A_SECOND)
 
 
-SOON_S = 5.0  # a name takes so long at most where nothing is wrong
-LONG_S = 60.0  # who waits for longer is told where to look
+SOON_S = 5.0  # a name appears within this time if nothing is wrong
+LONG_S = 60.0  # after this a reason says where to look for the cause
 _LOOK = "its image, its init containers or its sshd: see `kubectl describe pod` and `kubectl logs`"
 _PORT_HINT = "set the job's ssh port, or free that one in the worker's image"
 _HINTS = {
@@ -86,9 +81,9 @@ def no_name(waited_s: float, *, was_there: bool) -> NotReady:
 
 
 def no_lookup(reason: str, waited_s: float) -> NotReady:
-    """Return what a worker lacks of whose name DNS says nothing.
+    """Return why a worker is not ready if DNS gives no answer for its name.
 
-    That alone is no trouble: where DNS serves the cluster only, it says so of all names that are not there.
+    That is normal for a pod that is still to start: a DNS that serves the cluster only has no answer for missing names.
     """
     return NotReady("name", "not in DNS yet", f"DNS gives no answer ({reason})" if waited_s >= SOON_S else "")
 
@@ -99,7 +94,7 @@ def why_not_ready(answer: Result, ports: Sequence[int], waited_s: float) -> NotR
         return None
     if answer.outcome is Outcome.REFUSED:
         return NotReady("refused", f"not listening on {named_ports(ports)} yet", _LOOK if waited_s >= LONG_S else "")
-    words, detail = {
+    message, detail = {
         Outcome.UNREACHABLE: ("not reachable", answer.text),
         Outcome.TIMED_OUT: (f"not answering on {named_ports(ports)}", "connections time out"),
         Outcome.SILENT: (f"silent on port {answer.port}", "something other than sshd listens there, or sshd hangs"),
@@ -108,7 +103,7 @@ def why_not_ready(answer: Result, ports: Sequence[int], waited_s: float) -> NotR
         Outcome.BUSY: (f"turning connections to port {answer.port} away", f'sshd says "{answer.text}"'),
     }[answer.outcome]
     kind = "lost" if answer.outcome in (Outcome.UNREACHABLE, Outcome.TIMED_OUT) else "no sshd"
-    return NotReady(kind, words, detail, Tolerance.GRACE, _HINTS[answer.outcome])
+    return NotReady(kind, message, detail, Tolerance.GRACE, _HINTS[answer.outcome])
 
 
 def named_ports(ports: Sequence[int]) -> str:
@@ -119,7 +114,7 @@ def named_ports(ports: Sequence[int]) -> str:
 
 
 _NEVER = float("-inf")
-_MOVED = frozenset({Outcome.TIMED_OUT, Outcome.UNREACHABLE})  # a pod of another address may be in its place
+_MOVED = frozenset({Outcome.TIMED_OUT, Outcome.UNREACHABLE})  # another pod, with another address, may have replaced it
 
 
 class Worker:
@@ -131,13 +126,13 @@ class Worker:
         self.addresses: tuple[Address, ...] = ()
         self.port = 0  # where its sshd answered
         self.is_wanted = True
-        self.is_busy = False  # it is looked at, or is the next to be
-        self._is_doubted = False  # its name is to be asked for anew, whatever is known of it
+        self.is_busy = False  # a probe is running, or is queued
+        self._is_doubted = False  # its name is to be looked up again, whatever is known of it
         self._looked_up_at = self._answered_at = _NEVER
         self._asked_at = now  # for its address, whether or not there was one
         self._answer: Result | None = None
-        self._kind = ""  # of what it lacks
-        self._since = now  # it lacks it
+        self._kind = ""  # of its not-ready reason
+        self._since = now  # when that reason began
 
     @property
     def mark(self) -> str:
@@ -151,7 +146,7 @@ class Worker:
         return not self.addresses or has_moved or is_old or self._is_doubted
 
     def wants_address(self, now: float) -> bool:
-        """Whether the look-up is for an address, and not only for whether the name is there (`dns`)."""
+        """Whether to look up its address, and not only probe whether the name exists (`dns`)."""
         return (bool(self.addresses) and not self._is_doubted) or now - self._asked_at >= ASK_ANYWAY_S
 
     def is_missing(self, now: float) -> NotReady:
@@ -160,15 +155,15 @@ class Worker:
         return no_name(now - self._since, was_there=self._looked_up_at > _NEVER)
 
     def found(self, found: Found, now: float) -> NotReady | None:
-        """Take a look-up's result; None: there is an address to connect to, maybe the previous one."""
+        """Take a lookup's result; None: there is an address to connect to, maybe the previous one."""
         self._asked_at, self._is_doubted = now, False
-        if found.addresses or not found.trouble:
+        if found.addresses or not found.error:
             self.addresses = found.addresses
         if self.addresses:
             self._looked_up_at = now
             return None
-        if found.trouble:
-            return no_lookup(found.trouble, now - self._since)
+        if found.error:
+            return no_lookup(found.error, now - self._since)
         return self.is_missing(now)
 
     def connect_s(self, now: float) -> float:
@@ -183,13 +178,13 @@ class Worker:
         return why_not_ready(answer, ports, now - self._since)
 
     def settle(self, reason: NotReady | None, now: float) -> None:
-        """Take why it is not ready by the last look."""
+        """Take its not-ready reason by the last probe."""
         kind = reason.kind if reason else ""
         if kind != self._kind:
             self._kind, self._since = kind, now
 
     def pause_s(self, now: float, waiting: int) -> float:
-        """Return how long to wait before the next look."""
+        """Return how long to wait before the next probe."""
         return probe_interval_s(now - self._since, waiting, has_address=bool(self.addresses))
 
     def is_doubted(self, now: float, workers: int) -> bool:

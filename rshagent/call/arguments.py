@@ -8,12 +8,12 @@ split, quoted or expanded here. Called as kubectl, it understands `kubectl exec`
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from rshagent.call.kubectl_get import Query
+from agents.common.text import shown
+from rshagent.call import kubectl
+from rshagent.call.parsed import Call, UsageError, name_of, text_of
 
-# ssh(1), OpenSSH 9.7, and rsh(1), whose -8 and -d ssh lacks. ssh's -k has no value, Kerberos rsh's has one (a realm):
-# agents are called as ssh calls, so ssh's meaning counts wherever the two differ. -1 and -2 are of ssh before 7.6.
+# ssh(1), OpenSSH 9.7, and rsh(1), whose -8 and -d ssh does not have. ssh's -k has no value, Kerberos rsh's has one (a
+# realm): agents are called like ssh, so ssh's meaning counts where the two differ. -1 and -2 are of ssh before 7.6.
 VALUED = frozenset(b"BbcDEeFIiJLlmOoPpQRSWw")
 FLAGS = frozenset(b"1246AaCfGgKkMNnqsTtVvXxYy8d")
 NAMED = (b"--container", b"--namespace")
@@ -29,36 +29,9 @@ KUBECTL = b"kubectl"
 DISCOVER = b"--discover-hosts"
 """The one call that names no host: it asks for them (`discovery`)."""
 
-_SHOWN_MAX = 200
-_NAME_MAX = 512
 _SHEBANG_MAX = 256  # Linux reads no more of a first line
 
 USAGE = "AGENT [options] [user@]HOST [options] COMMAND…"
-
-
-class UsageError(Exception):
-    """A call that can't be understood; its text is one line for people."""
-
-
-class Call:
-    """One call of the agent, understood."""
-
-    __slots__ = ("container", "host", "ignored", "namespace", "query", "text", "user", "wants_stdin", "wants_terminal")
-
-    def __init__(self) -> None:
-        self.host = ""
-        self.user: str | None = None
-        self.namespace: str | None = None
-        self.container: str | None = None
-        self.text = b""
-        """TEXT, byte for byte what `/bin/sh -c` is to run."""
-        self.wants_stdin = True
-        self.wants_terminal = False
-        """There is none to be had; who asks for one from a terminal is told."""
-        self.ignored: list[str] = []
-        """The words of the options that had no effect, as they were given."""
-        self.query: Query | None = None
-        """`kubectl get pods`: what is shown by who knows the pods. TEXT comes first, and may leave the shell."""
 
 
 def asks_for_hosts(argv: list[bytes]) -> bool:
@@ -72,8 +45,6 @@ def parse(argv: list[bytes]) -> Call:
     Raises UsageError.
     """
     if argv and _basename(argv[0]) == KUBECTL:
-        from rshagent.call import kubectl  # noqa: PLC0415 (few calls are)
-
         return kubectl.parse(argv)
     call = Call()
     program, shebang, words = _program(argv)
@@ -172,7 +143,7 @@ def _take_letters(call: Call, words: list[bytes], at: int) -> int:
     if letters & STDIN_UNREAD:
         call.wants_stdin = False
     if letters - STDIN_UNREAD:
-        call.ignored += [_text(word) for word in words[at : at + taken]]
+        call.ignored += [text_of(word) for word in words[at : at + taken]]
     return taken
 
 
@@ -192,20 +163,3 @@ def _take_host(call: Call, word: bytes) -> None:
 
 def _basename(path: bytes) -> bytes:
     return path.rpartition(b"/")[2]
-
-
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "surrogateescape")
-
-
-def name_of(word: bytes) -> str:
-    """Return a word that is to name something. Raises UsageError for one that is longer than any name."""
-    if len(word) > _NAME_MAX:
-        raise UsageError(f"{shown(word)} is too long for a name")
-    return _text(word)
-
-
-def shown(word: bytes | str) -> str:
-    """Make a word fit for one line of a message."""
-    begin = word[:_SHOWN_MAX]
-    return ascii(begin if isinstance(begin, str) else _text(begin)) + ("…" if len(word) > _SHOWN_MAX else "")

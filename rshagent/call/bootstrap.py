@@ -14,9 +14,8 @@ status.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import NamedTuple
 
 SHORT_TEXT = 4096
 """Bytes of TEXT that go into the request's URL; longer ones go through stdin."""
@@ -90,17 +89,14 @@ class OtherMarks(LauncherMark):
         return ";;".join([*[f"{_pattern(f'{self}{one}')})return 1" for one in self.spared], super().arms])
 
 
-class Request:
+class Request(NamedTuple):
     """What an exec is asked for."""
 
-    __slots__ = ("command", "needs_stdin", "stdin")
-
-    def __init__(self, command: list[bytes], stdin: bytes, *, needs_stdin: bool) -> None:
-        self.command = command
-        self.stdin = stdin
-        """What is sent first, as soon as the stream is open; the acknowledgement comes after it was read."""
-        self.needs_stdin = needs_stdin
-        """Whether the exec has to be opened with a stdin: for TEXT, for the command's input, or for both."""
+    command: list[bytes]
+    stdin: bytes
+    """What is sent first, as soon as the stream is open; the acknowledgement comes after it was read."""
+    needs_stdin: bool
+    """Whether the exec has to be opened with a stdin: for TEXT, for the command's input, or for both."""
 
 
 def request(
@@ -115,9 +111,9 @@ def request(
 ) -> Request:
     """Make the request that runs TEXT.
 
-    With sweep it first kills what earlier instances of the launcher left in this pod, but for those that are spared: by
-    how they begin. An attempt after the first
-    kills what an earlier one may have started: its acknowledgement can have been lost with its stream.
+    `sweep`: first kill processes that earlier instances of the launcher left in this pod, except for those that begin
+    with one of `spared`. `attempt` above 0: first kill what an earlier attempt may have started, as its acknowledgement
+    can have been lost with its stream.
     """
     others = OtherMarks(mark.launcher, mark.pod, (f"{mark.instance}:", *spared)).arms if sweep else ""
     swept = _sweep(mark, others, attempt=attempt) if attempt or sweep else ""
@@ -146,8 +142,8 @@ def acknowledgement(session: str) -> bytes:
 def success(acknowledged: bytes) -> bytes:
     """The line on stderr, by what its acknowledgement begins with, that says TEXT ended with 0.
 
-    An exit status of 0 alone proves nothing: an API server that loses the kubelet under a v5 stream tells the client of
-    success, since to it an error channel without a message is one without an error.
+    An exit status of 0 alone proves nothing: an API server that loses the kubelet under a v5 stream reports
+    success, since it takes an error channel without a message for one without an error.
     """
     return b"\x1e" + acknowledged + b" 0\n"
 
@@ -155,12 +151,12 @@ def success(acknowledged: bytes) -> bytes:
 def control(mark: Mark, pid: int | None) -> list[bytes]:
     """Make the command list of a second exec that asks after a session and signals it.
 
-    It answers lines on its stdin with one line each on stdout, and leaves at `end` or at stdin's end, so that whoever
-    asks sets the pace: a worker need have no `sleep`.
+    It answers lines on its stdin with one line each on stdout, and exits at `end` or at stdin's end. So the caller
+    sets the intervals, and a worker needs no `sleep`.
 
     - `ask`: `alive`, or `exit N` with the kept status, or `gone`. pid is the acknowledged one; without it the session
       lives as long as anything carries its mark.
-    - `signal NAME`: signals every process with the mark, bootstraps by KILL alone; `left N` tells how many there were.
+    - `signal NAME`: signals every process with the mark, bootstraps by KILL alone; `left N` is how many there were.
     - `count`: `left N`.
     """
     alive = (
@@ -173,7 +169,7 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
         # containerd ends a command's stdin when its stdout or stderr ends: the one that leads nowhere is kept open.
         "exec 9>&2 2>/dev/null;"
         + _marked(mark.arms)
-        # The bootstrap has no mark in its environment, so it is not signalled and can tell the tree's end. It counts,
+        # The bootstrap has no mark in its environment, so it is not signalled and can report the tree's end. It counts,
         # as it may be about to start the tree, of which nothing is there yet.
         + "t(){ n=0;for p in /proc/[0-9]*;do if m $p environ;then kill -$1 ${p#/proc/}&&n=$((n+1));"
         + "elif m $p cmdline;then n=$((n+1));[ $1 = KILL ]&&kill -9 ${p#/proc/};fi;done;echo left $n;};"
@@ -213,7 +209,7 @@ def _bootstrap(mark: Mark, before: str, source: str = "") -> str:
         + "s=$?;[ $s -gt 256 ]&&s=$((s-128));"
         + f"for d in {STATUS_FOLDERS};do f=$d/{STATUS_FILE};"
         + f'[ ! -h "$f" ]&&echo {mark.session} $$ $s>>"$f"&&break;done;'
-        # `success`. If nobody reads stderr any more, that is no reason to die.
+        # `success`. A stderr that its reader has closed is no reason to die.
         + f"trap '' PIPE;[ $s = 0 ]&&echo '{success(acknowledgement(mark.session)).decode().rstrip()}'>&9;exit $s"
     )
 
@@ -236,7 +232,7 @@ def _read(lines: int) -> str:
 
 
 def _sweep(mark: Mark, others: str, *, attempt: int) -> str:
-    """The fragment that kills what was left: again until it finds nothing, as what dies can fork meanwhile."""
+    """The fragment that kills such processes, up to three times: a process may fork before it dies."""
     arms = [mark.arms if attempt else "", others]
     return (
         _marked(";;".join(filter(None, arms)))

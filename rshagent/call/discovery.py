@@ -1,4 +1,4 @@
-"""Elastic Horovod's question, which hosts there are now: `rshagent --discover-hosts`, called by discover_hosts.sh.
+"""The hosts that elastic Horovod may use now: `rshagent --discover-hosts`, called by discover_hosts.sh.
 
 The answer is a line `host:slots` for each worker that is Ready and is not being deleted, in ordinal order, with hosts
 as the hostfile writes them. The hub answers from its watch; direct mode lists the pods once. Pure.
@@ -6,14 +6,10 @@ as the hostfile writes them. The hub answers from its watch; direct mode lists t
 
 from __future__ import annotations
 
-from rshagent.call.hosts import LOCAL, UnknownHost, canonical_address
+from collections.abc import Collection, Iterable, Mapping
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from agents.common.pods import Pod
-    from rshagent.call.hosts import Entry, Resolver
+from agents.common.pods import Pod
+from rshagent.call.hosts import LOCAL, Entry, Resolver, UnknownHost, canonical_address
 
 _MAX_DIGITS = 9
 
@@ -63,13 +59,13 @@ def slots_of(text: str) -> int | None:
 
 
 def answer(found: Iterable[str]) -> bytes:
-    """Return the shell text that prints an answer: the client's stdout may be one that nobody may wait for."""
+    """Return the shell text by which the client prints an answer: the hub must not wait for a client's stdout."""
     words = " ".join(f"'{line}'" for line in found)  # of letters, digits and `.-_:` alone
     return f"printf '%s\\n' {words}".encode() if words else b":"
 
 
 def names(entries: Iterable[Entry]) -> frozenset[str] | None:
-    """Return every name that a pod of these hosts may have; None where one is an address, which its pod alone tells."""
+    """Return every name that a pod of these hosts may have; None if one is an address, which only its pod shows."""
     entries = list(entries)
     if any(canonical_address(entry.host) for entry in entries):
         return None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 
 from rshagent.call import surroundings
-from rshagent.call.arguments import Call, UsageError, parse
+from rshagent.call.arguments import parse
 from rshagent.call.bootstrap import Mark, Request, request
 from rshagent.call.hosts import UnknownHost, Worker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from rshagent.call.parsed import Call, UsageError
 
 EXAMPLE = Mark("launcher", "worker", "instance", "session")
 """The mark in what is shown: real ones are made at the start."""
@@ -31,8 +30,6 @@ def explain(argv: list[bytes], environ: Mapping[str, str]) -> int:
     except OSError as error:
         print(f"rshagent: can't read {error.filename}: {error.strerror}", file=sys.stderr)
         return FAILED
-    import json  # noqa: PLC0415  # no launch pays for it
-
     print(json.dumps(describe(call, worker, environ)))
     return 0
 

@@ -5,9 +5,9 @@ Pure, and shared by the hub, the direct mode and delivery.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 LOCAL = "local"
 """The host is the launcher itself: the command runs here."""
@@ -20,58 +20,31 @@ _LOCAL_NAMES = frozenset(("localhost", "localhost.localdomain", "localhost4", "l
 _SLOTS_KEYS = ("slots=", "count=", "cpu=", "cpus=")  # Open MPI's synonyms
 _MAX_DIGITS = 9
 _HOST_MAX = 512  # namespace and DNS name
+_MAPPED = bytes(10) + b"\xff\xff"  # how an IPv4 address begins in IPv6 (RFC 4291, 2.5.5.2)
 
 
 class UnknownHost(Exception):  # noqa: N818  # a finding about the caller's argument, not a failure of ours
     """A host that is no worker of the job; its text is one line that names the workers."""
 
 
-class Worker:
+class Worker(NamedTuple):
     """The pod that a host stands for."""
 
-    __slots__ = ("namespace", "pod")
-
-    def __init__(self, namespace: str, pod: str) -> None:
-        self.namespace = namespace
-        self.pod = pod
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Worker) and (self.namespace, self.pod) == (other.namespace, other.pod)
-
-    def __hash__(self) -> int:
-        return hash((self.namespace, self.pod))
-
-    def __repr__(self) -> str:
-        return f"Worker({self.namespace!r}, {self.pod!r})"
+    namespace: str
+    pod: str
 
 
-class Entry:
+class Entry(NamedTuple):
     """One host of a hostfile; slots and namespace are None where the file doesn't say."""
 
-    __slots__ = ("host", "namespace", "slots")
-
-    def __init__(self, host: str, slots: int | None = None, namespace: str | None = None) -> None:
-        self.host = host
-        self.slots = slots
-        self.namespace = namespace
+    host: str
+    slots: int | None = None
+    namespace: str | None = None
 
     @property
     def pod(self) -> str:
         """The pod's name if the host is `pod.job…`: its first label. An address stays as it is."""
         return self.host if canonical_address(self.host) else self.host.partition(".")[0]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Entry) and (self.host, self.slots, self.namespace) == (
-            other.host,
-            other.slots,
-            other.namespace,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.host, self.namespace))
-
-    def __repr__(self) -> str:
-        return f"Entry({self.host!r}, {self.slots!r}, {self.namespace!r})"
 
 
 def parse_hostfile(data: bytes | str) -> list[Entry]:
@@ -85,11 +58,11 @@ def parse_hostfile(data: bytes | str) -> list[Entry]:
         entry = _entry(words)
         if entry is None:
             continue
-        earlier = entries.setdefault((entry.namespace, entry.host), entry)
-        if earlier is not entry and not (earlier.slots is None and entry.slots is None):
-            earlier.slots = (1 if earlier.slots is None else earlier.slots) + (
-                1 if entry.slots is None else entry.slots
-            )
+        key = entry.namespace, entry.host
+        slots = [one.slots for one in (entries.get(key), entry) if one is not None]
+        if any(count is not None for count in slots):
+            entry = entry._replace(slots=sum(1 if count is None else count for count in slots))
+        entries[key] = entry
     return list(entries.values())
 
 
@@ -110,25 +83,19 @@ def parse_hosts(data: bytes | str) -> dict[str, str]:
 def canonical_address(text: str) -> str | None:
     """Return the one spelling in which equal addresses are equal; None if it is no IPv4 or IPv6 address.
 
-    Brackets and a zone are dropped, and an IPv4 address mapped into IPv6 is the IPv4 address. By hand, as the
-    ipaddress module costs more to import than the rest of the agent's arguments.
+    Brackets and a zone are dropped, and an IPv4 address mapped into IPv6 is the IPv4 address.
     """
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    if ":" not in text:
-        return _ipv4(text)
-    text = text.partition("%")[0]
-    head, gap, tail = text.partition("::")
-    left, right = _groups(head, last=not gap), _groups(tail, last=True)
-    if left is None or right is None:
+    try:
+        if ":" not in text:
+            return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text))
+        packed = socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
+    except (OSError, ValueError):  # ValueError: a NUL, or letters that no encoding has
         return None
-    missing = 8 - len(left) - len(right)
-    if missing != 0 if not gap else missing < 1:
-        return None
-    groups = [*left, *[0] * missing, *right]
-    if groups[:6] == [0, 0, 0, 0, 0, 0xFFFF]:
-        return ".".join(str(byte) for group in groups[6:] for byte in divmod(group, 256))
-    return ":".join(f"{group:x}" for group in groups)
+    if packed.startswith(_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, packed.removeprefix(_MAPPED))
+    return socket.inet_ntop(socket.AF_INET6, packed)
 
 
 class Resolver:
@@ -138,8 +105,6 @@ class Resolver:
     as it is. The namespace is the one asked for, else the one in the host's form (`ns/pod`, `….ns.svc…`), else the
     hostfile's, else the job's. `pods` are names of pods beyond those of `addresses`: they may have dots.
     """
-
-    __slots__ = ("_addresses", "_entries", "_names", "_namespace", "_own", "_pods")
 
     def __init__(
         self,
@@ -180,7 +145,7 @@ class Resolver:
         """The pod's name in a DNS name: what delivery's file says, where it knows it, else the first label."""
         if canonical_address(name):
             return name
-        return next((part for part in _prefixes(name) if part in self._pods), name.partition(".")[0])
+        return next((part for part in prefixes(name) if part in self._pods), name.partition(".")[0])
 
     def resolve(self, host: str, namespace: str | None = None) -> Worker | str:
         """Return the worker that a host stands for, or LOCAL.
@@ -208,21 +173,18 @@ class Resolver:
         return Worker(wanted or worker.namespace, worker.pod)
 
     def _is_own(self, name: str) -> bool:
-        if name.startswith("127.") or name == "0:0:0:0:0:0:0:1":
+        if name.startswith("127.") or name == "::1":
             return True
-        return name in self._own or any(part in self._own for part in _prefixes(self._addresses.get(name, name)))
+        return name in self._own or any(part in self._own for part in prefixes(self._addresses.get(name, name)))
 
     def _find(self, entries: list[Entry], name: str, wanted: str) -> Worker | None:
         if self._names is None:
-            for entry in entries:  # one launch of many workers: most hosts are asked for as the file has them
-                if entry.host == name:
-                    return self._worker(entry)
             self._names = self._index(entries)
         if canonical_address(name):
             if name in self._names:
                 return self._names[name]
             name = self._addresses.get(name, "")
-        for part in _prefixes(name):
+        for part in prefixes(name):
             worker = self._names.get(f"{wanted}/{part}") or self._names.get(part)
             if worker:
                 return worker
@@ -278,8 +240,8 @@ def _plain(name: str) -> str:
     return name.lower()
 
 
-def _prefixes(name: str) -> Iterator[str]:
-    """Yield a DNS name and what is left of it at each dot, the longest first."""
+def prefixes(name: str) -> Iterator[str]:
+    """Yield `a.b.c`, `a.b`, `a`: a DNS name and its leading parts, the longest first."""
     while name:
         yield name
         name = name.rpartition(".")[0]
@@ -289,29 +251,3 @@ def _dns_namespace(name: str) -> str:
     """The namespace in `pod.service.NAMESPACE.svc[.any.domain]`, "" in other names (Kubernetes, DNS for Services)."""
     labels = name.split(".")
     return labels[labels.index("svc", 2) - 1] if "svc" in labels[2:] else ""
-
-
-def _ipv4(text: str) -> str | None:
-    parts = text.split(".")
-    if len(parts) != 4:
-        return None
-    for part in parts:
-        if not part.isdigit() or not part.isascii() or len(part) > 3 or int(part) > 255:
-            return None
-    return ".".join(str(int(part)) for part in parts)
-
-
-def _groups(text: str, *, last: bool) -> list[int] | None:
-    """The 16-bit groups of one side of an IPv6 address; the last may be written as IPv4 (RFC 4291, 2.2)."""
-    groups: list[int] = []
-    parts = text.split(":") if text else []
-    for position, part in enumerate(parts):
-        ipv4 = _ipv4(part) if last and position == len(parts) - 1 else None
-        if ipv4:
-            a, b, c, d = (int(byte) for byte in ipv4.split("."))
-            groups += [a * 256 + b, c * 256 + d]
-        elif 1 <= len(part) <= 4 and all(letter in "0123456789abcdefABCDEF" for letter in part):
-            groups.append(int(part, 16))
-        else:
-            return None
-    return groups

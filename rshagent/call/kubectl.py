@@ -2,7 +2,7 @@
 
 kubeflow's operators write a kubexec.sh that calls `/opt/kube/kubectl exec POD -- /bin/sh -c TEXT`; delivered under that
 name, the agent understands it. `-i`, `-n` and `-c` mean what they mean to kubectl, and options that change neither
-what is run nor where are passed over. `get pods` shows the job's workers (`kubectl_get`). All the rest (another
+what is run nor where are passed over. `get pods` shows the job's workers (`kubectl_get`). Anything else (another
 command, another cluster or user, a pod that a deployment stands for) is for the real kubectl: it runs on the launcher,
 from `kubectl.real` beside the agent, if it is there. Where it is, it does `get pods` too.
 
@@ -11,13 +11,12 @@ Options are read as pflag reads them: `-it`, `-nNS`, `-n=NS`, `--namespace=NS`, 
 
 from __future__ import annotations
 
-from rshagent.call.arguments import Call, UsageError, name_of, shown
+from collections.abc import Mapping, Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rshagent.call.kubectl_get import Query
+from agents.common.text import shown
+from rshagent.call import kubectl_get
+from rshagent.call.kubectl_get import Query
+from rshagent.call.parsed import Call, UsageError, name_of, text_of
 
 FOLDER = b"/opt/kube"
 """Where the agent is, if it was called by a name without a folder."""
@@ -46,7 +45,7 @@ _QUOTED_MAX = 4 << 20  # as much as a client can send: a quote becomes four byte
 
 
 class _ForReal(Exception):  # noqa: N818  # not an error: the call is another's
-    """What of a call only the real kubectl knows."""
+    """What only the real kubectl can do."""
 
 
 class _Options:
@@ -103,7 +102,7 @@ class _Options:
             self.call.wants_stdin = value in _TRUE
         elif name == b"tty":
             self.call.wants_terminal = value in _TRUE
-        if name not in _OBEYED[:1]:  # there is no terminal to be had, so -t is without effect, too
+        if name not in _OBEYED[:1]:  # no terminal can be provided, so -t has no effect either
             self._pass_over([word])
 
     def _set(self, name: bytes, value: bytes, words: list[bytes]) -> None:
@@ -118,7 +117,7 @@ class _Options:
 
     def _pass_over(self, words: list[bytes]) -> None:
         if len(self.call.ignored) < _IGNORED_MAX:  # it is shown to people, and each word is compared with all
-            self.call.ignored += [_text(word) for word in words if _text(word) not in self.call.ignored]
+            self.call.ignored += [text_of(word) for word in words if text_of(word) not in self.call.ignored]
 
 
 class _GetOptions(_Options):
@@ -139,9 +138,9 @@ class _GetOptions(_Options):
 
     def _set(self, name: bytes, value: bytes, words: list[bytes]) -> None:  # noqa: ARG002
         if name == b"namespace":
-            self.query.namespace = _text(value) or None
+            self.query.namespace = text_of(value) or None
         else:
-            self.query.take_option(name, _text(value))
+            self.query.take_option(name, text_of(value))
 
 
 def parse(argv: list[bytes]) -> Call:
@@ -179,13 +178,11 @@ def _parse(argv: list[bytes]) -> Call:
 
 
 def _parse_get(argv: list[bytes], words: list[bytes], namespace: str | None) -> Call:
-    from rshagent.call import kubectl_get  # noqa: PLC0415 (no launch is one)
-
     call, query, names, at = _on_launcher(argv, b""), kubectl_get.Query(namespace), [], 0
     options = _GetOptions(call, query)
     try:
         while (at := _skip(options, words, at)) < len(words):
-            names += [_text(word) for word in (words[at + 1 :] if words[at] == b"--" else words[at : at + 1])]
+            names += [text_of(word) for word in (words[at + 1 :] if words[at] == b"--" else words[at : at + 1])]
             at = len(words) if words[at] == b"--" else at + 1
         query.take_words(names)
     except (UsageError, kubectl_get.Unsupported) as error:  # kubectl's exit code, as for all that is wrong with a `get`
@@ -223,7 +220,7 @@ def real(argv: list[bytes]) -> bytes:
 
 
 def _on_launcher(argv: list[bytes], otherwise: bytes) -> Call:
-    """Return a call of the real kubectl on the launcher itself. Whether it is there can be seen only there."""
+    """Return a call of the real kubectl on the launcher itself. Only a process there can see whether it exists."""
     path = _quoted([real(argv)])
     call = Call()
     call.host = "localhost"
@@ -251,7 +248,3 @@ def _value(words: list[bytes], at: int, name: bytes) -> bytes:
     if at == len(words):
         raise UsageError(f"option {shown(name)} needs a value")
     return words[at]
-
-
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "surrogateescape")

@@ -1,26 +1,23 @@
 """`kubectl get pods` of the job's own workers: what is asked for, and the shell text that prints the answer. Pure.
 
 The columns are kubectl's (printers/internalversion/printers.go, printPod), from what the hub's watch keeps of a pod:
-so there is no -o json. The client prints, as the hub waits for nobody's stdout.
+so there is no -o json. The client prints, as the hub must not wait for a client's stdout.
 """
 
 from __future__ import annotations
 
-from rshagent.call.arguments import shown
+from collections.abc import Iterable
+
+from agents.common.pods import ContainerState, Pod
+from agents.common.text import shown
 from rshagent.call.discovery import ordinal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from agents.common.pods import ContainerState, Pod
 
 OUTPUTS = ("", "wide", "name")
 _RESOURCES = ("pods", "pod", "po")
 _FIELDS = ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase")
 _COLUMNS = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 _WIDE = ("IP", "NODE", "NOMINATED NODE", "READINESS GATES")
-_ROOM = 120_000  # Linux takes 128 KiB in one argument, which is what a shell's text is
+_TEXT_MAX = 120_000  # Linux takes 128 KiB in one argument, which is what a shell's text is
 _OPTION_MAX = 4096  # of a selector, each part of which becomes objects
 _UNKNOWN = "<unknown>"
 
@@ -30,9 +27,7 @@ class Unsupported(Exception):  # noqa: N818  # not an error: the call is for the
 
 
 class Query:
-    """What is asked for."""
-
-    __slots__ = ("fields", "labels", "may_be_missing", "names", "namespace", "output", "shows_head")
+    """A query: which pods to show, and how."""
 
     def __init__(self, namespace: str | None) -> None:
         self.namespace = namespace
@@ -72,7 +67,7 @@ class Query:
             raise Unsupported(shown(b"--" + name + b"=" + value.encode("utf-8", "surrogateescape")))
 
     def answer(self, pods: Iterable[Pod], namespace: str, now: float) -> bytes:
-        """Return the shell text that prints these of the job's workers, which are all pods that there are here."""
+        """Return the shell text that prints these of the job's workers, which are all the pods that it shows."""
         if self.namespace not in (None, namespace):
             return failure(f"namespace {self.namespace!a} is not this job's, which is {namespace!a}")
         there = {pod.name: pod for pod in pods}
@@ -88,7 +83,7 @@ class Query:
         if missing and not self.may_be_missing:
             said = b"".join(_said(f'Error from server (NotFound): pods "{_plain(name)}" not found') for name in missing)
             text += said + b"exit 1"
-        if len(text) > _ROOM:
+        if len(text) > _TEXT_MAX:
             what = f"{len(found)} workers are too many for one answer: name some, or use -o name"
             return failure(what if found else f"{len(missing)} names are too many for one answer")
         return text or b":"
@@ -214,5 +209,5 @@ def _word(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text fit for a terminal: who may write a pod's status may write anything there."""
+    """Return a text fit for a terminal: whoever can write a pod's status can put anything into it."""
     return "".join(one if " " <= one <= "~" else "?" for one in text)

@@ -1,14 +1,11 @@
-"""What the launcher's pod says to a process in it: environment variables first, then files, then the host's name."""
+"""The pod's environment: what variables, then files, then the host's name say about the launcher's pod."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from rshagent.call.hosts import Resolver, parse_hostfile, parse_hosts
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SOCKET = "/run/mpi-agents/hub.sock"
 HOSTFILE = "/etc/mpi/hostfile"
@@ -44,12 +41,12 @@ def own_names(environ: Mapping[str, str]) -> frozenset[str]:
 
 
 def launcher(environ: Mapping[str, str]) -> str:
-    """Return whose processes the marks in workers say they are."""
+    """Return the launcher's name in the process tags in workers."""
     return environ.get("MPI_AGENT_LAUNCHER") or own_name(environ)
 
 
 def instance(environ: Mapping[str, str]) -> str:
-    """Return what tells this run of the launcher's container from others, as client.c does."""
+    """Return the name of this run of the launcher's container, as client.c does."""
     given = environ.get("MPI_AGENT_INSTANCE")
     if given:
         return given
@@ -87,7 +84,7 @@ def life(environ: Mapping[str, str], instance: str, shared: str) -> str:
 
 
 def instance_of(launcher: str, pod: str, instance: str) -> str:
-    """Return what tells this run of a launcher's container from those of its other pods, too, where it has several.
+    """Return the name of this run that is unique among the launcher's pods, too, if it has several.
 
     A batch Job's retry is another pod, and may be on another node, where the same numbers come again.
     """

@@ -14,9 +14,11 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from agents.common.text import one_line
+from rshagent.session.events import State
+from rshagent.session.machine import ENDING
 
 if TYPE_CHECKING:
-    from rshagent.session.launch import Launch
+    from rshagent.session.session import Session
 
 VERSION = 1
 TERMINATION_LOG = "/dev/termination-log"
@@ -32,14 +34,14 @@ class _Caller:
     __slots__ = ("count", "cut", "sessions")
 
     def __init__(self) -> None:
-        self.sessions: set[Launch] = set()
+        self.sessions: set[Session] = set()
         self.cut: list[Cut] = []
         self.count = 0
 
     @property
     def runs(self) -> bool:
         """Say whether it waits for a session: one that ends its sessions, or has died, is over."""
-        return any(launch.state not in ("ending", "ended") for launch in self.sessions)
+        return any(session.facts.state not in (*ENDING, State.ENDED) for session in self.sessions)
 
 
 class Cut(NamedTuple):
@@ -56,28 +58,28 @@ class Cuts:
     def __init__(self) -> None:
         self._callers: dict[tuple[str, str], _Caller] = {}
 
-    def begin(self, launch: Launch) -> None:
+    def begin(self, session: Session) -> None:
         """Take a new session, or one of the hub before us."""
-        if not launch.caller:  # a script or a user, who sees the agent's own exit code
+        if not session.options.caller:  # a script or a user, who sees the agent's own exit code
             return
-        key = (launch.mark.instance, launch.caller)
+        key = (session.mark.instance, session.options.caller)
         if key not in self._callers:
             # Of those that run none is dropped: there are no more of them than sessions, and each may lose a daemon.
             self._callers = {key: one for key, one in self._callers.items() if one.runs}
             self._callers[key] = _Caller()
-        self._callers[key].sessions.add(launch)
+        self._callers[key].sessions.add(session)
 
-    def end(self, launch: Launch) -> bool:
+    def end(self, session: Session) -> bool:
         """Take a session's end; say whether it was cut, and that counts."""
-        caller = self._callers.get((launch.mark.instance, launch.caller))
+        caller = self._callers.get((session.mark.instance, session.options.caller))
         if caller is None:
             return False
-        caller.sessions.discard(launch)
-        if not launch.cut:
+        caller.sessions.discard(session)
+        if not session.facts.cut:
             return False
         caller.count += 1
         if len(caller.cut) < _NAMED_MAX:
-            caller.cut.append(Cut(launch.where.pod, one_line(launch.cut)[:_CAUSE_MAX], time.time()))
+            caller.cut.append(Cut(session.target.pod, one_line(session.facts.cut)[:_CAUSE_MAX], time.time()))
         return True
 
     def message(self) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rshagent.native.protocol import GRACE_MAX_S
 from rshagent.net.requests import get
-from rshagent.session.control import KILL_AFTER_S, Reaper
+from rshagent.session.reaper import KILL_AFTER_S, Reaper
 from rshagent.stream.streams import quote
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rshagent.net.connection import Lost
     from rshagent.net.http import Head
     from rshagent.session.engine import Engine
-    from rshagent.session.execution import Where
+    from rshagent.session.target import ExecTarget
 
 SWEEP_S = 8.0  # TERM, KILL 5 s later, and time for both to get there
 LAST_S = 2.0  # what the kubelet leaves to a container when the grace period is over
@@ -51,7 +51,7 @@ class Deadline:
         return self._at is not None
 
     def left_s(self) -> float | None:
-        """Return how long the hub has; None where it was not told. It always has the kubelet's last seconds."""
+        """Return how long the hub has; None if it was not told. It always has the kubelet's last seconds."""
         return None if self._at is None else max(self._at - self._loop.now(), LAST_S)
 
     def set(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ class Deadline:
 
 
 def grace_left(pod: bytes, now: float) -> float | None:
-    """Return how long a pod has until it is to be gone; None where it is not being deleted, or can't be read.
+    """Return how long a pod has until it is to be gone; None if it is not being deleted, or can't be read.
 
     Where this clock and the API server's differ, the shorter of the two is right: the hooks run at the beginning.
     """
@@ -94,26 +94,26 @@ def kill_after(left_s: float | None) -> float:
     return min(max(left_s - (SWEEP_S - KILL_AFTER_S), _KILL_AFTER_SHORTEST_S), KILL_AFTER_S)
 
 
-class Sweep:
+class Cleanup:
     """Ends all that carries this launcher's marks in some workers, as many at once as may be started in at once.
 
-    `mark_of(where)` says which: where a pod ends its own, as a batch Job's next pod may have begun its job already.
-    `may_hold(where)` says whether there can be anything of ours that nobody else ends; whoever changes what it says
+    `mark_of(target)` says which: where a pod ends its own, as a batch Job's next pod may have begun its job already.
+    `may_hold(target)` says whether there can be anything of ours that nobody else ends; whoever changes what it says
     calls `look_again`. Where a job is deleted its workers go, and the rights to exec into them before: refusals are
     believed after seconds.
 
-    `on_left(where, reason)` tells of a worker in which something may be left, `on_done()` of the end.
+    `on_left(target, reason)` tells of a worker in which something may be left, `on_done()` of the end.
     """
 
     def __init__(
         self,
         engine: Engine,
-        places: Iterable[Where],
-        mark_of: Callable[[Where], LauncherMark],
+        places: Iterable[ExecTarget],
+        mark_of: Callable[[ExecTarget], LauncherMark],
         kill_after_s: float,
         *,
-        may_hold: Callable[[Where], bool],
-        on_left: Callable[[Where, str], None],
+        may_hold: Callable[[ExecTarget], bool],
+        on_left: Callable[[ExecTarget, str], None],
         on_done: Callable[[], None],
     ) -> None:
         self._engine, self._mark_of, self._kill_after_s = engine, mark_of, kill_after_s
@@ -125,35 +125,35 @@ class Sweep:
         """Begin."""
         if not self._places:
             self._on_done()
-        for key, where in list(self._places.items()):
-            self._engine.gate.enter((self, key), partial(self._reap, key, where))
+        for key, target in list(self._places.items()):
+            self._engine.limiter.enter((self, key), partial(self._reap, key, target))
 
     def look_again(self) -> None:
         """Leave the workers alone that hold nothing any more."""
-        for key, where in list(self._places.items()):
-            if not self._may_hold(where):
-                self._ended(key, where, "")
+        for key, target in list(self._places.items()):
+            if not self._may_hold(target):
+                self._ended(key, target, "")
 
     def give_up(self) -> None:
         """Stop, and tell of the workers in which something may be left."""
-        for key, where in list(self._places.items()):
+        for key, target in list(self._places.items()):
             reaper = self._reapers.get(key)
-            self._ended(key, where, f"its processes could not all be ended in time{reaper.why if reaper else ''}")
+            self._ended(key, target, f"its processes could not all be ended in time{reaper.why if reaper else ''}")
 
-    def _reap(self, key: int, where: Where) -> None:
-        mark = self._mark_of(where)
-        ended = partial(self._ended, key, where)
+    def _reap(self, key: int, target: ExecTarget) -> None:
+        mark = self._mark_of(target)
+        ended = partial(self._ended, key, target)
         self._reapers[key] = Reaper(
-            self._engine, where, mark, "TERM", ended, self._kill_after_s, believes_refusals=True
+            self._engine, target, mark, "TERM", ended, self._kill_after_s, believes_refusals=True
         )
 
-    def _ended(self, key: int, where: Where, reason: str) -> None:
+    def _ended(self, key: int, target: ExecTarget, reason: str) -> None:
         del self._places[key]
         reaper = self._reapers.pop(key, None)  # None: its turn has not come
         if reaper is not None:
             reaper.close()
-        self._engine.gate.leave((self, key))
+        self._engine.limiter.leave((self, key))
         if reason:
-            self._on_left(where, reason)
+            self._on_left(target, reason)
         if not self._places:
             self._on_done()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agents.common.loop import Loop
-    from rshagent.session.launch import Launch
+    from rshagent.session.session import Session
 
 _START_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 CLIENTS_MAX = 16  # that wait for their response; their descriptors are needed for sessions
@@ -28,14 +28,15 @@ class Metrics:
         self._starts = Histogram(_START_BUCKETS_S)
         self._sent = self._received = self._retries = 0
 
-    def count(self, launch: Launch) -> None:
-        """Count an ended launch."""
-        self._results[result_of(launch)] += 1
-        self._sent += launch.stdio.sent
-        self._received += launch.stdio.received
-        self._retries += launch.retries
-        if launch.times.acknowledged:
-            self._starts.observe(launch.times.acknowledged - launch.times.created)
+    def count(self, session: Session) -> None:
+        """Count an ended session."""
+        facts = session.facts
+        self._results[result_of(session)] += 1
+        self._sent += session.stdio.sent
+        self._received += session.stdio.received
+        self._retries += facts.retries
+        if facts.acknowledged_at:
+            self._starts.observe(facts.acknowledged_at - facts.created_at)
 
     def text(self, active: int) -> str:
         """Return all metrics; `active` is the number of sessions under way."""
@@ -54,15 +55,16 @@ class Metrics:
         )
 
 
-def result_of(launch: Launch) -> str:
-    """Name how a launch ended, in one of a few words."""
-    if launch.is_client_dead:
+def result_of(session: Session) -> str:
+    """Name how a session ended, in one of a few words."""
+    facts = session.facts
+    if facts.is_client_dead:
         return "client_died"
-    if launch.ended_by_signal:
+    if facts.signal is not None:
         return "signalled"
-    if launch.reason and launch.code:
+    if facts.reason and facts.code:
         return "failed"
-    return "ok" if launch.code == 0 else "exit"
+    return "ok" if facts.code == 0 else "exit"
 
 
 def serve(loop: Loop, address: str, text: Callable[[], str]) -> HttpServer:

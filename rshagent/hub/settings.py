@@ -39,6 +39,30 @@ class Settings(NamedTuple):
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Read options and environment. Exits with 2 and a usage line as argparse does."""
+    options = _parser(environ).parse_args(arguments)
+    name, launcher = surroundings.own_name(environ), surroundings.launcher(environ)
+    return Settings(
+        socket=options.socket,
+        hostfile=options.hostfile,
+        hosts=options.hosts,
+        container=options.container or None,
+        namespace=options.namespace or None,
+        selector=options.selector or None,
+        slots=options.slots,
+        launcher=launcher,
+        own_names=frozenset((name, launcher, socket.gethostname(), *_own_addresses(environ))),
+        max_starts=options.max_starts,
+        metrics=options.metrics,
+        text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),
+        watch=not options.no_watch,
+        check=options.check,
+        ending=options.ending,
+        grace_s=options.grace,
+        pod=name,
+    )
+
+
+def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rshagent-hub", description="Hold the exec streams of all rsh agents in a launcher pod."
     )
@@ -80,27 +104,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         help="with --ending: the pod's grace period, if the hub may not read its own pod (%(default)s)",
     )
     add("--version", action="version", version=f"rshagent-hub {__version__}")
-    options = parser.parse_args(arguments)
-    name, launcher = surroundings.own_name(environ), surroundings.launcher(environ)
-    return Settings(
-        socket=options.socket,
-        hostfile=options.hostfile,
-        hosts=options.hosts,
-        container=options.container or None,
-        namespace=options.namespace or None,
-        selector=options.selector or None,
-        slots=options.slots,
-        launcher=launcher,
-        own_names=frozenset((name, launcher, socket.gethostname(), *_own_addresses(environ))),
-        max_starts=options.max_starts,
-        metrics=options.metrics,
-        text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),
-        watch=not options.no_watch,
-        check=options.check,
-        ending=options.ending,
-        grace_s=options.grace,
-        pod=name,
-    )
+    return parser
 
 
 def _own_addresses(environ: Mapping[str, str]) -> list[str]:

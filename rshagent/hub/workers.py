@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.common.files import WatchedFile
 from rshagent.call import discovery
 from rshagent.call.hosts import (
     LOCAL,
@@ -19,7 +20,6 @@ from rshagent.call.hosts import (
     parse_hostfile,
     parse_hosts,
 )
-from rshagent.net.watchedfile import WatchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -294,7 +294,7 @@ static void check_deadlines(const struct client *c, int64_t now) {
     if (c->told && now >= c->told_until)
         end(128 + c->told, "ended by signal %d; the hub at %s did not answer for 10 s%s", c->told,
             c->address.sun_path, running ? ", so the command may still run in the worker" : "");
-    if (c->hub < 0 && now >= c->hub_until)
+    if (c->hub < 0 && !c->told && now >= c->hub_until)
         end(FAILED, "no hub at %s for 10 s (%s): %s; see %s", c->address.sun_path, strerror(c->why),
             running ? "how the command ended is not known" : "nothing was started", c->log);
 }

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SIGNALS = os.path.join(_HERE, "client_signals.c")
@@ -67,16 +68,22 @@ def _compile(sources: list[str], out: str, flags: list[str]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return its exit status (2: wrong usage, 1: can't be built)."""
+    return run("rshagent.native.client_build", argv, CLIENT, {"--direct-start": DIRECT_START})
+
+
+def run(module: str, argv: list[str] | None, sources: list[str], others: Mapping[str, list[str]]) -> int:
+    """Compile what a module's command line asks for: `sources`, or those of one of the options in `others`."""
     arguments = sys.argv[1:] if argv is None else argv
     outs = [argument for argument in arguments if not argument.startswith("-")]
-    if len(outs) != 1 or set(arguments) - set(outs) - {"--sanitize", "--direct-start"}:
-        print("usage: python -m rshagent.native.client_build OUT [--sanitize] [--direct-start]", file=sys.stderr)
+    if len(outs) != 1 or set(arguments) - set(outs) - {"--sanitize", *others}:
+        options = "".join(f" [{option}]" for option in ("--sanitize", *others))
+        print(f"usage: python -m {module} OUT{options}", file=sys.stderr)
         return 2
     try:
-        sources = DIRECT_START if "--direct-start" in arguments else CLIENT
-        build(outs[0], sanitize="--sanitize" in arguments, sources=sources)
+        wanted = next((files for option, files in others.items() if option in arguments), sources)
+        build(outs[0], sanitize="--sanitize" in arguments, sources=wanted)
     except BuildError as error:
-        print(f"client_build: {error}", file=sys.stderr)
+        print(f"{module.rpartition('.')[2]}: {error}", file=sys.stderr)
         return 1
     return 0
 

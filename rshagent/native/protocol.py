@@ -6,6 +6,8 @@ is the first message of a connection.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 START, RESUME, SIGNAL, CHECK, ENDING = 1, 2, 3, 4, 5  # client → hub
 TICKET, EXIT, LOCAL, FAIL, OK = 16, 17, 18, 19, 20  # hub → client
 
@@ -22,7 +24,7 @@ _LINE_MAX = 4096  # what a client prints of it
 _MAGIC_AND_VERSION = b"MPIA" + bytes([VERSION])
 _HEADER_LENGTH = 12
 _KINDS = frozenset((START, RESUME, SIGNAL, CHECK, ENDING, TICKET, EXIT, LOCAL, FAIL, OK))
-_SHORT = frozenset((RESUME, SIGNAL, CHECK, ENDING, TICKET, EXIT, OK))  # a ticket and less
+_SHORT = frozenset((RESUME, SIGNAL, CHECK, ENDING, TICKET, EXIT, OK))  # at most a resume token
 
 
 class ProtocolError(Exception):
@@ -30,7 +32,7 @@ class ProtocolError(Exception):
 
 
 class Message:
-    """One message. `fds` are those that came with it: whoever takes the message closes them."""
+    """One message. `fds` are those that came with it: the code that takes the message closes them."""
 
     __slots__ = ("fds", "kind", "payload")
 
@@ -56,17 +58,12 @@ class Message:
 class Inbox:
     """Turns a peer's bytes into messages, however they were split on the way."""
 
-    __slots__ = ("_data", "_fds", "most")
+    __slots__ = ("_data", "fds", "most")
 
     def __init__(self) -> None:
         self._data = bytearray()
-        self._fds: list[int] = []
+        self.fds: list[int] = []  # that no message has taken
         self.most = PAYLOAD_MAX  # bytes of a payload
-
-    @property
-    def fds(self) -> list[int]:
-        """Return the files that no message has taken."""
-        return self._fds
 
     @property
     def size(self) -> int:
@@ -76,7 +73,7 @@ class Inbox:
     def feed(self, data: bytes, fds: list[int]) -> None:
         """Take what one recvmsg gave: bytes, and files that came with them."""
         self._data += data
-        self._fds += fds
+        self.fds += fds
 
     def next(self) -> Message | None:
         """Return the next whole message, or None as long as it has not all come. Raises ProtocolError."""
@@ -99,20 +96,17 @@ class Inbox:
 
     def take_fds(self) -> list[int]:
         """Hand over the files that no message has taken: to be closed when the connection ends."""
-        fds, self._fds = self._fds, []
+        fds, self.fds = self.fds, []
         return fds
 
 
-class Start:
+class Start(NamedTuple):
     """What START asks for. `env` holds the launcher's MPI_AGENT_* variables; `cwd` is empty where it is unknown."""
 
-    __slots__ = ("argv", "cwd", "env", "instance")
-
-    def __init__(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, instance: bytes) -> None:
-        self.argv = argv
-        self.env = env
-        self.cwd = cwd
-        self.instance = instance
+    argv: list[bytes]
+    env: dict[bytes, bytes]
+    cwd: bytes
+    instance: bytes
 
     def pack(self) -> bytes:
         """Return START's payload. Raises ValueError if a string holds a NUL."""

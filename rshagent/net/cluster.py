@@ -1,4 +1,4 @@
-"""Which API server, and who we are to it: from the pod's service account, or from a kubeconfig in JSON form.
+"""The API server, and our credentials for it: from the pod's service account, or from a kubeconfig in JSON form.
 
 YAML is not read: the standard library has no reader for it, and kubectl takes JSON as well
 (`kubectl config view --raw --flatten -o json`).
@@ -7,15 +7,15 @@ YAML is not read: the standard library has no reader for it, and kubectl takes J
 from __future__ import annotations
 
 import binascii
+import json
+import os
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rshagent.call import surroundings
 from rshagent.net import proxy
 from rshagent.net.tls import Context
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 # A projected token is replaced at 80 % of its life, an hour by default; client-go reads it again every minute as well.
 _TOKEN_AGE_S = 60.0
@@ -30,9 +30,7 @@ class ConfigError(Exception):
 
 
 class Token:
-    """A bearer token in a file that somebody else renews."""
-
-    __slots__ = ("_clock", "_path", "_read_at", "_value")
+    """A bearer token in a file that another process renews."""
 
     def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._path, self._clock = path, clock
@@ -43,7 +41,7 @@ class Token:
         """Return the token, read again once a minute; the old one where that fails. Raises ConfigError."""
         if self._read_at is None or self._clock() - self._read_at >= _TOKEN_AGE_S:
             try:
-                self._value = header_value(read_file(self._path, "the token"), f"the token file {self._path}")
+                self._value = _header_value(_read_file(self._path, "the token"), f"the token file {self._path}")
                 self._read_at = self._clock()
             except ConfigError:
                 if not self._value:
@@ -57,8 +55,6 @@ class Token:
 
 class Cluster:
     """An API server and our credentials for it."""
-
-    __slots__ = ("_reload_tls", "_token", "host", "namespace", "path", "port", "proxy", "tls", "token")
 
     def __init__(
         self,
@@ -84,9 +80,7 @@ class Cluster:
     def load(cls, environ: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> Cluster:
         """Read KUBECONFIG if it is set, else the pod's service account. Raises ConfigError."""
         if environ.get("KUBECONFIG"):
-            from rshagent.net.kubeconfig import load  # noqa: PLC0415 (json costs 5 ms, and no pod needs it)
-
-            return load(environ["KUBECONFIG"], environ, clock)
+            return _from_kubeconfig(environ["KUBECONFIG"], environ, clock)
         return _in_cluster(environ, clock)
 
     @property
@@ -96,7 +90,7 @@ class Cluster:
         return f"{host}:{self.port}"
 
     def authorization(self) -> str | None:
-        """Return the Authorization header's value, None where a certificate speaks for us. Raises ConfigError."""
+        """Return the Authorization header's value, None if a certificate authenticates us. Raises ConfigError."""
         if self._token is None:
             return None
         return "Bearer " + (self._token.value() if isinstance(self._token, Token) else self._token)
@@ -134,6 +128,93 @@ def _in_cluster(environ: Mapping[str, str], clock: Callable[[], float]) -> Clust
     )
 
 
+def _from_kubeconfig(path: str, environ: Mapping[str, str], clock: Callable[[], float]) -> Cluster:
+    """Read the current context of the kubeconfig at `path`. Raises ConfigError."""
+    document = _read_document(path)
+    context = _named(document, "contexts", "context", str(document.get("current-context") or ""), path)
+    cluster = _named(document, "clusters", "cluster", str(context.get("cluster") or ""), path)
+    user = _named(document, "users", "user", str(context.get("user") or ""), path)
+    folder = os.path.dirname(os.path.abspath(path))
+    if user.get("exec") or user.get("auth-provider"):
+        raise ConfigError(
+            f"the user in {path} gets its credentials from a plugin, which is not run here: use a token or certificate"
+        )
+    if cluster.get("insecure-skip-tls-verify"):
+        raise ConfigError(f"{path} turns the verification of the server off, which is not supported: name its CA")
+    server = cluster.get("server")
+    if not isinstance(server, str):
+        raise ConfigError(f"the cluster in {path} has no server")
+    return Cluster(
+        server=server,
+        load_tls=lambda: _client_context(cluster, user, folder),
+        namespace=environ.get("MPI_AGENT_NAMESPACE") or str(context.get("namespace") or "default"),
+        token=_token(user, folder, clock),
+        environ=environ,
+        proxy_url=str(cluster.get("proxy-url") or "") or None,
+    )
+
+
+def _read_document(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except OSError as error:
+        raise ConfigError(f"the kubeconfig {path} can't be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ConfigError(
+            f"the kubeconfig {path} is not JSON; make it so: kubectl config view --raw --flatten -o json"
+        ) from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"the kubeconfig {path} is not a JSON object")
+    return document
+
+
+def _named(document: dict[str, Any], group: str, kind: str, name: str, path: str) -> dict[str, Any]:
+    entries = document.get(group)
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(kind), dict):
+            found: dict[str, Any] = entry[kind]
+            return found
+    raise ConfigError(f"the kubeconfig {path} has no {kind} {name!r}")
+
+
+def _client_context(cluster: dict[str, Any], user: dict[str, Any], folder: str) -> Context:
+    data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
+    if data:
+        # In ASCII, as PEM is: a comment of other letters does no harm, and _ssl would not take it.
+        pem = decode(str(data), "certificate-authority-data").decode("ascii", "replace").replace("\ufffd", "?")
+        context = tls_context(ca_data=pem)
+    else:
+        context = tls_context(ca_file=os.path.join(folder, str(file)) if file else None)
+    certificate, key = (_part(user, name, folder) for name in ("client-certificate", "client-key"))
+    if bool(certificate) != bool(key):
+        raise ConfigError("the kubeconfig has one of client certificate and key, and lacks the other")
+    if certificate and key:
+        try:
+            context.use_certificate_data(certificate, key)
+        except OSError:
+            raise ConfigError("the kubeconfig's client certificate and key do not fit together") from None
+    return context
+
+
+def _part(user: dict[str, Any], name: str, folder: str) -> bytes | None:
+    data, file = user.get(f"{name}-data"), user.get(name)
+    if data:
+        return decode(str(data), f"{name}-data")
+    if not file:
+        return None
+    return _read_file(os.path.join(folder, str(file)), f"the kubeconfig's {name}")
+
+
+def _token(user: dict[str, Any], folder: str, clock: Callable[[], float]) -> str | Token | None:
+    if user.get("tokenFile"):
+        token = Token(os.path.join(folder, str(user["tokenFile"])), clock)
+        token.value()
+        return token
+    inline = user.get("token")
+    return _header_value(str(inline).encode("utf-8", "surrogatepass"), "the kubeconfig's token") if inline else None
+
+
 def tls_context(*, ca_file: str | None = None, ca_data: str | None = None) -> Context:
     """Return a context that trusts the given CAs, or the system's where none is given. Raises ConfigError."""
     try:
@@ -143,7 +224,7 @@ def tls_context(*, ca_file: str | None = None, ca_data: str | None = None) -> Co
         raise ConfigError(f"the cluster's CA can't be read from {ca_file or 'the kubeconfig'}: {reason}") from None
 
 
-def header_value(token: bytes, place: str) -> str:
+def _header_value(token: bytes, place: str) -> str:
     """Return a token as it goes into a header; `place` says where it stood. Raises ConfigError, without it."""
     value = token.decode("latin-1").strip()
     if not value or not value.isascii() or not value.isprintable():
@@ -151,7 +232,7 @@ def header_value(token: bytes, place: str) -> str:
     return value
 
 
-def read_file(path: str, what: str) -> bytes:
+def _read_file(path: str, what: str) -> bytes:
     """Return what a file of ours holds. Raises ConfigError."""
     try:
         with open(path, "rb") as file:

@@ -7,22 +7,18 @@ Any state can go to closed; `Owner.closed` is called exactly once then, unless t
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
 import select
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
 
+from agents.common.loop import Loop, Timer
+from rshagent.net.cluster import Cluster
 from rshagent.net.fds import held
 from rshagent.net.http import HeadReader, HttpError
-from rshagent.net.tls import EndOfStream, Socket, TlsError, UntrustedCertificate, WantRead, WantWrite
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.common.loop import Loop, Timer
-    from rshagent.net.cluster import Cluster
-    from rshagent.net.tls import Tls
+from rshagent.net.tls import EndOfStream, Tls, TlsError, UntrustedCertificate, WantRead, WantWrite
 
 CONNECT_TIMEOUT_S = 10.0  # for TCP, proxy and TLS together
 
@@ -31,20 +27,21 @@ _RECORD_MAX = 16 * 1024  # RFC 8446 §5.1: one TLS record, and so one read, hold
 _KEPT_UP = 1024 * 1024  # bytes: far more than a pipe or a socket takes while its reader does nothing
 _UNWATCHED = -1
 
-# One buffer for all connections: what was read is consumed, or copied by whoever keeps it, before the next read.
+# One buffer for all connections: the owner consumes or copies what was read before the next read.
 _buffer = bytearray(_READ_SIZE)
 _view = memoryview(_buffer)
 
 
-class Lost:
-    """Why a connection ended: `reason` is for people, `is_final` where another try can't help."""
+class Lost(NamedTuple):
+    """Why a connection ended, in one line for people; `is_untrusted`: another try can't help."""
 
-    __slots__ = ("is_final", "is_untrusted", "reason")
+    reason: str
+    is_untrusted: bool = False
 
-    def __init__(self, reason: str, *, is_untrusted: bool = False) -> None:
-        self.reason = reason
-        self.is_untrusted = is_untrusted
-        self.is_final = is_untrusted
+    @property
+    def is_final(self) -> bool:
+        """Whether another try can't help."""
+        return self.is_untrusted
 
 
 class Owner:
@@ -72,12 +69,10 @@ class Link:
         "_addresses",
         "_cluster",
         "_context",
-        "_is_behind",
         "_loop",
         "_mask",
         "_out",
         "_owner",
-        "_paused",
         "_proxy",
         "_sock",
         "_state",
@@ -85,35 +80,27 @@ class Link:
         "_timer",
         "_tls",
         "_waiting",
+        "is_behind",
+        "is_paused",
     )
 
     def __init__(self, loop: Loop, cluster: Cluster, owner: Owner) -> None:
         """Begin to connect; the result comes by the loop, never from within this call."""
         self._loop, self._cluster, self._owner = loop, cluster, owner
-        self._sock: Socket | None = None
+        self._sock: socket.socket | None = None
         self._context = cluster.tls
         self._tls: Tls | None = None
         self._out: list[memoryview] = []  # what the kernel has not taken yet
         self._waiting = 0  # bytes in it
-        self._is_behind = False
+        self.is_behind = False  # the kernel, which has megabytes already, took no more: the source is to pause
         self._mask = 0
-        self._paused = False
+        self.is_paused = False
         self._taken = 0  # bytes that were read since it was paused
         self._proxy = HeadReader() if cluster.proxy else None
         self._state = "connecting"
         self._addresses: list[tuple[int, tuple[object, ...]]] = []
         self._timer: Timer | None = loop.call_later(CONNECT_TIMEOUT_S, self._too_late)
         loop.call_later(0, self._resolve)
-
-    @property
-    def is_behind(self) -> bool:
-        """Say whether anything waits to be sent, of which the kernel has megabytes already: pause the source."""
-        return self._is_behind
-
-    @property
-    def is_paused(self) -> bool:
-        """Say whether nothing is read at present."""
-        return self._paused
 
     def send(self, data: bytes) -> None:
         """Send, or keep what does not fit now."""
@@ -122,22 +109,22 @@ class Link:
         if self._state == "open":
             self._guard(self._flush)
         else:
-            self._is_behind = True
+            self.is_behind = True
 
     def pause(self) -> None:
         """Stop reading: what we would read has nowhere to go."""
-        self._paused, self._taken = True, 0
+        self.is_paused, self._taken = True, 0
         self._watch()
 
     def resume(self) -> None:
         """Read again, including what TLS had already taken from the socket."""
-        if self._paused:
-            self._paused = False
+        if self.is_paused:
+            self.is_paused = False
             self._watch()
             self._loop.call_later(0, self._read_pending)
 
     def close(self) -> None:
-        """Close without a word to the owner."""
+        """Close; the owner is not called."""
         was_open, self._state = self._state == "open", "closed"
         if self._timer is not None:
             self._timer.cancel()
@@ -146,7 +133,7 @@ class Link:
             self._loop.remove(self._sock.fileno())
             self._sock.close()
             self._sock = None
-        if self._tls is not None and was_open:  # a ticket comes after the handshake, so it is there at the end
+        if self._tls is not None and was_open:  # a TLS session ticket comes after the handshake
             self._context.remember(self._tls)
         self._tls = None
         self._out.clear()
@@ -162,8 +149,8 @@ class Link:
             return
         via = self._cluster.proxy or self._cluster
         try:
-            # As bytes: for a str, Python imports its IDNA codec, which costs more than the rest of the launch.
-            found = _socket.getaddrinfo(via.host.encode("ascii"), via.port, 0, _socket.SOCK_STREAM)
+            # As bytes: a str would be taken through Python's IDNA codec.
+            found = socket.getaddrinfo(via.host.encode("ascii"), via.port, 0, socket.SOCK_STREAM)
         except OSError as error:
             self._lose(Lost(f"{via.host} is not known: {error.strerror or error}"))
             return
@@ -179,11 +166,11 @@ class Link:
         while self._addresses:
             family, address = self._addresses.pop(0)
             try:
-                sock = Socket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
+                sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
             except OSError as error:  # out of descriptors, or no such family here
                 last = error
                 continue
-            sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             code = sock.connect_ex(address)
             if code in (0, errno.EINPROGRESS):
                 self._sock, self._mask = sock, select.EPOLLOUT
@@ -195,7 +182,7 @@ class Link:
         self._lose(Lost(f"{via} can't be reached: {last.strerror}"))
 
     def _ready(self, events: int) -> None:
-        if self._paused and self._state == "open" and events & (select.EPOLLERR | select.EPOLLHUP):
+        if self.is_paused and self._state == "open" and events & (select.EPOLLERR | select.EPOLLHUP):
             # The peer has gone. This can't be masked, and is found again, behind what it has sent, by `resume`.
             assert self._sock is not None
             self._loop.remove(self._sock.fileno())
@@ -232,7 +219,7 @@ class Link:
 
     def _finish_connect(self) -> None:
         assert self._sock is not None
-        code = self._sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR)
+        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._connect(OSError(code, os.strerror(code)))
             return
@@ -289,7 +276,7 @@ class Link:
 
     def _flush(self) -> None:
         assert self._tls is not None
-        out, was_behind = self._out, self._is_behind
+        out, was_behind = self._out, self.is_behind
         while out:
             try:
                 sent = self._tls.write(out[0])
@@ -299,13 +286,13 @@ class Link:
             out[0] = out[0][sent:]
             if not out[0]:
                 del out[0]
-        self._is_behind = bool(out)
+        self.is_behind = bool(out)
         self._watch()
         if was_behind and not out:
             self._owner.drained()
 
     def _read_pending(self) -> None:
-        if self._state == "open" and not self._paused:
+        if self._state == "open" and not self.is_paused:
             self._guard(self._read)
 
     def _read(self) -> None:
@@ -313,7 +300,7 @@ class Link:
 
         A read of a record's size leaves nothing of it with TLS, so the loop calls again where there is more.
         """
-        if self._tls is None or self._paused:
+        if self._tls is None or self.is_paused:
             return
         filled, last = 0, held.piece(kept_up=self._taken >= _KEPT_UP) - _RECORD_MAX
         while filled <= last:
@@ -348,7 +335,7 @@ class Link:
 
     def _watch(self) -> None:
         if self._state == "open":
-            read = 0 if self._paused else select.EPOLLIN
+            read = 0 if self.is_paused else select.EPOLLIN
             self._set_mask(read | (select.EPOLLOUT if self._out else 0))
 
     def _set_mask(self, mask: int) -> None:

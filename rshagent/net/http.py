@@ -1,6 +1,8 @@
-"""HTTP/1.1 answers, as bytes come in (RFC 9112), without any I/O: enough for the API server and its proxies."""
+"""HTTP/1.1 responses from bytes (RFC 9112), without I/O: as much as the API server and proxies need."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 HEAD_MAX = 64 * 1024
 _DIGITS_MAX = 20  # of a length in bytes; Python refuses to read a number of thousands of digits
@@ -10,14 +12,11 @@ class HttpError(Exception):
     """The peer's answer is not HTTP/1.1, or larger than any sane one."""
 
 
-class Head:
+class Head(NamedTuple):
     """Status code and header fields (names in lower case) of an answer."""
 
-    __slots__ = ("fields", "status")
-
-    def __init__(self, status: int, fields: dict[str, str]) -> None:
-        self.status = status
-        self.fields = fields
+    status: int
+    fields: dict[str, str]
 
 
 class HeadReader:

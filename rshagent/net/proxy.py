@@ -6,19 +6,17 @@ The rules are those of Go's golang.org/x/net/http/httpproxy, which kubectl follo
 from __future__ import annotations
 
 import binascii
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import NamedTuple
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-
-class Proxy:
+class Proxy(NamedTuple):
     """An HTTP proxy that is asked to CONNECT; `authorization` is its header's value or None."""
 
-    __slots__ = ("authorization", "host", "port")
-
-    def __init__(self, host: str, port: int, authorization: str | None) -> None:
-        self.host, self.port, self.authorization = host, port, authorization
+    host: str
+    port: int
+    authorization: str | None
 
 
 def choose(environ: Mapping[str, str], host: str, port: int, url: str | None = None) -> Proxy | None:
@@ -45,7 +43,8 @@ def choose(environ: Mapping[str, str], host: str, port: int, url: str | None = N
 def is_exempt(host: str, port: int, no_proxy: str) -> bool:
     """Say whether NO_PROXY, or being this machine, makes `host` be reached directly."""
     host = host.lower().rstrip(".")
-    if host in {"localhost", "::1"} or (host.startswith("127.") and _address(host) is not None):
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
         return True
     return any(_matches(entry.strip().lower(), host, port) for entry in no_proxy.split(",") if entry.strip())
 
@@ -74,8 +73,9 @@ def is_host(text: str) -> bool:
 def _matches(entry: str, host: str, port: int) -> bool:
     if entry == "*":
         return True
+    address = _address(host)
     if "/" in entry:
-        return _in_network(host, entry)
+        return address is not None and _in_network(address, entry)
     try:
         entry, entry_port = split_host(entry, port)
     except ValueError:
@@ -86,28 +86,21 @@ def _matches(entry: str, host: str, port: int) -> bool:
         entry = entry[1:]
     if entry.startswith("."):
         return host.endswith(entry)
-    address = _address(host)
     return host == entry or host.endswith("." + entry) or (address is not None and address == _address(entry))
 
 
-def _in_network(host: str, network: str) -> bool:
-    address, (base, _, bits) = _address(host), network.partition("/")
-    start = _address(base)
-    if address is None or start is None or len(address) != len(start) or not (bits.isdecimal() and len(bits) < 4):
+def _in_network(address: IPv4Address | IPv6Address, network: str) -> bool:
+    try:
+        return network.rpartition("/")[2].isdecimal() and address in ip_network(network, strict=False)
+    except ValueError:
         return False
-    shift = len(address) * 8 - int(bits)
-    return shift >= 0 and int.from_bytes(address, "big") >> shift == int.from_bytes(start, "big") >> shift
 
 
-def _address(text: str) -> bytes | None:
-    import _socket  # noqa: PLC0415
-
-    for family in (_socket.AF_INET, _socket.AF_INET6):
-        try:
-            return _socket.inet_pton(family, text)
-        except (OSError, ValueError):
-            continue
-    return None
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
 
 
 def _basic(credentials: str) -> str:

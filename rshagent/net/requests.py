@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from rshagent.net.cluster import ConfigError
+from collections.abc import Callable
+
+from agents.common.loop import Loop
+from rshagent.net.cluster import Cluster, ConfigError
 from rshagent.net.connection import Link, Lost, Owner
 from rshagent.net.http import BodyReader, Head, HeadReader, HttpError
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.common.loop import Loop
-    from rshagent.net.cluster import Cluster
-
 
 BODY_MAX = 4 << 20  # a pod has up to 1.5 MiB (etcd's limit)
 
@@ -40,7 +35,7 @@ class Get(Owner):
         self._link = Link(loop, cluster, self)
 
     def close(self) -> None:
-        """Give up; nothing is called after this."""
+        """Close; nothing is called after this."""
         self._is_over = True
         self._link.close()
 
@@ -84,7 +79,7 @@ class Get(Owner):
             self._end(None)
 
     def closed(self, lost: Lost) -> None:
-        """Tell of an answer that was cut off, or never came."""
+        """Report an answer that was cut off, or never came."""
         self._on_end(lost)
 
     def _end(self, lost: Lost | None) -> None:

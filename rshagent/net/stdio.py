@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
+from agents.common.loop import Loop
 from agents.common.text import printable
 from rshagent.net import fds
-from rshagent.net.fds import Reader, Writer
+from rshagent.net.pumps import Reader, Writer
 from rshagent.stream.streams import STDERR
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.common.loop import Loop
 
 
 class Stdio:

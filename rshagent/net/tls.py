@@ -1,16 +1,17 @@
 """TLS for a client, on non-blocking sockets.
 
-This goes to `_ssl`, the C module beneath `ssl`: importing `ssl` costs 16 ms of CPU in every direct launch (it builds
-its enums), and its socket class a kilobyte and several calls per read in every session of a hub. The four names used
+This uses `_ssl`, the C module beneath `ssl`, whose socket class costs every session of a hub a kilobyte, and several
+calls per read. The four names used
 here (`_SSLContext`, `_wrap_socket`, `read`, `write`) are the same from Python 3.8 to 3.14, and `tests/unit/test_tls.py`
 runs against whichever Python runs it.
 """
 
 from __future__ import annotations
 
-import _socket
 import _ssl
 import os
+import socket
+from typing import Protocol
 
 WantRead = _ssl.SSLWantReadError
 WantWrite = _ssl.SSLWantWriteError
@@ -18,30 +19,21 @@ EndOfStream = (_ssl.SSLZeroReturnError, _ssl.SSLEOFError)
 UntrustedCertificate = _ssl.SSLCertVerificationError
 TlsError = _ssl.SSLError
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    class Tls(Protocol):
-        """What `_ssl` makes of a socket; each call raises WantRead or WantWrite rather than wait."""
+class Tls(Protocol):
+    """What `_ssl` makes of a socket; each call raises WantRead or WantWrite rather than wait."""
 
-        session: _ssl.SSLSession | None
-        session_reused: bool
+    session: _ssl.SSLSession | None
+    session_reused: bool
 
-        def do_handshake(self) -> None:
-            """Go on with the handshake."""
+    def do_handshake(self) -> None:
+        """Go on with the handshake."""
 
-        def read(self, size: int, into: memoryview, /) -> int:
-            """Read at most `size` bytes, at most one record, into a buffer."""
+    def read(self, size: int, into: memoryview, /) -> int:
+        """Read at most `size` bytes, at most one record, into a buffer."""
 
-        def write(self, data: memoryview, /) -> int:
-            """Write some of `data`."""
-
-
-class Socket(_socket.socket):
-    """A socket that TLS can hold a weak reference to, as it must, and the C module's own can't be held by."""
-
-    __slots__ = ("__weakref__",)
+    def write(self, data: memoryview, /) -> int:
+        """Write some of `data`."""
 
 
 class Context:
@@ -74,12 +66,12 @@ class Context:
         finally:
             os.close(fd)
 
-    def wrap(self, sock: Socket, host: str) -> Tls:
+    def wrap(self, sock: socket.socket, host: str) -> Tls:
         """Return the TLS side of a connected, non-blocking socket; the handshake is still to be done."""
         return self._context._wrap_socket(sock, False, host, owner=None, session=self._session)  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
     def remember(self, tls: Tls) -> None:
-        """Resume this connection's session in the next one. A server that does not know it any more begins anew."""
+        """Resume this connection's session in the next one. A server that no longer knows it makes a full handshake."""
         if not tls.session_reused:
             session = tls.session
             if session is not None and session.has_ticket:

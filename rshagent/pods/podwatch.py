@@ -1,47 +1,48 @@
 """One list and one watch over a namespace's pods, for as long as its owner wants.
 
 The list comes in pages, and of each pod only what `pods.Pod` holds is kept: 1,000 whole pods are 40 MiB, these are 2.
-A broken watch goes on from where it was; one that is too old (410) begins with a new list.
+A broken watch continues from its last version; one that is too old (410) begins with a new list.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import NamedTuple
 
 from agents.common import pods
+from agents.common.loop import Loop, Timer
+from agents.common.pods import Pod
 from agents.common.text import one_line
+from rshagent.net.cluster import Cluster
+from rshagent.net.connection import Lost
+from rshagent.net.http import Head
 from rshagent.net.requests import Get, TooLong, get
 from rshagent.net.retry import Backoff
 from rshagent.stream import status
 from rshagent.stream.streams import quote
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agents.common.loop import Loop, Timer
-    from agents.common.pods import Pod
-    from rshagent.net.cluster import Cluster
-    from rshagent.net.connection import Lost
-    from rshagent.net.http import Head
-
 _PAGE = 100
-# The server ends a watch after this, so that one which silently died is not believed for ever.
+# The server ends a watch after this, so that one that silently died is noticed.
 _WATCH_S = 240
 _GRACE_S = 30
-_SHORT_S = 1.0  # a watch that ends sooner was not ended by its time limit
+_SHORT_S = 1.0  # a watch that ends sooner did not reach its time limit
 _LINE_MAX = 4 * 1024 * 1024  # a pod has up to 1.5 MiB (etcd's limit)
 _REFUSAL_MAX = 64 * 1024
+_FORBIDDEN = (
+    "listing the pods is forbidden: {}. A Role rule that grants it: "
+    '{{apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]}}'
+)
 _JOB_UID = "mpi-agents/job-uid="  # the operator's label
 
 
-class Trouble:
+class Trouble(NamedTuple):
     """The API server can't be listed or watched now; `status_code` is 0 where it can't be reached at all."""
 
-    __slots__ = ("is_final", "message", "retry_in_s", "status_code")
-
-    def __init__(self, message: str, status_code: int, retry_in_s: float, *, is_final: bool) -> None:
-        self.message, self.status_code, self.retry_in_s, self.is_final = message, status_code, retry_in_s, is_final
+    message: str
+    status_code: int
+    retry_in_s: float
+    is_final: bool
 
 
 class PodWatch:
@@ -93,7 +94,7 @@ class PodWatch:
         self._list("")
 
     def relist(self, wanted: frozenset[str] | None) -> None:
-        """Begin anew for another set of names."""
+        """List and watch again, for another set of names."""
         self.close()
         self._wanted = wanted
         self.start()
@@ -184,7 +185,7 @@ class PodWatch:
             del self._lines[: end + 1]
             if line.strip() and not self._take_event(line):
                 return
-            if self._request is not request:  # closed, or begun anew, by whom we have told
+            if self._request is not request:  # closed, or restarted, by `on_change`
                 return
         if len(self._lines) > _LINE_MAX:
             self._restart("an event of the watch is larger than 4 MiB")
@@ -225,7 +226,7 @@ class PodWatch:
         if self._watchdog is not None:
             self._watchdog.cancel()
         is_short = self._loop.now() - self._began_at < _SHORT_S
-        if self._is_answered and not is_short:  # not where it only took long to fail
+        if self._is_answered and not is_short:  # but not if it only took long to fail
             self._backoff = Backoff()
         if self._refusal is not None:
             head, body = self._refusal
@@ -253,9 +254,12 @@ class PodWatch:
     def _refused(self, head: Head, body: bytes, *, relist: bool = True) -> None:
         if head.status == 401:
             self._cluster.renew_quietly()
-        failure = status.from_http(head.status, body, head.fields.get("retry-after"), what="listing the pods")
-        message = failure.message if head.status != 403 else _forbidden(body)
-        self._wait(message, head.status, relist=relist, wished_s=failure.retry_after_s, is_final=head.status == 403)
+        failure = status.from_http(
+            head.status, body, head.fields.get("retry-after"), what="listing the pods", forbidden=_FORBIDDEN
+        )
+        self._wait(
+            failure.message, head.status, relist=relist, wished_s=failure.retry_after_s, is_final=head.status == 403
+        )
 
     def _wait(
         self, message: str, code: int, *, relist: bool = True, wished_s: float | None = None, is_final: bool = False
@@ -264,12 +268,3 @@ class PodWatch:
         again = self.start if relist or not self._version else self._watch
         self._timer = self._loop.call_later(delay_s, again)
         self._on_trouble(Trouble(message, code, delay_s, is_final=is_final))
-
-
-def _forbidden(body: bytes) -> str:
-    try:
-        said = json.loads(body).get("message", "")
-    except (ValueError, AttributeError):
-        said = ""
-    rule = '{apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"]}'
-    return f"listing the pods is forbidden: {one_line(str(said))}. A Role rule that grants it: {rule}"

@@ -1,90 +1,33 @@
-"""What a launch does next, by what is known of it; `launch` does it. Pure, but for the jitter of the delays.
-
-A try that failed before the command is known to run is followed by another. Where it may have started the command
-unheard the worker is asked first: a daemon that mpirun has heard of must stay the only one.
-"""
+"""Rules for the transitions of the state machine: what an exit status, a signal or a failure means for a session."""
 
 from __future__ import annotations
 
-from rshagent.net.retry import Backoff
-from rshagent.stream.status import AGENT_FAILED, Exited, Failure
+from typing import TYPE_CHECKING, NamedTuple
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
+from rshagent.net.retry import Backoff
+from rshagent.stream.status import AGENT_FAILED, Failure
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agents.common.pods import Pod
 
-# Signals by number on Linux, without importing `signal`: the first are only passed on, all others end a session.
+# Signals by number on Linux: the first are only passed on, all others end a session.
 PASSED_ON = {10: "USR1", 12: "USR2", 14: "ALRM"}
 ENDING = {1: "HUP", 2: "INT", 3: "QUIT", 15: "TERM"}
 KILL, PIPE = 9, 13
 _SIGNAL_MAX = 64
-
 
 _DAEMONS = (b"orted", b"prted", b"hydra_pmi_proxy", b"hydra_bstrap_proxy")
 _ENDS = bytes.maketrans(b"&|(\n", b";;;;")  # what stands before a command's name in a shell's text
 _SEEN_TEXT = 16 * 1024
 
 
-class Finish:
+class Finish(NamedTuple):
     """End with `code`; `reason` is a line about a failure of our own, else ""."""
 
-    __slots__ = ("code", "reason")
-
-    def __init__(self, code: int, reason: str = "") -> None:
-        self.code, self.reason = code, reason
-
-
-class AskIn:
-    """Ask again at once, in `container`."""
-
-    __slots__ = ("container",)
-
-    def __init__(self, container: str) -> None:
-        self.container = container
-
-
-class Find:
-    """Ask the worker whether the command runs; where it does not, the try failed by `failure`."""
-
-    __slots__ = ("failure",)
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-
-
-def believed(
-    outcome: Exited | Failure | None, reason: str, *, is_confirmed: bool
-) -> tuple[Exited | Failure | None, str]:
-    """Return the end of a stream as it is to be taken: a 0 that the command did not confirm is a lost stream."""
-    if isinstance(outcome, Exited) and outcome.code == 0 and not is_confirmed:
-        return None, "the API server told of a success that the command did not"
-    return outcome, reason
-
-
-def not_acknowledged(
-    outcome: Exited | Failure | None,
-    reason: str,
-    *,
-    may_run: bool,
-    has_text: bool,
-    reads_stdin: bool,
-    names_container: bool,
-) -> Finish | AskIn | Find | Failure:
-    """Decide about a stream that ended before the acknowledgement; a failure is that of the try (`Tries`).
-
-    `may_run`: the server has what it starts the bootstrap by; `has_text`: and what the bootstrap starts; `reads_stdin`:
-    the command wants input, which went with the stream; `names_container`: the request was for one container.
-    """
-    if isinstance(outcome, Exited):
-        return Finish(outcome.code, f"the command did not start (its shell ended with {outcome.code})")
-    if outcome is None:  # and with the stream perhaps an acknowledgement was lost
-        failure = Failure(reason, retryable=True)
-        return Find(failure) if may_run and has_text and not reads_stdin else failure
-    if outcome.containers and not names_container:
-        return AskIn(outcome.containers[0])  # as kubectl does
-    return outcome
+    code: int
+    reason: str = ""
 
 
 def settled(code: int | None, reason: str, *, has_output: bool) -> Finish:

@@ -1,19 +1,20 @@
-"""What all launches of one process share: the loop, the cluster, the limit on starts, the pods as they are."""
+"""What all sessions of one process share: the loop, the cluster, the limit on starts, the pods as they are."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rshagent.net.cluster import ConfigError
 from rshagent.stream.streams import V4, V5
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from agents.common.loop import Loop
     from agents.common.pods import Pod
+    from rshagent.call.bootstrap import Mark
     from rshagent.net.cluster import Cluster
-    from rshagent.session.execution import Where
-    from rshagent.session.launch import Launch
+    from rshagent.session.target import ExecTarget
 
 SPARED_MAX = 32
 MAX_STARTS = 64  # at once, until acknowledged: more only makes the kubelets' and the API server's queues longer
@@ -63,7 +64,7 @@ def protocols(text: str) -> tuple[tuple[str, ...], bool]:
     return tuple(known[name] for name in names if name in known), "spdy" in names
 
 
-class Gate:
+class StartLimiter:
     """Lets at most `limit` starts be under way; the others wait in the order in which they came."""
 
     __slots__ = ("_is_opening", "_limit", "_waiting", "inside")
@@ -99,8 +100,15 @@ class Gate:
             self._is_opening = False
 
 
+class Follower(Protocol):
+    """Who looks at a pod again when it has changed."""
+
+    def pod_changed(self) -> None:
+        """Look at the worker's pod again."""
+
+
 class Engine:
-    """Shared by all launches of a hub, or by the one launch of direct mode."""
+    """Shared by all sessions of a hub, or by the one session of direct mode."""
 
     def __init__(
         self,
@@ -114,21 +122,21 @@ class Engine:
     ) -> None:
         """Raises ConfigError for limits or protocols that can't be read."""
         self.loop, self.cluster, self.launcher = loop, cluster, launcher
-        self.gate = Gate(max_starts)
+        self.limiter = StartLimiter(max_starts)
         self.offer, self.has_spdy = protocols(protocols_text)
         self.by_spdy = not self.offer  # also once it was found that only SPDY gets through
         self.text_by_stdin = False
         self.limits = limits(limits_text) if limits_text else DEFAULT_LIMITS
-        self.on_retry: Callable[[Launch, str], None] = lambda _launch, _reason: None
+        self.on_retry: Callable[[Mark, int, str], None] = lambda _mark, _retries, _reason: None
         self.finds_workers = False  # whether the watch finds them by a label: whom it does not find is none any more
         # The watched namespace's pods by name; None while there is no watch or it has no complete list.
         self.pods: dict[str, Pod] | None = None
-        self.launches: dict[str, set[Launch]] = {}  # by pod
-        self.living: dict[str, set[Launch]] = {}  # those whose client lives, by instance
+        self.followers: dict[str, set[Follower]] = {}  # sessions by pod
+        self.living: dict[str, set[object]] = {}  # sessions whose client lives, by instance
         self._swept: set[tuple[str, str]] = set()
         self._cleaning: dict[str, dict[object, tuple[str, ...]]] = {}  # by pod: who cleans up, and whom that spares
         self.cleans_from = 0.0  # of the loop's clock: a former hub's clients may be about to come back
-        self.deferred: dict[str, tuple[Where, set[str]]] = {}  # by pod: whom the cleanup spares that was put off
+        self.deferred: dict[str, tuple[ExecTarget, set[str]]] = {}  # by pod: whom the cleanup spares that was put off
 
     def is_watched(self, namespace: str) -> bool:
         """Say whether `pods` tells about a namespace."""
@@ -142,32 +150,39 @@ class Engine:
         """Remember that this instance started something in the worker."""
         self._swept.add((pod, instance))
 
-    def leave(self, launch: Launch) -> None:
-        """Take a launch's client for dead, or done."""
-        living = self.living.get(launch.mark.instance, set())
-        living.discard(launch)
-        if not living:
-            self.living.pop(launch.mark.instance, None)
+    def enter(self, session: Follower, mark: Mark) -> None:
+        """Take a new session, whose client lives."""
+        self.followers.setdefault(mark.pod, set()).add(session)
+        self.living.setdefault(mark.instance, set()).add(session)
+
+    def client_left(self, session: Follower, mark: Mark) -> None:
+        """Take a session's client for dead, or done."""
+        _remove(self.living, mark.instance, session)
+
+    def leave(self, session: Follower, mark: Mark) -> None:
+        """Forget a session that has ended."""
+        self.client_left(session, mark)
+        _remove(self.followers, mark.pod, session)
 
     def spared(self, instances: Iterable[str]) -> tuple[str, ...]:
         """Return how the instances' marks begin that a cleanup spares: these, and those that have clients."""
         return tuple(f"{instance}:" for instance in sorted({*instances, *self.living}))
 
-    def begin_cleanup(self, launch: Launch, life: str) -> tuple[str, ...] | None:
-        """Return whom the cleanup spares that a launch begins with; None where it has none to make, or not yet.
+    def begin_cleanup(self, session: object, target: ExecTarget, instance: str, life: str) -> tuple[str, ...] | None:
+        """Return whom the cleanup spares that a session begins with; None where it has none to make, or not yet.
 
         `life` is how the instances begin that live as long as its own does.
         """
-        pod, instance = launch.where.pod, launch.mark.instance
+        pod = target.pod
         if not self.needs_sweep(pod, instance):
             return None
         if self.loop.now() < self.cleans_from:
-            self.deferred.setdefault(pod, (launch.where, set()))[1].update((f"{instance}:", *([life] if life else ())))
+            self.deferred.setdefault(pod, (target, set()))[1].update((f"{instance}:", *([life] if life else ())))
             return None
         spared = (*self.spared((instance,)), *([life] if life else ()))
         if len(spared) > SPARED_MAX:  # it becomes part of a URL
             return None
-        self.note_cleanup(launch, pod, spared)
+        self.note_cleanup(session, pod, spared)
         return spared
 
     def note_cleanup(self, who: object, pod: str, spared: tuple[str, ...]) -> None:
@@ -188,8 +203,14 @@ class Engine:
         return any(not f"{instance}:".startswith(spared) for spared in cleaning)
 
     def pod_changed(self, name: str | None) -> None:
-        """Let the launches of a pod look at it; None: all of them."""
-        names = list(self.launches) if name is None else [name]
-        for pod in names:
-            for launch in list(self.launches.get(pod, ())):
-                launch.pod_changed()
+        """Let the sessions of a pod look at it; None: all of them."""
+        for pod in list(self.followers) if name is None else [name]:
+            for session in list(self.followers.get(pod, ())):
+                session.pod_changed()
+
+
+def _remove(sets: dict[str, set[Any]], key: str, value: object) -> None:
+    found = sets.get(key, set())
+    found.discard(value)
+    if not found:
+        sets.pop(key, None)

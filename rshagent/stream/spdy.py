@@ -10,12 +10,14 @@ wanted, so none is inflated; ours are three words, in deflate's stored blocks (R
 
 from __future__ import annotations
 
+from rshagent.net.http import Head
 from rshagent.stream.streams import (
     ERROR,
     STDERR,
     STDIN,
     STDOUT,
     V4,
+    Event,
     ExecStream,
     Opened,
     Owed,
@@ -23,11 +25,6 @@ from rshagent.stream.streams import (
     StreamError,
     upgrade_request,
 )
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from rshagent.net.http import Head
-    from rshagent.stream.streams import Event
 
 SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GOAWAY = 1, 2, 3, 6, 7
 FIN = 1
@@ -52,7 +49,7 @@ class SpdyStream(ExecStream):
         self._channels = {2 * at + 1: channel for at, channel in enumerate(channels)}  # a client's streams are odd
         self._unanswered = set(self._channels)
         self._open = {stream for stream, channel in self._channels.items() if channel != STDIN}
-        self._seen = b""  # of the next header or control frame, as far as it has come
+        self._seen = b""  # the bytes so far of the next header or control frame
         self._stream = self._flags = self._left = 0  # of the data frame whose payload is coming in
         self._pings = 0
         self._is_over = False
@@ -145,7 +142,7 @@ class SpdyStream(ExecStream):
 
 
 def _frame_length(seen: bytes) -> int:
-    """Return how many bytes are wanted whole: a data frame's header, all of a control frame; as far as is known."""
+    """Return how many bytes have to be complete: a data frame's header, or a whole control frame."""
     if len(seen) < _HEADER or not seen[0] & 0x80:
         return _HEADER
     length = int.from_bytes(seen[5:8], "big")

@@ -1,18 +1,18 @@
 """What the API server's answers mean: the exit code of a command, or a failure and whether to try again.
 
-Pure. `json` is imported only where an answer is not the everyday one, because it costs a direct launch 5 ms.
+Pure.
 """
 
 from __future__ import annotations
+
+import json
+from typing import NamedTuple
 
 from agents.common.text import one_line
 
 # As ssh does: the launch, or its end, could not be had. A command's own 255 looks the same.
 AGENT_FAILED = 255
 NO_SHELL = 127
-
-# How most commands end, told without json.
-_SUCCESS = (b'{"metadata":{},"status":"Success"}', b'{"metadata":{},"status":"Success"}\n')
 
 # A token is read again at once, so a second 401 is meant. An API server that has just started forbids what it does
 # not know to be allowed yet. A pod or container that is not there may be restarting.
@@ -24,47 +24,39 @@ _RETRY_AFTER_MAX_S = 60.0  # nothing that is asked once a minute is a burden, an
 _NO_EXECUTABLE = ("executable file not found", "no such file or directory", "stat /bin/sh", "command not found")
 
 
-class Exited:
+class Exited(NamedTuple):
     """The command ended with `code`, as the container runtime reported it (128+n if signal n ended it)."""
 
-    __slots__ = ("code",)
-
-    def __init__(self, code: int) -> None:
-        self.code = code
+    code: int
 
 
-class Failure:
+class Failure(NamedTuple):
     """A launch that did not succeed for a reason that is not the command's.
 
-    `message` is one line for people; `retryable` says whether the same request may succeed later, and `patience_s` for
-    how long that is worth trying (None: as long as anything is); `retry_after_s` is the server's own wish, if it had
-    one; `containers` are those among which it wants a choice; `exit_code` is for when there is no retry left.
+    `message` is one line for people; `retryable`: the same request may succeed later; `retry_after_s`: the server's
+    Retry-After; `exit_code`: for when there is no retry left.
     """
 
-    __slots__ = ("containers", "exit_code", "http_status", "message", "patience_s", "retry_after_s", "retryable")
+    message: str
+    retryable: bool
+    retry_after_s: float | None = None
+    http_status: int = 0
+    exit_code: int = AGENT_FAILED
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        retryable: bool,
-        retry_after_s: float | None = None,
-        http_status: int = 0,
-        exit_code: int = AGENT_FAILED,
-    ) -> None:
-        self.message = message
-        self.containers = _choice(message) if http_status == 400 else ()
-        self.patience_s = _ABSENT_S if "container not found" in message else _PATIENCE_S.get(http_status)
-        self.retryable = retryable
-        self.retry_after_s = retry_after_s
-        self.http_status = http_status
-        self.exit_code = exit_code
+    @property
+    def containers(self) -> tuple[str, ...]:
+        """The containers of "a container name must be specified for pod P, choose one of: [a b]…", else none."""
+        listed, end, _ = self.message.partition("choose one of: [")[2].partition("]")
+        return tuple(listed.split()) if end and self.http_status == 400 else ()
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long this is worth trying again, in seconds; None: as long as anything is."""
+        return _ABSENT_S if "container not found" in self.message else _PATIENCE_S.get(self.http_status)
 
 
 def from_error_channel(data: bytes) -> Exited | Failure:
     """Read what came on the error channel: `Status` in JSON, or plain text from servers older than v4."""
-    if data in _SUCCESS:
-        return Exited(0)
     status = _load(data)
     if status is None:
         text = one_line(data)
@@ -96,26 +88,25 @@ def is_about_websocket(status: int, body: bytes) -> bool:
     return status in (405, 426, 501)
 
 
-def from_http(status: int, body: bytes, retry_after: str | None, *, what: str, is_second: bool = False) -> Failure:
+def from_http(
+    status: int, body: bytes, retry_after: str | None, *, what: str, is_second: bool = False, forbidden: str = ""
+) -> Failure:
     """Read a refusal that came as an HTTP answer. `what` names the request in words ("exec in worker-3").
 
-    `is_second`: the same exec was refused by WebSocket before.
+    `is_second`: the same exec was refused by WebSocket before. `forbidden`: the message for a 403 to a request that is
+    no exec, with {} for what the server said.
     """
     loaded = _load(body)
     text = one_line(str(loaded.get("message") or "") if loaded else body)
     said = f"{what}: the API server answered {status}" + (f": {text}" if text else "")
     if status == 403:
-        return Failure(
-            f"{what} is forbidden: {text}. {exec_rule(text, is_second=is_second)}", retryable=True, http_status=status
-        )
-    if status == 401:
-        return Failure(
-            f"{what}: the API server does not accept the token or certificate (401)", retryable=True, http_status=status
-        )
-    if status == 400:
-        return Failure(said, retryable=False, http_status=status)
-    retryable = status in (404, 408, 409, 429) or status >= 500
-    return Failure(said, retryable=retryable, retry_after_s=_seconds(retry_after), http_status=status)
+        rule = exec_rule(text, is_second=is_second)
+        said = forbidden.format(text) if forbidden else f"{what} is forbidden: {text}. {rule}"
+    elif status == 401:
+        said = f"{what}: the API server does not accept the token or certificate (401)"
+    retryable = status in (401, 403, 404, 408, 409, 429) or status >= 500
+    wished_s = None if status in (400, 401, 403) else _seconds(retry_after)  # these are soon meant as they are said
+    return Failure(said, retryable=retryable, retry_after_s=wished_s, http_status=status)
 
 
 def exec_rule(message: str, *, is_second: bool = False) -> str:
@@ -131,8 +122,6 @@ def exec_rule(message: str, *, is_second: bool = False) -> str:
 
 
 def _load(data: bytes) -> dict[str, object] | None:
-    import json  # noqa: PLC0415
-
     try:
         loaded = json.loads(data)
     except (ValueError, RecursionError):
@@ -154,22 +143,13 @@ def _exit_code(status: dict[str, object]) -> int | None:
     return None
 
 
-def _choice(message: str) -> tuple[str, ...]:
-    """Return the names out of "a container name must be specified for pod P, choose one of: [a b]…"."""
-    listed = message.partition("choose one of: [")[2].partition("]")
-    return tuple(listed[0].split()) if listed[1] else ()
-
-
 def _has_no_shell(message: str) -> bool:
     return "/bin/sh" in message and any(words in message for words in _NO_EXECUTABLE)
 
 
 def _no_shell(message: str) -> Failure:
-    return Failure(
-        f"the worker's image has no /bin/sh, which starting a command needs: {message}",
-        retryable=False,
-        exit_code=NO_SHELL,
-    )
+    text = f"the worker's image has no /bin/sh, which starting a command needs: {message}"
+    return Failure(text, retryable=False, exit_code=NO_SHELL)
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -13,6 +13,8 @@ its locale), is not the command's; it comes out only where no acknowledgement do
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rshagent.call.bootstrap import success
 from rshagent.net.http import BodyReader, Head, HeadReader, HttpError
 
@@ -21,73 +23,52 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 
 _REFUSAL_BODY_MAX = 64 * 1024
 _STATUS_MAX = 64 * 1024
-_NOISE_MAX = 64 * 1024  # of a shell's own words before the acknowledgement
+_NOISE_MAX = 64 * 1024  # of a shell's own output before the acknowledgement
 _ACK_LINE_MAX = 64  # what may follow the acknowledgement's prefix: a blank, a pid, a line feed
 
 
 class Opened:
     """The channels are open; the command may or may not have started."""
 
-    __slots__ = ()
 
-
-class Refused:
+class Refused(NamedTuple):
     """The server answered the request with an ordinary HTTP answer."""
 
-    __slots__ = ("body", "head")
-
-    def __init__(self, head: Head, body: bytes) -> None:
-        self.head = head
-        self.body = body
+    head: Head
+    body: bytes
 
 
-class Output:
+class Output(NamedTuple):
     """Bytes of the command's stdout or stderr; `data` is valid until the next feed."""
 
-    __slots__ = ("channel", "data")
-
-    def __init__(self, channel: int, data: memoryview) -> None:
-        self.channel = channel
-        self.data = data
+    channel: int
+    data: memoryview
 
 
-class Acknowledged:
+class Acknowledged(NamedTuple):
     """The bootstrap runs, with this process id in its container's namespace."""
 
-    __slots__ = ("pid",)
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    pid: int
 
 
-class Owed:
+class Owed(NamedTuple):
     """These bytes are to be sent at once: the answer to a ping, or what opens the channels."""
 
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    data: bytes
 
 
 class Ponged:
     """The server answered a ping."""
 
-    __slots__ = ()
 
-
-class Ended:
+class Ended(NamedTuple):
     """The stream is over; `status` is all that came on the error channel, None where nothing did."""
 
-    __slots__ = ("code", "status")
-
-    def __init__(self, status: bytes | None, code: int) -> None:
-        self.status = status
-        self.code = code
+    status: bytes | None
+    code: int
 
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    Event = Opened | Refused | Output | Acknowledged | Owed | Ponged | Ended
+Event = Opened | Refused | Output | Acknowledged | Owed | Ponged | Ended
 
 
 class StreamError(Exception):
@@ -133,7 +114,7 @@ class ExecStream:
 
     @property
     def has_status(self) -> bool:
-        """Say whether the command's end was told, though perhaps not yet the stream's."""
+        """Say whether the command's status has come, though perhaps not yet the stream's end."""
         return self._status is not None
 
     def feed(self, data: memoryview) -> list[Event]:

@@ -8,15 +8,12 @@ is closed", which is the only way to end the command's stdin (Kubernetes KEP-400
 from __future__ import annotations
 
 import binascii
+import hashlib
 import os
-from _sha1 import sha1  # type: ignore[import-not-found]
+from typing import NamedTuple
 
-from rshagent.stream.streams import STDIN, V4, V5, ExecStream, Opened, Owed, Ponged, StreamError, upgrade_request
-
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
-if TYPE_CHECKING:
-    from rshagent.net.http import Head
-    from rshagent.stream.streams import Event
+from rshagent.net.http import Head
+from rshagent.stream.streams import STDIN, V4, V5, Event, ExecStream, Opened, Owed, Ponged, StreamError, upgrade_request
 
 PROTOCOLS = (V5, V4)
 CLOSE_CHANNEL = 255
@@ -33,19 +30,16 @@ class ProtocolError(Exception):
     """The peer sent what RFC 6455 forbids; the stream can't be read any further."""
 
 
-class Piece:
+class Piece(NamedTuple):
     """A part of a message: `begins` and `ends` say whether it holds the message's first and last byte.
 
     `payload` is a view of the bytes that were fed, valid until the next feed.
     """
 
-    __slots__ = ("begins", "ends", "opcode", "payload")
-
-    def __init__(self, opcode: int, payload: memoryview, begins: bool, ends: bool) -> None:  # noqa: FBT001 (hot path)
-        self.opcode = opcode
-        self.payload = payload
-        self.begins = begins
-        self.ends = ends
+    opcode: int
+    payload: memoryview
+    begins: bool
+    ends: bool
 
 
 class FrameReader:
@@ -54,7 +48,7 @@ class FrameReader:
     __slots__ = ("_begins", "_control", "_final", "_header", "_left", "_message", "_opcode")
 
     def __init__(self) -> None:
-        self._header = b""  # of the next frame, as far as it has come
+        self._header = b""  # the bytes so far of the next frame's
         self._left = 0  # payload bytes of the current frame still to come
         self._opcode = 0
         self._final = True
@@ -127,7 +121,7 @@ class FrameReader:
 
 
 def _header_length(seen: bytes) -> int:
-    """Return how many bytes a server's frame header has, as far as `seen` tells."""
+    """Return how many bytes a server's frame header has, by the bytes seen so far."""
     if len(seen) < 2:
         return 2
     return {126: 4, 127: 10}.get(seen[1] & 0x7F, 2)
@@ -164,11 +158,6 @@ def _mask(payload: bytes, key: bytes) -> bytes:
     return (int.from_bytes(payload, "little") ^ int.from_bytes(keys, "little")).to_bytes(length, "little")
 
 
-def close_frame(code: int = 1000) -> bytes:
-    """Return a close frame with a status code (RFC 6455 §7.4)."""
-    return frame(CLOSE, code.to_bytes(2, "big"))
-
-
 def close_reason(payload: memoryview) -> tuple[int, str]:
     """Return the code and the text of a close frame; 1005 where it has none (RFC 6455 §7.1.5)."""
     if len(payload) < 2:
@@ -201,7 +190,7 @@ class WebSocketStream(ExecStream):
     def stdin(self, data: bytes) -> bytes:
         """Return the frame that carries `data` to the command's stdin.
 
-        It is masked with a key of zeros. RFC 6455 §5.3 wants one that can't be foretold, so that a script in a browser
+        It is masked with a key of zeros. RFC 6455 §5.3 wants an unpredictable one, so that a script in a browser
         can't make bytes that a proxy on the way takes for its own protocol (§10.3). These bytes are their sender's own,
         and go through TLS; any other key would double what stdin costs.
         """
@@ -218,7 +207,9 @@ class WebSocketStream(ExecStream):
         return frame(PING, b"")
 
     def _switched(self, head: Head, events: list[Event]) -> None:
-        accept = binascii.b2a_base64(sha1(self._key + _GUID).digest(), newline=False).decode()
+        accept = binascii.b2a_base64(
+            hashlib.sha1(self._key + _GUID, usedforsecurity=False).digest(), newline=False
+        ).decode()
         if head.fields.get("sec-websocket-accept") != accept:
             raise StreamError("the answer to the upgrade is not for our request")
         self.protocol = head.fields.get("sec-websocket-protocol", "")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.benchmarks import report
 from tests.benchmarks.measure import BenchmarkError, machine, noise
 from tests.cluster.local.places import Places, SetupError
-from tests.cluster.operators.operator import TakenError
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +45,7 @@ def run(measure: Callable[[Say], Table], write_between: tuple[str, str] | None) 
     print(setting, flush=True)
     try:
         table = measure(_progress(began))
-    except (BenchmarkError, SetupError, TakenError) as error:
+    except (BenchmarkError, SetupError) as error:
         print(f"benchmark: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

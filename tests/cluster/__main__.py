@@ -30,6 +30,7 @@ BARE = ("bare-static", "bare-musl", "bare-glibc231")
 WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
 IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *BARE)
 SLOW_IMAGES = ("horovod",)
+PARALLEL = ("-n3", "--dist=loadgroup", "--no-loadscope-reorder")  # groups in the order of tests.cluster.turns
 
 
 @click.group(help=__doc__)
@@ -41,7 +42,7 @@ def command() -> None:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def test(words: Sequence[str]) -> None:
     """Run the tests; WORDS go to pytest."""
-    sys.exit(_with_cluster([sys.executable, "-m", "pytest", "tests/cluster", *words]))
+    sys.exit(_with_cluster([sys.executable, "-m", "pytest", "tests/cluster", *PARALLEL, *words]))
 
 
 @command.command(context_settings={"ignore_unknown_options": True})

@@ -9,24 +9,22 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
-import re
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException
 from kubernetes.dynamic.exceptions import ForbiddenError
 from urllib3.exceptions import HTTPError
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.cluster.failure import describe
 from tests.cluster.faults import node  # noqa: F401 (a fixture)
 from tests.cluster.images import image
 from tests.cluster.kube import Api, Namespace
 from tests.cluster.running import Running
+from tests.cluster.turns import Turns, group, one_session, order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -35,9 +33,10 @@ if TYPE_CHECKING:
 
 _GONE_S = 120.0
 _TEST_S = 600.0  # pods start slowly where many do at once, and programs beside ours are built once, from modules
-_PLAIN = re.compile(r"tests/cluster/test_(?!faults)")
 _NUMBERS = itertools.count()
 _made: list[Namespace] = []  # all of this session
+_TURNS = pytest.StashKey[Turns]()
+_SESSION = pytest.StashKey[IO[str]]()
 _BEGAN = pytest.StashKey[int]()  # how many there were when a test began
 
 
@@ -45,32 +44,34 @@ def pytest_configure(config: pytest.Config) -> None:
     """Say what is missing before any test does."""
     config.addinivalue_line("markers", "pod_security(level): what the test's namespace enforces (default: restricted)")
     config.addinivalue_line("markers", "needs_image(name): skipped where the cluster isn't known to have this image")
+    config.addinivalue_line("markers", "alone: changes what other tests use, and so has the cluster to itself")
     config.addinivalue_line("markers", "slow: takes a minute or more")
     if not os.environ.get("KUBECONFIG") and not config.option.collectonly:
         pytest.exit("the cluster tests need KUBECONFIG: run them by `make test-cluster`", returncode=2)
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        config.stash[_SESSION] = one_session()  # to the end of the process that starts the others
+    config.stash[_TURNS] = Turns()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Put each test into its group, and give it more time than tests have that need no cluster."""
+    item.add_marker(pytest.mark.xdist_group(group(item)))
+    if not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(_TEST_S))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests more time than those have that need no cluster."""
-    for item in items:
-        if "tests/cluster" in item.nodeid and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_TEST_S))
+    """Put the groups in their order."""
+    items.sort(key=order)
 
 
-class Rows(LoadScopeScheduling):  # type: ignore[misc]
-    """The tests in two rows, side by side.
-
-    One has those of operators, as a cluster has one definition of MPIJobs, and those of faults; the other those whose
-    jobs need no operator.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "plain" if _PLAIN.match(nodeid) else "operators"
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Rows:
-    """Have xdist's processes take a row each."""
-    return Rows(config, log)
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)  # before pytest-timeout counts
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Wait for a test's turn."""
+    turns = item.config.stash[_TURNS]
+    turns.begin(item)
+    yield
+    turns.end(item, nextitem)
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +88,12 @@ def api() -> Iterator[Api]:
 
 
 @pytest.fixture(scope="session")
+def turns(request: pytest.FixtureRequest) -> Turns:
+    """Which tests run side by side."""
+    return request.config.stash[_TURNS]
+
+
+@pytest.fixture(scope="session")
 def images_there(api: Api) -> set[str]:
     """Names of the images that the nodes tell of, without what containerd puts before those of no registry."""
     found: set[str] = set()
@@ -94,18 +101,6 @@ def images_there(api: Api) -> set[str]:
         for one in api.call("get", api.path("Node", "v1"))["items"]:
             found |= {name for known in one["status"].get("images") or () for name in known.get("names") or ()}
     return {name.removeprefix("docker.io/library/") for name in found}
-
-
-@pytest.fixture(autouse=True)
-def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let tests of faults and of many workers have the node to themselves: others queue behind one that waits."""
-    folder = tmp_path_factory.getbasetemp().parent  # of all processes that run tests
-    with (folder / "queue").open("w") as queue, (folder / "node").open("w") as node_itself:
-        fcntl.flock(queue, fcntl.LOCK_EX)
-        is_alone = {"node", "fleet"} & {*request.fixturenames}
-        fcntl.flock(node_itself, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        fcntl.flock(queue, fcntl.LOCK_UN)
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -147,12 +142,11 @@ def namespace(request: pytest.FixtureRequest, new_namespace: Callable[[str], Nam
 
 
 @pytest.fixture
-def no_namespace_ends(new_namespace: Callable[[str], Namespace]) -> None:
+def no_namespace_ends(api: Api) -> None:
     """The namespaces of earlier tests are gone: what ends in them can't be seen in a test's own counts."""
-    for namespace in _made:
-        found = namespace.api.find(namespace.path("Namespace", namespace.name))
-        if found is not None and "deletionTimestamp" in found["metadata"]:
-            namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
+    for one in api.call("get", api.path("Namespace", "v1"))["items"]:
+        if "deletionTimestamp" in one["metadata"]:
+            Namespace(api, one["metadata"]["name"]).wait_deleted("Namespace", one["metadata"]["name"], _GONE_S)
 
 
 @pytest.fixture

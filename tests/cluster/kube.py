@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -179,8 +180,8 @@ class Namespace:
             for event, name in events
             if event["type"] == "Warning"
             and f"{name}-".startswith(f"{job}-")
-            # The kubelet gives its own cache of Secrets one second on a busy node, and then tries again.
-            and "failed to sync secret cache" not in event["message"]
+            # The kubelet gives its caches one second on a busy node, and then tries again.
+            and not re.search("failed to sync (secret|configmap) cache", event["message"])
             and not (name in ends and str(event.get("firstTimestamp") or event.get("eventTime")) >= ends[name])
         ]
 

@@ -25,7 +25,7 @@ from delivery.sshd import dns, wait, worker
 
 wait._RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
 dns._PORT = int(os.environ.get("DNS_PORT", 53))
-dns._PATIENCE_S = float(os.environ.get("DNS_PATIENCE_S", dns._PATIENCE_S))
+dns._TIMEOUT_S = float(os.environ.get("DNS_TIMEOUT_S", dns._TIMEOUT_S))
 worker.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", worker.CHECK_AGAIN_S))
 look_up = dns.look_up
 

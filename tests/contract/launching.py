@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import subprocess
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from launcher_job import Job
+
+from agents.playground import wheels
+from agents.playground.cluster import Cluster
+from agents.playground.launchers import LAUNCHERS
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-    from launcher_job import Job
 
     from agents.playground.pod_process import PodProcess
 
-__all__ = ["DEADLINE_S", "Running", "until"]
+    Start = Callable[..., "Running"]
 
 DEADLINE_S = 60.0
+
+ALL = ["openmpi5", "openmpi4", "mpich", "impi", "horovod"]
+MPI = [name for name in ALL if LAUNCHERS[name].mpi]
+# Open MPI 4's agents return as soon as the daemon is up; the others' live as long as the job.
+ATTACHED = ["openmpi5", "mpich", "impi"]
+
+# Ranks wait at a gate: a test can do things in mid-job, and no rank ends before the last has started. Open MPI 5 may
+# wait for ever when one does, whatever the agent: at a hundred hosts most times, at two hardly ever.
+WAIT = 'read -r _ < "$1" && echo "over"; exit "${2:-0}"'
+WAITING = f'echo "at $(uname -n)"; {WAIT}'
 _SESSION = re.compile(r" session=(?P<session>\S+) host=(?P<host>\S+) .*exit=(?P<exit>\S+) result=(?P<result>\S+)")
 
 
@@ -97,3 +113,79 @@ class Running:
     def assert_nothing_left(self) -> None:
         """No process is left in any worker."""
         until(lambda: not self.job.leftovers(), "no process is left in a worker", 30.0)
+
+
+class Gate:
+    """Where ranks wait until a test lets them end: a pipe that each reads a line from.
+
+    They sleep in the kernel. Shells that looked for a file ten times a second took more than a core at 130 ranks.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        os.mkfifo(path)
+        self._fd = os.open(path, os.O_RDWR)
+
+    def open(self) -> None:
+        """Let all ranks end, also those that come later."""
+        os.write(self._fd, b"\n" * 1000)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Make the stage for a launcher; with a program, start it."""
+    clusters: list[Cluster] = []
+
+    def started(name: str, *program: str, workers: int = 2, **how: Any) -> Running:
+        launcher = LAUNCHERS[name]
+        if name == "impi" and platform.machine() != "x86_64":
+            pytest.skip("Intel MPI is for x86_64 alone")
+        prefix = wheels.installed(launcher, print)
+        cluster = Cluster(tmp_path / "c", environ=launcher.environment(prefix, os.defpath))
+        clusters.append(cluster)
+        cluster.start()
+        job = Job(cluster, launcher, workers=workers)
+        job.create(worker_environ=how.pop("worker_environ", {}))
+        job.build_client()
+        job.start_hub()
+        job.deliver(subprocess.DEVNULL)
+        running = Running(job, tmp_path)
+        return running.start(program, **how) if program else running
+
+    yield started
+    for cluster in clusters:
+        cluster.close()
+
+
+def hosts_told(running: Running) -> set[str]:
+    """The hosts that ranks said they are on; all, where pods can't have host names of their own."""
+    workers = set(running.job.workers)
+    if not running.job.cluster.hostnames:
+        return workers
+    return set(re.findall(r"\bat (\S+)", running.output))
+
+
+def run_a_rank_on_every_worker(start: Start, gate: Gate, name: str, workers: int) -> None:
+    """Each worker gets one rank, from the launcher itself."""
+    running = start(name, "sh", "-c", WAITING, "sh", gate.path, workers=workers)
+    running.until_output("at ", workers, 120)
+    gate.open()
+    assert running.end() == 0, running.errors
+    assert running.output.count("over") == workers
+    assert hosts_told(running) == set(running.job.workers)
+    calls = running.sessions_by_host()
+    assert set(calls) == set(running.job.workers)
+    if LAUNCHERS[name].mpi:  # one call a worker, all from the launcher: no tree
+        assert set(calls.values()) == {1}
+    assert running.job.cluster.stats()["requests"]["exec"] == sum(calls.values())
+    running.assert_nothing_left()

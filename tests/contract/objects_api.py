@@ -1,4 +1,4 @@
-"""An API server that keeps objects in memory, over plain HTTP, with the faults that a test asks for.
+"""The playground's objects and watches over plain HTTP, in threads of the test's process, with the faults it asks for.
 
 Pods are run by three rules: they are Running at once, a launcher succeeds when its workers run and `may_end` says so,
 and a deleted pod is gone a moment later.
@@ -6,34 +6,55 @@ and a deleted pod is gone a moment later.
 
 from __future__ import annotations
 
-import socket
+import asyncio
+import contextlib
 import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
+from agents.playground import faults
 from agents.playground.access import user
 from agents.playground.request import Request as HttpRequest
 from agents.playground.rest import Response
+from agents.playground.watch import Watch
+from agents.playground.watch_stream import WatchStream
 from tests.objects import T9K, Failure, Objects, Request, plural_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
-    from agents.playground.watch import Watch
+    from agents.playground.rest import Call
+    from agents.playground.store import Change
 
 Body = dict[str, Any]
 
-_BOOKMARK_S = 0.2
 _ANYONE = user("anyone", ["*"])
+_END_S = 20.0
 
 
 class SharedObjects(Objects):
-    """What several threads may wait for, who hold the lock `changed` when they write."""
+    """What several threads may wait for, who hold the lock `changed` when they write.
 
-    def __init__(self) -> None:
+    The server's watches are told in its own loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self.changed = threading.Condition(threading.RLock())
+        self._loop = loop
+
+    def subscribe(self, key: str, tell: Callable[..., None]) -> Callable[[], None]:
+        """Tell once at first: another thread may have written between a watch's first look and this."""
+
+        def soon(change: Change | None) -> None:
+            self._loop.call_soon_threadsafe(tell, change)
+
+        end = super().subscribe(key, soon)
+        soon(None)
+        return end
 
     def _write(self, *change: Any) -> Body:
         with self.changed:
@@ -41,60 +62,94 @@ class SharedObjects(Objects):
             return super()._write(*change)
 
 
+class _SharedWatch(Watch):
+    def poll(self) -> list[bytes]:
+        assert isinstance(self._store, SharedObjects)
+        with self._store.changed:
+            return super().poll()
+
+
 class ObjectsApi:
     """The server.
 
-    `fault(request)` may raise Failure, or return False for no answer at all; where `forgets(request)` is True, the
-    request is carried out and then not answered.
+    `fault(request)` may raise Failure, or return False for no answer at all, or take its time; where `forgets(request)`
+    is True, the request is carried out and then not answered.
     """
 
-    def __init__(self, port: int = 0) -> None:
-        self.objects = SharedObjects()
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.objects = SharedObjects(self._loop)
         self.requests: Counter[tuple[str, str]] = Counter()
         self.fault: Callable[[Request], bool] = lambda _request: True
         self.forgets: Callable[[Request], bool] = lambda _request: False
         self.may_end: Callable[[Body], bool] = lambda _launcher: True
         self.served = {"/apis/kubeflow.org/v1", f"/apis/{T9K}/v1beta1"}
+        self.port = 0
         self._is_held = False  # a launcher, by `may_end` alone: what that answers changes no object
-        self.epoch = 0  # watches end when it changes
-        self._server: _Server | None = None
-        self.port = port
+        self._watches: set[WatchStream] = set()
+        self._answering = ThreadPoolExecutor(128)  # more than an operator asks at a time: faults may hold them up
         self._stop = threading.Event()
+        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._loop.run_forever, self._run_pods)]
+        self._threads[0].start()
+        self._run(self._set_up())
         self.start()
-        self._kubelet = threading.Thread(target=self._run_pods, daemon=True)
-        self._kubelet.start()
+        self._threads[1].start()
+
+    async def _set_up(self) -> None:
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
+        await self._runner.setup()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(_END_S)
 
     def start(self) -> None:
         """Listen, as before an outage."""
-        self._server = _Server(("127.0.0.1", self.port), _Handler)
-        self._server.api = self
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self._run(self._listen())
+
+    async def _listen(self) -> None:
+        assert self._runner.server is not None
+        self._listener = await self._loop.create_server(self._runner.server, "127.0.0.1", self.port, backlog=128)
+        self.port = self._listener.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
         """Be gone: no connection stays, and none is taken."""
-        assert self._server is not None
-        self.end_watches()
-        self._server.shutdown()
-        self._server.server_close()
-        for connection in list(self._server.connections):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
+        self._run(self._cut(is_gone=True))
+
+    def cut(self) -> None:
+        """Break all connections off."""
+        self._run(self._cut(is_gone=False))
+
+    async def _cut(self, *, is_gone: bool) -> None:
+        if is_gone:
+            # Who is being accepted is let in first: else asyncio forgets the connection, open.
+            for socket in self._listener.sockets:
+                self._loop.remove_reader(socket.fileno())
+            for _ in range(4):
+                await asyncio.sleep(0)
+            self._listener.close()
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            faults.reset(connection)
 
     def close(self) -> None:
         self._stop.set()
-        self._kubelet.join(10)
+        self._threads[1].join(_END_S)
         self.stop()
+        self._run(self._runner.cleanup())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._threads[0].join(_END_S)
+        self._loop.close()
+        self._answering.shutdown(wait=False)
 
     def end_watches(self, *, forget: bool = False) -> None:
         """End all watches; `forget`: what they ask for next is too old."""
         with self.objects.changed:
-            self.epoch += 1
             if forget:
                 self.objects.forget()
-            self.objects.changed.notify_all()
+            for watch in tuple(self._watches):
+                self._loop.call_soon_threadsafe(watch.end)
 
     def wait(self, condition: Callable[[SharedObjects], Any], timeout_s: float = 60.0) -> None:
         """Wait until the objects meet a condition."""
@@ -145,99 +200,50 @@ class ObjectsApi:
         spec = job["spec"]
         return len(ready) >= int((spec.get("worker") or spec["mpiReplicaSpecs"]["Worker"])["replicas"])
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    api: ObjectsApi
-
-    def __init__(self, *given: Any) -> None:
-        self.connections: set[socket.socket] = set()
-        super().__init__(*given)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self.connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self.connections.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client or an outage that breaks a connection off is no news."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    wbufsize = -1
-    server: _Server
-
-    def handle_one_request(self) -> None:
-        super().handle_one_request()
-        if not self.wfile.closed:
-            self.wfile.flush()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
-
-    def _answer(self) -> None:
-        api, headers = self.server.api, {name.lower(): text for name, text in self.headers.items()}
-        body = self.rfile.read(int(headers.get("content-length", "0")))
-        call = api.objects.api.read(HttpRequest(self.command, self.path, headers, body))
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        asked = HttpRequest(request.method, request.raw_path, request.headers, await request.read())
+        call = self.objects.api.read(asked)
         try:
-            if call.target is not None:
-                request = Request.of(call)
-                api.requests[request.verb, request.plural] += 1
-                if not api.fault(request):
-                    self.close_connection = True
-                    return
-            elif self.path not in api.served:
-                raise Failure(404, "NotFound", "no such path")
-            with api.objects.changed:
-                answer, epoch = api.objects.api.answer(call, _ANYONE), api.epoch
-            if not isinstance(answer, Response):
-                self._watch(answer, epoch)
-            elif call.target is not None and api.forgets(request):
-                self.close_connection = True
-            else:
-                self._send(answer)
+            found = await self._loop.run_in_executor(self._answering, self._answer, call)
         except Failure as failure:
-            headers = {"Retry-After": failure.retry_after} if failure.retry_after else {}
-            self._send(Response.of(failure.status["code"], failure.status, **headers))
+            again = {"Retry-After": failure.retry_after} if failure.retry_after else {}
+            found = Response.of(failure.status["code"], failure.status, **again)
+        if isinstance(found, Watch):
+            return await self._watch(request, found)
+        if found is None:
+            faults.reset(request)
+            return web.Response()
+        return web.Response(body=found.body, status=found.code, headers={"Content-Type": found.media, **found.headers})
 
-    def _watch(self, watch: Watch, epoch: int) -> None:
-        self.send_response(200)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self.close_connection = True
-        objects = self.server.api.objects
-        while self.server.api.epoch == epoch:
-            with objects.changed:
-                lines = watch.poll()
-                if not lines:
-                    objects.changed.wait(_BOOKMARK_S)
-                    lines = watch.poll() or [watch.bookmark()]
-            for line in lines:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-            self.wfile.flush()
-            if watch.is_expired:
-                break
-        self.wfile.write(b"0\r\n\r\n")
+    def _answer(self, call: Call) -> Response | Watch | None:
+        if call.target is None:
+            if call.request.path not in self.served:
+                raise Failure(404, "NotFound", "no such path")
+        else:
+            request = Request.of(call)
+            self.requests[request.verb, request.plural] += 1
+            if not self.fault(request):
+                return None
+            if call.verb == "watch":
+                return _SharedWatch(self.objects, call.target, call.request)
+        with self.objects.changed:
+            answer = self.objects.api.answer(call, _ANYONE)
+        return None if call.target is not None and self.forgets(request) else answer
 
-    def _send(self, answer: Response) -> None:
-        self.send_response(answer.code)
-        for name, text in {"Content-Type": answer.media, "Content-Length": str(len(answer.body))}.items():
-            self.send_header(name, text)
-        for name, text in answer.headers.items():
-            self.send_header(name, text)
-        self.end_headers()
-        self.wfile.write(answer.body)
+    async def _watch(self, request: web.Request, watch: Watch) -> web.StreamResponse:
+        stream, response = WatchStream(self.objects, watch, request), web.StreamResponse()
+        response.enable_chunked_encoding()
+        response.force_close()
+        with self.objects.changed:  # `end_watches` may have come since it was made, and not known it
+            self._watches.add(stream)
+            watch.is_expired |= not watch._is_first and watch._reached < self.objects.oldest
+        with contextlib.suppress(ConnectionResetError):
+            async with contextlib.aclosing(stream.chunks()) as chunks:
+                await response.prepare(request)
+                async for chunk in chunks:
+                    await response.write(chunk)
+        self._watches.discard(stream)
+        return response
 
 
 def running(pod: Body) -> Body:

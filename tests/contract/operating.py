@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 OPERATOR = os.path.join(os.path.dirname(sys.executable), "mpi-operator")
 PATIENCE_S = 60.0
+# The operator that looks for T9k's jobs and for other operators all the time, and leaves jobs to these at once.
+LOOKING_OFTEN = (
+    sys.executable,
+    "-c",
+    "from agents.operator import cli, other_operators, plan, process;"
+    "process._T9K_WAIT_S = other_operators._CHECK_BUSY_S = plan._LEAVES_AFTER_S = 0.05; cli.main()",
+)
 
 
 class Operator:

@@ -88,7 +88,7 @@ FULL = "pi-worker-0.pi.default.svc.cluster.local"
 
 def test_an_address_is_asked_for_when_the_name_is_there(launcher: Launcher, server: NameServer) -> None:
     """Else the cluster's DNS would keep it for half a minute that it is not."""
-    launcher.environ["DNS_PATIENCE_S"] = "25"  # of a name server that is a thread of ours
+    launcher.environ["DNS_TIMEOUT_S"] = "25"  # of a name server that is a thread of ours
     port = free_port()
     launcher.hosts_are("pi-worker-0")
     launcher.names(pi_worker_0=[FIRST])

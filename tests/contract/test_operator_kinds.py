@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from objects_api import conditions
-from operating import PATIENCE_S, Operator, all_succeeded, api, have_been_made, ssh_job, submit, t9k_job
+from operating import LOOKING_OFTEN, PATIENCE_S, Operator, all_succeeded, api, have_been_made, ssh_job, submit, t9k_job
 
 from tests.objects import T9K, Failure
 from tests.ports import free_port
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from tests.objects import Request
 
 __all__ = ["api"]
-
-_OFTEN = "from agents.operator import cli, process; process._T9K_WAIT_S = 0.05; cli.main()"
-LOOKING_OFTEN = (sys.executable, "-c", _OFTEN)
 
 
 def test_two_jobs_of_one_name_do_not_share_their_objects(tmp_path: Path, api: ObjectsApi) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from objects_api import conditions
-from operating import Operator, all_succeeded, api, job, job_of, ssh_job, submit, t9k_job
+from operating import LOOKING_OFTEN, Operator, all_succeeded, api, job, job_of, ssh_job, submit, t9k_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_a_job_that_is_left_says_so_and_starts_when_the_other_operator_has_gone(
 ) -> None:
     with api.objects.changed:
         api.objects.add(seen, "kubeflow", lease(name) if seen == "leases" else deployment(name))
-    with Operator(tmp_path, api.port, "--lease-namespace", "zz"):
+    with Operator(tmp_path, api.port, "--lease-namespace", "zz", program=LOOKING_OFTEN):
         submit(api, "left", faces=[face])
         api.wait(lambda objects: conditions(job_of(objects, "left")) == ["OtherOperator"], 30)
         kind = "Lease" if seen == "leases" else "Deployment"

@@ -14,7 +14,8 @@ from test_websocket import decode
 from agents.common.loop import Loop
 from rshagent.net.cluster import Cluster
 from rshagent.session.engine import Engine
-from rshagent.session.execution import Execution, Listener, Where
+from rshagent.session.exec_request import ExecRequest, Listener
+from rshagent.session.target import ExecTarget
 from rshagent.stream.streams import Acknowledged, Opened, Output
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class Bench:
         cluster = Cluster.load(environ, self.clock)
         self.engine = Engine(self.loop, cluster, launcher="launcher", protocols_text=protocols)
 
-    def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> Execution:
-        where = Where("training", "worker-0", "main")
-        return Execution(self.engine, where, [b"true"], hearer, stdin=True, acknowledgement=acknowledgement)
+    def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> ExecRequest:
+        target = ExecTarget("training", "worker-0", "main")
+        return ExecRequest(self.engine, target, [b"true"], hearer, stdin=True, acknowledgement=acknowledgement)
 
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds

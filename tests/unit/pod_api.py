@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from rshagent.net.cluster import Cluster
+
 Answer = bytes | tuple[bytes, str]
 
 

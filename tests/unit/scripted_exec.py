@@ -1,4 +1,4 @@
-"""A launch whose execs go as a test says, on a clock that the test moves."""
+"""A session whose execs go as a test says, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from agents.common.pods import Pod, parse
 from rshagent.call import bootstrap
 from rshagent.net.stdio import Stdio
 from rshagent.session.engine import Engine
-from rshagent.session.execution import Where
-from rshagent.session.launch import Launch
+from rshagent.session.session import Session
+from rshagent.session.target import ExecTarget, Options
 from rshagent.stream.streams import STDOUT, Acknowledged, Opened, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     import pytest
 
     from rshagent.net.cluster import Cluster
-    from rshagent.session.execution import Listener
+    from rshagent.session.exec_request import Listener
     from rshagent.stream.status import Exited, Failure
 
 
@@ -79,28 +79,28 @@ class Exec:
 
 
 class Bench:
-    """A launch in a cluster that is not there, on a clock that the test moves."""
+    """A session in a cluster that is not there, on a clock that the test moves."""
 
     def __init__(self, stdin: int | None = None, text: bytes = b"true", stdout: int | None = None) -> None:
         self.now = 1000.0
         self.loop = Loop(lambda: self.now)
         self.engine = Engine(self.loop, cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
         self.execs: list[Exec] = []
-        self.ends: list[Launch] = []
+        self.ends: list[Session] = []
         out, self._theirs = os.pipe()
         self._ours = os.fdopen(out, "rb")
         null = os.open(os.devnull, os.O_RDWR)
         stdio = Stdio(self.loop, os.dup(null), null if stdout is None else stdout, self._theirs, reads_stdin=False)
         if stdin is not None:
             stdio._stdin = stdin
-        where = Where("training", "worker-0", "main")
-        self.launch = Launch(self.engine, where, MARK, stdio, self.ends.append, lambda _: None)
+        target = ExecTarget("training", "worker-0", "main")
+        self.session = Session(self.engine, target, MARK, stdio, Options(), self.ends.append, lambda _: None)
         self._text = text
 
     def execute(
         self,
         _engine: Engine,
-        _where: Where,
+        _target: ExecTarget,
         command: list[bytes],
         listener: Listener,
         *,
@@ -111,7 +111,7 @@ class Bench:
         return self.execs[-1]
 
     def start(self) -> Exec:
-        self.launch.start(self._text)
+        self.session.start(self._text)
         return self.execs[-1]
 
     def wait(self, seconds: float) -> None:
@@ -146,7 +146,7 @@ class Bench:
 
     @property
     def said(self) -> str:
-        """What an ended launch has written to stderr."""
+        """What an ended session has written to stderr."""
         assert self.ends
         return self._ours.read().decode()
 
@@ -156,18 +156,20 @@ class Bench:
 
     @property
     def end(self) -> tuple[int, str]:
-        (launch,) = self.ends
-        return launch.code, launch.reason
+        (session,) = self.ends
+        return session.facts.code, session.facts.reason
 
 
 def benches(
     monkeypatch: pytest.MonkeyPatch, stdin: int | None = None, text: bytes = b"true", stdout: int | None = None
-) -> Iterator[Bench]:
+) -> Generator[Bench, None, None]:
     bench = Bench(stdin, text, stdout)
     # A delay's jitter is chance, and where 59 s end must not be.
     monkeypatch.setattr("rshagent.net.retry.os", SimpleNamespace(urandom=lambda size: b"\x80" + bytes(size - 1)))
-    monkeypatch.setattr("rshagent.session.launch.Execution", bench.execute)
-    monkeypatch.setattr("rshagent.session.control.Execution", bench.execute)
-    yield bench
-    bench.launch.abandon()
-    bench._ours.close()
+    monkeypatch.setattr("rshagent.session.wire.ExecRequest", bench.execute)
+    monkeypatch.setattr("rshagent.session.control.ExecRequest", bench.execute)
+    try:
+        yield bench
+    finally:
+        bench.session.leave()
+        bench._ours.close()

@@ -11,7 +11,6 @@ from agents.operator.trim import LARGE
 
 Body = dict[str, Any]
 
-DIALECTS = ("v1", "v2beta1", "t9k", "t9k-3")
 RESUMED = ["resumed"]  # what the workers of a resumed job run, where resumeSpecs say so
 
 

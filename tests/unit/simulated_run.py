@@ -96,8 +96,7 @@ class SimulatedRun:
     def go_on(self, rounds: int) -> None:
         """All do their part, and no pod stays Pending."""
         for _ in range(rounds):
-            self.leader.deliver_all()
-            self.leader.reconcile()
+            self.leader.reconcile_if_changed()
             self.cluster.go_on()
             self._run_pods()
 

@@ -14,7 +14,7 @@ from simulated_cluster import controller, role
 from agents.job.model import GROUP, T9K_GROUP
 from agents.job.run_mode import WAIT
 from agents.job.status import conditions_of
-from agents.operator.actions import Create, CreateKeys, Delete, DeleteWorkers, WriteStatus
+from agents.operator.actions import Create, Delete, DeleteWorkers, WriteStatus
 from agents.operator.api import Api
 from agents.operator.caches import Caches, Key, key_of
 from agents.operator.controller import Controller, Scope
@@ -81,6 +81,7 @@ class SteppedOperator:
             informer._stop = _NoWait()
             informer._list()
         self._told = dict.fromkeys(self._informers, self.api.objects.version)
+        self._idle_at: tuple[object, ...] = ()
 
     # What comes in.
 
@@ -136,6 +137,17 @@ class SteppedOperator:
             self.start()
         self.api.kills_in, self.acts = None, 10**6
 
+    def reconcile_if_changed(self) -> None:
+        """Plan with all news, unless the last such plan asked for nothing and nothing has changed: it would again."""
+        self.deliver_all()
+        before = self._outside()
+        if before != self._idle_at:
+            self.reconcile()
+            self._idle_at = before if self._outside() == before else ()
+
+    def _outside(self) -> tuple[object, ...]:
+        return self.api.objects.version, self.api.now, len(self.api.requests)
+
     def _planned(self, job: Any, observed: Observed, settings: PodSettings, now: float) -> Plan:
         if not isinstance(job, tuple):
             seen = [*observed.pods, *([observed.launcher_job] if observed.launcher_job else [])]
@@ -185,7 +197,7 @@ class _Checked(Executor):
             assert not (is_worker and self._saves(resource)), "a worker goes while ranks have time to save"
         if isinstance(action, Delete | DeleteWorkers) and action.grace_s is not None:
             assert not self._saves(resource, is_over=False), "a worker goes at once while ranks may be left in it"
-        assert not isinstance(action, CreateKeys) or "data" not in action.body
+        assert not (isinstance(action, Create) and action.key_type) or "data" not in action.body
         super()._do(resource, memory, action, now)
 
     def _saves(self, resource: Body, *, is_over: bool = True) -> bool:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent.call.arguments import FLAGS, SCRIPT, VALUED, UsageError, parse
+from rshagent.call.arguments import FLAGS, SCRIPT, VALUED, parse
+from rshagent.call.parsed import UsageError
 
 
 def call(line: str, program: str = "rshagent") -> tuple[str, str]:

@@ -227,7 +227,7 @@ def test_other_hostnames_are_passed_over(worker: Worker, tmp_path: Path) -> None
     os.mkfifo(gate)
     opened = os.open(gate, os.O_RDWR)
     try:
-        session = worker.start(f"{' '.join(unshare)} sh -c 'echo ready; read x <{gate}; exit 3'; exit $?")
+        session = worker.start(f"{' '.join(unshare)} sh -c 'exec <{gate}; echo ready; read x; exit 3'; exit $?")
         assert session.line() == b"ready\n"
         assert worker.ask(session.pid)("count") == "left 2"
     finally:

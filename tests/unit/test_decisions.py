@@ -1,4 +1,4 @@
-"""What a launch does next: the tables behind its states."""
+"""What an exit status, a signal or a failure means for a session: the rules behind its states."""
 
 from __future__ import annotations
 
@@ -8,91 +8,14 @@ import pytest
 from scripted_exec import pod
 
 from rshagent.session import decisions
-from rshagent.session.decisions import AskIn, Find, Finish, Tries
+from rshagent.session.decisions import Finish, Tries
 from rshagent.session.engine import DEFAULT_LIMITS
-from rshagent.stream.status import Exited, Failure
+from rshagent.stream.status import Failure
 
 if TYPE_CHECKING:
     from agents.common.pods import Pod
 
 NOW = 1000.0
-REFUSED = Failure("exec is refused", retryable=False)
-CHOICE = Failure("a container name must be specified, choose one of: [main side]", retryable=False, http_status=400)
-
-
-def test_the_choice_is_one() -> None:
-    assert CHOICE.containers == ("main", "side")
-
-
-@pytest.mark.parametrize(
-    ("outcome", "is_confirmed", "is_believed"),
-    [
-        (Exited(0), True, True),
-        (Exited(0), False, False),
-        (Exited(3), False, True),
-        (REFUSED, False, True),
-        (None, False, True),
-    ],
-)
-def test_a_success_is_believed_if_the_command_confirmed_it(
-    outcome: Exited | Failure | None, is_confirmed: bool, is_believed: bool
-) -> None:
-    found = decisions.believed(outcome, "lost", is_confirmed=is_confirmed)
-    made_up = (None, "the API server told of a success that the command did not")
-    assert found == ((outcome, "lost") if is_believed else made_up)
-
-
-# What is known when the stream of a start was lost: may_run, has_text, reads_stdin.
-FINDABLE = (True, True, False)
-NOT_FINDABLE = [(False, True, False), (True, False, False), (True, True, True), (False, False, True)]
-
-
-def not_acknowledged(
-    outcome: Exited | Failure | None, known: tuple[bool, bool, bool] = FINDABLE, *, names_container: bool = False
-) -> Finish | AskIn | Find | Failure:
-    may_run, has_text, reads_stdin = known
-    return decisions.not_acknowledged(
-        outcome,
-        "the stream was lost",
-        may_run=may_run,
-        has_text=has_text,
-        reads_stdin=reads_stdin,
-        names_container=names_container,
-    )
-
-
-@pytest.mark.parametrize("known", [FINDABLE, *NOT_FINDABLE])
-@pytest.mark.parametrize("code", [1, 2, 127, 255])
-def test_a_shell_that_ended_before_the_acknowledgement_is_the_end(code: int, known: tuple[bool, bool, bool]) -> None:
-    step = not_acknowledged(Exited(code), known)
-    assert isinstance(step, Finish)
-    assert (step.code, step.reason) == (code, f"the command did not start (its shell ended with {code})")
-
-
-def test_a_lost_stream_is_asked_for_where_the_command_may_run() -> None:
-    step = not_acknowledged(None)
-    assert isinstance(step, Find)
-    assert (step.failure.message, step.failure.retryable) == ("the stream was lost", True)
-
-
-@pytest.mark.parametrize("known", NOT_FINDABLE)
-def test_a_lost_stream_is_a_failed_try_where_it_can_not_run_or_lost_its_input(known: tuple[bool, bool, bool]) -> None:
-    step = not_acknowledged(None, known)
-    assert isinstance(step, Failure)
-    assert (step.message, step.retryable, step.exit_code) == ("the stream was lost", True, 255)
-
-
-@pytest.mark.parametrize("known", [FINDABLE, *NOT_FINDABLE])
-@pytest.mark.parametrize("failure", [REFUSED, Failure("too many requests", retryable=True, http_status=429)])
-def test_what_the_server_says_is_the_failure(failure: Failure, known: tuple[bool, bool, bool]) -> None:
-    assert not_acknowledged(failure, known) is failure
-
-
-def test_the_first_container_is_asked_where_none_was_named() -> None:
-    step = not_acknowledged(CHOICE)
-    assert isinstance(step, AskIn)
-    assert step.container == "main"
-    assert not_acknowledged(CHOICE, names_container=True) is CHOICE
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from delivery.exits import USAGE, DeliveryError
-from delivery.own_selector import selector_of
+from delivery.pod_wait import selector_of
 from delivery.settings import Options, Settings, checked_namespace, settings, translate_go_flags
 
 if TYPE_CHECKING:

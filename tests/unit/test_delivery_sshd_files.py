@@ -12,7 +12,7 @@ from agents.job.model import KeyType
 from agents.operator.executor import new_key_pair
 from delivery.exits import SSH_FILES, DeliveryError
 from delivery.sshd import launcher as launcher_module
-from delivery.sshd.launcher import Files, KeyUpdates, StartGate
+from delivery.sshd.launcher import Files, StartGate
 from sshd_bootstrap import cli
 
 if TYPE_CHECKING:
@@ -76,28 +76,29 @@ def test_a_start_that_was_broken_off_is_taken_for_none(
     obstacle.mkdir(parents=True)
     assert launcher.hook(monkeypatch) == 0
     assert not (launcher.folder / "volume" / last).exists()
-    assert Files(launcher.environ).are_missing
+    assert Files(launcher.environ, print).are_missing
     obstacle.rmdir()
     assert launcher.hook(monkeypatch) == 0
-    assert not Files(launcher.environ).are_missing
+    assert not Files(launcher.environ, print).are_missing
 
 
-def keys(launcher: Launcher) -> tuple[KeyUpdates, list[str]]:
+def keys(launcher: Launcher) -> tuple[Files, list[str]]:
     """What stays beside a launcher, after the first preparation."""
-    files, said = Files(launcher.environ), list[str]()
+    said = list[str]()
+    files = Files(launcher.environ, said.append)
     files.prepare()
-    return KeyUpdates(files, said.append), said
+    return files, said
 
 
 def test_keys_that_have_changed_are_told_once(launcher: Launcher) -> None:
     launcher.has(made())
     looking, said = keys(launcher)
-    looking.look()
+    looking.take_new_keys()
     assert said == []
     pair = made()
     launcher.has(pair)
-    looking.look()
-    looking.look()
+    looking.take_new_keys()
+    looking.take_new_keys()
     assert said == ["the keys in the Secret have changed: new connections use them"]
     assert launcher.identity == pair["ssh-privatekey"]
 
@@ -107,7 +108,7 @@ def test_a_new_version_with_the_same_keys_is_no_change(launcher: Launcher) -> No
     launcher.has(pair)
     looking, said = keys(launcher)
     launcher.has(pair)
-    looking.look()
+    looking.take_new_keys()
     assert said == []
 
 
@@ -116,12 +117,12 @@ def test_keys_that_can_not_be_taken_are_told_and_so_is_their_end(launcher: Launc
     launcher.has(pair)
     looking, said = keys(launcher)
     launcher.has({"ssh-privatekey": b"broken"})
-    looking.look()
-    looking.look()
+    looking.take_new_keys()
+    looking.take_new_keys()
     assert len(said) == 1
     assert "can't be used; the previous ones stay in use" in said[0]
     launcher.has(pair)
-    looking.look()
+    looking.take_new_keys()
     assert said[1:] == ["the keys in the Secret are the previous ones again"]
 
 
@@ -132,12 +133,62 @@ def test_keys_whose_writing_was_broken_off_are_told_when_they_are_whole(launcher
     obstacle.mkdir()
     pair = made()
     launcher.has(pair)
-    looking.look()
+    looking.take_new_keys()
     assert "can't be written" in said[0]
     obstacle.rmdir()
-    looking.look()
+    looking.take_new_keys()
     assert said[1:] == ["the keys in the Secret have changed: new connections use them"]
     assert launcher.identity == pair["ssh-privatekey"]
+
+
+def test_a_public_key_that_alone_has_changed_is_told(launcher: Launcher) -> None:
+    launcher.has(made())
+    looking, said = keys(launcher)
+    looking.take_new_keys()
+    launcher.has({"ssh-publickey": made()["ssh-publickey"]})
+    looking.take_new_keys()
+    looking.take_new_keys()
+    assert len(said) == 1
+    assert "can't be used; the previous ones stay in use" in said[0]
+
+
+def test_new_keys_come_back_where_the_user_removed_the_old_one(launcher: Launcher) -> None:
+    launcher.has(made())
+    looking, said = keys(launcher)
+    looking.take_new_keys()
+    (launcher.folder / "volume" / "run" / "identity").unlink()
+    pair = made()
+    launcher.has(pair)
+    looking.take_new_keys()
+    assert said == ["the keys in the Secret have changed: new connections use them"]
+    assert launcher.identity == pair["ssh-privatekey"]
+
+
+def test_a_rotation_that_failed_is_taken_up_by_the_next_process(launcher: Launcher) -> None:
+    launcher.has(made())
+    looking, _ = keys(launcher)
+    obstacle = launcher.folder / "volume" / "run" / "known_hosts"
+    obstacle.unlink()
+    obstacle.mkdir()
+    launcher.has(made())
+    looking.take_new_keys()
+    following = Files(launcher.environ, print)
+    following.take_new_keys()
+    obstacle.rmdir()
+    following.take_new_keys()
+    assert obstacle.is_file()
+
+
+def test_a_folder_where_the_key_was_costs_no_descriptor(launcher: Launcher) -> None:
+    launcher.has(made())
+    looking, _ = keys(launcher)
+    path = launcher.folder / "volume" / "run" / "identity"
+    path.unlink()
+    path.mkdir()
+    looking.take_new_keys()
+    before = len(os.listdir("/proc/self/fd"))
+    looking.take_new_keys()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_pipe_of_the_users_holds_nobody_up(launcher: Launcher) -> None:
@@ -147,19 +198,19 @@ def test_a_pipe_of_the_users_holds_nobody_up(launcher: Launcher) -> None:
     path.unlink()
     os.mkfifo(path)
     launcher.has(made())
-    looking.look()
+    looking.take_new_keys()
     assert len(said) == 1
 
 
 def test_a_broken_secret_is_an_error(launcher: Launcher) -> None:
     launcher.has({"ssh-privatekey": b"broken", "ssh-publickey": b"broken"})
     with pytest.raises(DeliveryError) as failure:
-        Files(launcher.environ).prepare()
+        Files(launcher.environ, print).prepare()
     assert failure.value.exit_code == SSH_FILES
 
 
 def test_who_waits_for_the_containers_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher_module, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(launcher_module, "LOGGED_AFTER_S", 0.0)
     said: list[str] = []
 
     def say(line: str) -> None:

@@ -29,7 +29,7 @@ def after(steps: list[tuple[float, Pod | None]], at: float, limits: Limits = LIM
     wait = wait_for(W0, limits=limits)
     for when, state in steps:
         wait.update(W0, state, when)
-    return wait.judge(at)
+    return wait.evaluate(at)
 
 
 def test_pod_that_is_running_and_ready_ends_the_wait() -> None:
@@ -49,10 +49,10 @@ def test_all_must_be_ready_at_one_moment() -> None:
     wait.update(W0, waiting("CrashLoopBackOff", name=W0), 2)
     wait.update(W1, ready(W1), 3)
     assert not wait.ready
-    assert wait.judge(3).exit_code is None
+    assert wait.evaluate(3).exit_code is None
     wait.update(W0, ready(W0), 4)
     assert wait.ready
-    assert wait.judge(4).exit_code == exits.READY
+    assert wait.evaluate(4).exit_code == exits.READY
 
 
 def test_worker_that_vanishes_after_it_was_ready_is_missed() -> None:
@@ -61,7 +61,7 @@ def test_worker_that_vanishes_after_it_was_ready_is_missed() -> None:
         wait.update(name, ready(name), 1)
     wait.update(W0, None, 2)
     assert not wait.ready
-    assert wait.judge(2).text == "1/2 ready · pi-worker-0 gone"
+    assert wait.evaluate(2).text == "1/2 ready · pi-worker-0 gone"
 
 
 def test_example_of_the_issue() -> None:
@@ -72,7 +72,7 @@ def test_example_of_the_issue() -> None:
     wait.update("worker-3", waiting("ContainerCreating", ips=("10.0.0.8",)), 10)
     unschedulable = pod(unscheduled="0/12 nodes are available", unscheduled_reason="Unschedulable")
     wait.update("worker-6", unschedulable, 48.5)
-    assert wait.judge(51.4).text == (
+    assert wait.evaluate(51.4).text == (
         "5/8 ready · worker-3, worker-7 pulling image 41 s · worker-6 unschedulable 2 s: 0/12 nodes are available"
     )
 
@@ -94,7 +94,7 @@ LASTING: dict[str, tuple[Pod | None, float | None, int]] = {
 
 
 @pytest.mark.parametrize(("state", "lasts_s", "code"), LASTING.values(), ids=LASTING)
-def test_lack_ends_the_wait_when_its_patience_is_over(state: Pod | None, lasts_s: float | None, code: int) -> None:
+def test_a_reason_ends_the_wait_when_its_tolerance_is_over(state: Pod | None, lasts_s: float | None, code: int) -> None:
     steps: list[tuple[float, Pod | None]] = [(0, pod()), (10, state)]
     if lasts_s is None:
         verdict = after(steps, 1e6)
@@ -124,14 +124,14 @@ def test_other_workers_are_wanted_from_now_on_and_the_others_keep_their_clocks()
     wait.update("worker-0", ready("worker-0"), 1.0)
     wait.update("worker-1", failed("worker-1"), 1.0)
     wait.follow(["worker-0"], 2.0)
-    assert wait.judge(2.0).exit_code == exits.READY
+    assert wait.evaluate(2.0).exit_code == exits.READY
     wait = wait_for("worker-0", "worker-1")
     wait.update("worker-0", failed("worker-0"), 1.0)
     wait.update("worker-1", ready("worker-1"), 1.0)
     wait.follow(["worker-0", "worker-2"], 50.0)
     assert not wait.ready
-    assert wait.judge(60.0).text.startswith("0/2 ready")
-    assert wait.judge(61.0).exit_code == exits.ENDED, "60 s after worker-0 failed"
+    assert wait.evaluate(60.0).text.startswith("0/2 ready")
+    assert wait.evaluate(61.0).exit_code == exits.ENDED, "60 s after worker-0 failed"
 
 
 def test_worker_that_was_never_created_is_waited_for() -> None:
@@ -185,7 +185,7 @@ def test_being_ready_for_a_moment_does_not_forgive_a_crash_loop(ready_s: float, 
         wait.update(W0, waiting("CrashLoopBackOff"), when)
         wait.update(W0, ready(), when + 1)
         wait.update(W0, waiting("CrashLoopBackOff"), when + 1 + ready_s)
-    assert wait.judge(600).exit_code == code
+    assert wait.evaluate(600).exit_code == code
 
 
 def test_timeout_ends_what_has_no_other_end_and_says_where_it_stood() -> None:
@@ -207,7 +207,7 @@ def test_most_overdue_worker_is_named_and_the_others_counted() -> None:
     wait = wait_for(W0, W1)
     wait.update(W1, waiting("ImagePullBackOff"), 5)
     wait.update(W0, waiting("ImagePullBackOff"), 6)
-    verdict = wait.judge(700)
+    verdict = wait.evaluate(700)
     assert verdict.text.startswith("pi-worker-1 ")
     assert "(and 1 more overdue)" in verdict.text
 
@@ -215,12 +215,12 @@ def test_most_overdue_worker_is_named_and_the_others_counted() -> None:
 def test_key_changes_with_what_is_lacking_and_not_with_time_or_messages() -> None:
     wait = wait_for(W0, W1)
     wait.update(W0, waiting("ErrImagePull", "one"), 1)
-    key = wait.judge(2).key
-    assert wait.judge(100).key == key
+    key = wait.evaluate(2).key
+    assert wait.evaluate(100).key == key
     wait.update(W0, waiting("ImagePullBackOff", "two"), 3)
-    assert wait.judge(101).key == key
+    assert wait.evaluate(101).key == key
     wait.update(W1, pod(), 102)
-    assert wait.judge(103).key != key
+    assert wait.evaluate(103).key != key
 
 
 STATES = st.sampled_from([None, pod(), ready(), failed(), waiting("ImagePullBackOff"), waiting("CrashLoopBackOff"),
@@ -236,7 +236,7 @@ def test_any_history_gives_a_verdict_that_fits_the_present(history: list[tuple[f
         now += passed_s
         states[name] = state
         wait.update(name, state, now)
-    verdict = wait.judge(now)
+    verdict = wait.evaluate(now)
     all_ready = all(state is not None and state.ready and not state.deleting for state in states.values())
     assert wait.ready == all_ready
     assert (verdict.exit_code == exits.READY) == all_ready

@@ -21,7 +21,6 @@ from agents.operator.executor import new_key_pair
 from delivery import wait_loop
 from delivery.exits import DeliveryError
 from delivery.sshd import dns
-from delivery.sshd import wait as wait_module
 from delivery.sshd import worker as worker_module
 from delivery.sshd.dns import Address, DnsProbe, Found
 from delivery.sshd.launcher import Files
@@ -86,7 +85,7 @@ def files(tmp_path: Path, port: int) -> Files:
     for name, content in new_key_pair(KeyType.ED25519).items():
         (tmp_path / "keys" / name).write_bytes(base64.b64decode(content))
     environ = {"MPI_SSH_ROLE": "launcher", "MPI_SSH_PORTS": str(port)}
-    made = Files({**environ, "MPI_SSH_KEYS": str(tmp_path / "keys"), "MPI_SSH_VOLUME": str(tmp_path / "volume")})
+    made = Files({**environ, "MPI_SSH_KEYS": str(tmp_path / "keys"), "MPI_SSH_VOLUME": str(tmp_path / "volume")}, print)
     made.prepare()
     return made
 
@@ -123,7 +122,7 @@ def test_a_worker_that_is_called_otherwise_is_still_known(
         return Found((Address(socket.AF_INET, addresses[name]),) if name in addresses else ())
 
     monkeypatch.setattr(dns, "look_up", look_up)
-    monkeypatch.setattr(wait_module, "_LOOK_S", 0.01)
+    monkeypatch.setattr(wait_loop, "LOOK_S", 0.01)
     loop = Loop()
 
     def changed() -> list[str] | None:
@@ -187,9 +186,9 @@ def test_a_wait_that_has_failed_leaves_no_threads_and_no_descriptors(files: File
 def test_who_is_asked_again_for_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_loop, "HELD_S", 0.0)
     loop, stream = Loop(), io.StringIO()
-    judged = WaitLoop(loop, Wait((), Limits(), loop.now()), Progress(stream, live=False))
     looks = iter([True, True, False])
-    judged.holds = lambda: next(looks)
+    wait = Wait((), Limits(), loop.now())
+    judged = WaitLoop(loop, wait, Progress(stream, live=False), holds=lambda: next(looks))
     judged.within(0.0)
     loop.run()
     assert stream.getvalue() == "0/0 ready after 0 s · probing those that answered first again\n"

@@ -82,28 +82,3 @@ def test_a_worker_where_there_is_no_cluster(tmp_path: Path) -> None:
         b"rshagent: no API server is known: this is no pod (KUBERNETES_SERVICE_HOST is not set) "
         b"and KUBECONFIG is not set\n"
     )
-
-
-def test_a_launch_imports_nothing_that_costs_milliseconds() -> None:
-    """Up to 128 agents start at once: what the way to a launch imports is paid for by each."""
-    script = "import sys; import rshagent.direct; " + "; ".join(
-        f"from rshagent.{package} import {names}"
-        for package, names in (
-            ("session", "launch, engine"),
-            ("stream", "streams"),
-            ("net", "cluster, stdio"),
-            ("call", "arguments, hosts"),
-        )
-    )
-    report = script + "; print(*sorted(sys.modules))"
-    root = os.path.dirname(os.path.dirname(MAIN))
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-E", "-c", f"import sys; sys.path.insert(0, {root!r}); {report}"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=True,
-    )
-    heavy = {"re", "enum", "dataclasses", "typing", "logging", "json", "ssl", "socket", "selectors", "argparse"}
-    assert "rshagent.session.launch" in done.stdout.split()
-    assert not heavy & set(done.stdout.split())

@@ -16,7 +16,7 @@ from test_t9k_definition import OURS as T9KS_OURS
 from test_t9k_definition import SPEC as T9KS
 
 from agents.job.conditions import KUBEFLOW, Type
-from agents.job.settings import annotation
+from agents.job.model import annotation
 from agents.operator.cli import command as operator
 from agents.operator.metrics import Metrics
 from agents.playground.launchers import LAUNCHERS

@@ -1,4 +1,4 @@
-"""The gate that starts go through, and the limits that can be set."""
+"""The limiter that starts go through, and the limits that can be set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scripted_api import Authority, cluster_at
 
 from agents.common.loop import Loop
 from rshagent.net.cluster import ConfigError
-from rshagent.session.engine import DEFAULT_LIMITS, Engine, Gate, limits, protocols
+from rshagent.session.engine import DEFAULT_LIMITS, Engine, StartLimiter, limits, protocols
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,15 +75,15 @@ def test_a_protocol_that_is_none_is_a_config_error() -> None:
 
 
 def test_starts_wait_in_the_order_in_which_they_came() -> None:
-    gate, started = Gate(2), list[int]()
+    limiter, started = StartLimiter(2), list[int]()
     for number in range(5):
-        gate.enter(number, lambda number=number: started.append(number))  # type: ignore[misc]
+        limiter.enter(number, lambda number=number: started.append(number))  # type: ignore[misc]
     assert started == [0, 1]
-    gate.leave(1)
+    limiter.leave(1)
     assert started == [0, 1, 2]
-    gate.leave(3)  # gives up while it waits
-    gate.leave(7)  # was never there
-    gate.leave(0)
+    limiter.leave(3)  # gives up while it waits
+    limiter.leave(7)  # was never there
+    limiter.leave(0)
     assert started == [0, 1, 2, 4]
 
 
@@ -91,7 +91,7 @@ def test_starts_wait_in_the_order_in_which_they_came() -> None:
 def test_never_more_than_the_limit_and_nobody_waits_where_there_is_room(
     limit: int, calls: list[tuple[bool, int]]
 ) -> None:
-    gate, inside, waiting = Gate(limit), set[int](), list[int]()
+    limiter, inside, waiting = StartLimiter(limit), set[int](), list[int]()
 
     def begin(who: int) -> None:
         inside.add(who)
@@ -102,45 +102,45 @@ def test_never_more_than_the_limit_and_nobody_waits_where_there_is_room(
         if enters and who not in inside and who not in waiting:
             if len(inside) >= limit:
                 waiting.append(who)
-            gate.enter(who, lambda who=who: begin(who))  # type: ignore[misc]
+            limiter.enter(who, lambda who=who: begin(who))  # type: ignore[misc]
         elif not enters:
             inside.discard(who)
             if who in waiting:
                 waiting.remove(who)
-            gate.leave(who)
-        assert gate.inside == inside
+            limiter.leave(who)
+        assert limiter.inside == inside
         assert len(inside) <= limit
         assert not waiting or len(inside) == limit
 
 
 def test_ten_thousand_that_leave_as_soon_as_they_are_let_in() -> None:
     """A worker that is not ready does that; all of a job's may be so at once."""
-    gate, turns = Gate(1), list[int]()
-    gate.enter("first", lambda: None)
+    limiter, turns = StartLimiter(1), list[int]()
+    limiter.enter("first", lambda: None)
 
     def turn(number: int) -> None:
         turns.append(number)
-        gate.leave(number)
+        limiter.leave(number)
 
     for number in range(10_000):
-        gate.enter(number, lambda number=number: turn(number))  # type: ignore[misc]
-    gate.leave("first")
+        limiter.enter(number, lambda number=number: turn(number))  # type: ignore[misc]
+    limiter.leave("first")
     assert turns == list(range(10_000))
-    assert not gate.inside
+    assert not limiter.inside
 
 
-def test_a_start_that_fails_does_not_close_the_gate() -> None:
-    gate, started = Gate(1), list[str]()
+def test_a_start_that_fails_does_not_block_the_limiter() -> None:
+    limiter, started = StartLimiter(1), list[str]()
 
     def fail() -> None:
         raise KeyError("a bug")
 
-    gate.enter("first", lambda: None)
-    gate.enter("buggy", fail)
-    gate.enter("next", lambda: started.append("next"))
+    limiter.enter("first", lambda: None)
+    limiter.enter("buggy", fail)
+    limiter.enter("next", lambda: started.append("next"))
     with pytest.raises(KeyError):
-        gate.leave("first")
-    gate.leave("buggy")
+        limiter.leave("first")
+    limiter.leave("buggy")
     assert started == ["next"]
 
 

@@ -18,7 +18,7 @@ from rshagent.stream.status import Exited, Failure
 if TYPE_CHECKING:
     import socket
 
-    from rshagent.session.execution import Execution
+    from rshagent.session.exec_request import ExecRequest
 
 __all__ = ["authority", "certificate", "serving"]
 
@@ -57,7 +57,7 @@ class Verbs:
         return [line.partition(" ")[0] for line in self.asked]
 
 
-def run(bench: Bench) -> tuple[Hearer, Execution]:
+def run(bench: Bench) -> tuple[Hearer, ExecRequest]:
     """Have an exec run to its end, with a word of stdin and a ping."""
     hearer = Hearer()
     execution = bench.execute(hearer)

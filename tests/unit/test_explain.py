@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -125,14 +124,3 @@ def test_file_that_cannot_be_read(environ: dict[str, str], tmp_path: Path, capsy
     (tmp_path / "hostfile").mkdir()
     assert explain([b"rshagent", b"w-0", b"true"], environ) == 255
     assert capsys.readouterr().err == f"rshagent: can't read {tmp_path}/hostfile: Is a directory\n"
-
-
-def test_start_path_is_light() -> None:
-    """Every launch in direct mode pays for these imports."""
-    heavy = "re enum dataclasses typing logging json ssl socket selectors argparse ipaddress shlex"
-    code = (
-        "import sys; old = set(sys.modules); from rshagent.call import arguments, bootstrap, hosts;"
-        f"print(*sorted((set(sys.modules) - old) & {{{', '.join(map(repr, heavy.split()))}}}))"
-    )
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"

@@ -18,7 +18,7 @@ from scripted_api import settle
 
 from agents.common.loop import Loop
 from rshagent.net import fds
-from rshagent.net.fds import Reader, Writer
+from rshagent.net.pumps import Reader, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -349,7 +349,7 @@ def test_a_terminal_that_others_use_too_is_never_waited_for(monkeypatch: pytest.
     theirs, shared = os.openpty()
     loop = Loop()
     before = fcntl.fcntl(shared, fcntl.F_GETFL)
-    monkeypatch.setattr(fds, "_polls", lambda _fd, _events: True)
+    monkeypatch.setattr(fds, "polls", lambda _fd, _events: True)
     if writes:
         writer = Writer(loop, os.dup(shared), lambda: None, lambda: pytest.fail("broken"))
         while not writer.is_behind:

@@ -14,7 +14,7 @@ from scripted_api import settle, until
 
 from agents.common.loop import Loop
 from rshagent.net import fds
-from rshagent.net.fds import Reader
+from rshagent.net.pumps import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scripted_api import settle, until
 
 from agents.common.loop import Loop
-from rshagent.net.fds import Writer
+from rshagent.net.pumps import Writer
 
 if TYPE_CHECKING:
     from pathlib import Path

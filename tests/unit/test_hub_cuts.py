@@ -10,29 +10,33 @@ import pytest
 
 from rshagent.hub import cuts
 from rshagent.hub.cuts import Cuts
+from rshagent.session.events import State
+from rshagent.session.facts import Facts
+from rshagent.session.target import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rshagent.session.launch import Launch
+    from rshagent.session import session
 
 KUBELET_READS = 4096
 
 
 class Session:
-    """What is asked of a launch: it has begun, and runs."""
+    """What is asked of a session: it has begun, and runs."""
 
     def __init__(self, caller: str, worker: str, instance: str = "1-2") -> None:
-        self.caller, self.state, self.cut = caller, "acknowledged", ""
-        self.mark, self.where = SimpleNamespace(instance=instance), SimpleNamespace(pod=worker)
+        self.options, self.facts = Options(caller=caller), Facts(0.0, {})
+        self.facts.state = State.RUNNING
+        self.mark, self.target = SimpleNamespace(instance=instance), SimpleNamespace(pod=worker)
 
     def begin(self, known: Cuts) -> Session:
-        known.begin(cast("Launch", self))
+        known.begin(cast("session.Session", self))
         return self
 
     def end(self, known: Cuts, cut: str = "") -> None:
-        self.state, self.cut = "ended", cut
-        known.end(cast("Launch", self))
+        self.facts.state, self.facts.cut = State.ENDED, cut
+        known.end(cast("session.Session", self))
 
 
 def told(known: Cuts) -> dict[str, Any]:
@@ -72,7 +76,7 @@ def test_whose_sessions_count(story: str, lost: str) -> None:
             name = "" if caller == "_" else f"{ord(caller)}-1"
             sessions[worker] = Session(name, f"worker-{worker}").begin(known)
         elif what == "~":
-            sessions[worker].state = "ending"
+            sessions[worker].facts.state = State.GRACE
         else:
             sessions[worker].end(known, "the pod is gone" if what == "!" else "")
     found = told(known)

@@ -14,8 +14,8 @@ from rshagent.call.bootstrap import Mark
 from rshagent.hub.metrics import Metrics, result_of
 from rshagent.net.stdio import Stdio
 from rshagent.session.engine import Engine
-from rshagent.session.execution import Where
-from rshagent.session.launch import Launch
+from rshagent.session.session import Session
+from rshagent.session.target import ExecTarget, Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ended:
-    """Launches as they are when they have ended."""
+    """Sessions as they are when they have ended."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -31,16 +31,18 @@ class Ended:
 
     def __call__(
         self, *, code: int = 0, reason: str = "", signal: int | None = None, orphan: bool = False, start_s: float = 0.0
-    ) -> Launch:
+    ) -> Session:
         stdin, stdout, stderr = (os.open("/dev/null", os.O_RDWR) for _ in range(3))
         stdio = Stdio(self._engine.loop, stdin, stdout, stderr, reads_stdin=False)
         self._made.append(stdio)
         mark = Mark("launcher", "worker-0", "1-1", "aa")
-        launch = Launch(self._engine, Where("ns", "worker-0", None), mark, stdio, lambda _: None, lambda _: None)
-        launch.code, launch.reason, launch._signal, launch._is_orphan = code, reason, signal, orphan
-        launch.times.created = 100.0
-        launch.times.acknowledged = 100.0 + start_s if start_s else 0.0
-        return launch
+        target = ExecTarget("ns", "worker-0", None)
+        session = Session(self._engine, target, mark, stdio, Options(), lambda _: None, lambda _: None)
+        facts = session.facts
+        facts.code, facts.reason, facts.signal, facts.is_client_dead = code, reason, signal, orphan
+        facts.created_at = 100.0
+        facts.acknowledged_at = 100.0 + start_s if start_s else 0.0
+        return session
 
     def close(self) -> None:
         for stdio in self._made:
@@ -90,9 +92,9 @@ def test_results(ended: Ended) -> None:
         "client_died": ended(code=255, reason="the client has died", orphan=True),
     }
     metrics = Metrics()
-    for result, launch in cases.items():
-        assert result_of(launch) == result
-        metrics.count(launch)
+    for result, session in cases.items():
+        assert result_of(session) == result
+        metrics.count(session)
     found = samples(metrics, active=9)
     assert {result: found[f'sessions_total{{result="{result}"}}'] for result in cases} == dict.fromkeys(cases, 1.0)
     assert found["sessions_active"] == 9
@@ -101,9 +103,9 @@ def test_results(ended: Ended) -> None:
 def test_bytes_and_retries_add_up(ended: Ended) -> None:
     metrics = Metrics()
     for sent, received, retries in ((1, 2, 3), (10, 20, 30)):
-        launch = ended()
-        launch.stdio.sent, launch.stdio.received, launch.retries = sent, received, retries
-        metrics.count(launch)
+        session = ended()
+        session.stdio.sent, session.stdio.received, session.facts.retries = sent, received, retries
+        metrics.count(session)
     found = samples(metrics)
     assert found['bytes_total{direction="sent"}'] == 11
     assert found['bytes_total{direction="received"}'] == 22

@@ -13,12 +13,12 @@ from scripted_api import Authority, cluster_at
 
 from agents.common.loop import Loop
 from rshagent.call.bootstrap import Mark
-from rshagent.hub.client import read_ticket, write_ticket
+from rshagent.hub import resume_token
 from rshagent.native.protocol import TICKET_MAX
 from rshagent.net.stdio import Stdio
 from rshagent.session.engine import Engine
-from rshagent.session.execution import Where
-from rshagent.session.launch import Launch
+from rshagent.session.session import Session
+from rshagent.session.target import ExecTarget, Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,22 +35,23 @@ def engine(tmp_path: Path) -> Engine:
 @pytest.mark.parametrize("container", ["main", None])
 @pytest.mark.parametrize("pid", [7, None])
 @pytest.mark.parametrize("has_output", [False, True])
+@pytest.mark.parametrize("caller", ["", "4711-815"])
 def test_what_a_hub_writes_another_reads(
-    engine: Engine, container: str | None, pid: int | None, has_output: bool
+    engine: Engine, container: str | None, pid: int | None, has_output: bool, caller: str
 ) -> None:
     stdin, stdout, stderr = (os.open("/dev/null", os.O_RDWR) for _ in range(3))
     stdio = Stdio(engine.loop, stdin, stdout, stderr, reads_stdin=False)
     mark = Mark("launcher", "worker-" + "0" * 240, "123-456", "0011aabb")
-    where = Where("training", mark.pod, container)
-    launch = Launch(engine, where, mark, stdio, lambda _: None, lambda _: None)
-    launch._pid, launch.has_output = pid, has_output
-    ticket = write_ticket(launch)
+    target, options = ExecTarget("training", mark.pod, container), Options(has_output=has_output, caller=caller)
+    session = Session(engine, target, mark, stdio, options, lambda _: None, lambda _: None)
+    session.facts.pid = pid
+    ticket = resume_token.write(session)
     stdio.close()
     assert len(ticket) <= TICKET_MAX
-    found, same, number, wrote = read_ticket(ticket)
+    found, same, number, known = resume_token.read(ticket)
     assert (found.namespace, found.pod, found.container) == ("training", mark.pod, container)
     assert str(same) == str(mark)
-    assert (number, wrote) == (pid, has_output)
+    assert (number, known) == (pid, options)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +79,13 @@ def test_what_a_hub_writes_another_reads(
 )
 def test_a_ticket_with_anything_wrong_is_refused(parts: object) -> None:
     with pytest.raises(BAD):
-        read_ticket(json.dumps(parts).encode())
+        resume_token.read(json.dumps(parts).encode())
 
 
 @pytest.mark.parametrize("ticket", [b"", b"\xff\xfe", b"[" * TICKET_MAX, b"[" + b"9" * TICKET_MAX + b"]", b'["a'])
 def test_what_is_no_ticket_is_refused(ticket: bytes) -> None:
     with pytest.raises(BAD):
-        read_ticket(ticket)
+        resume_token.read(ticket)
 
 
 ANY: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -96,10 +97,10 @@ ANY: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.flo
 )
 def test_any_bytes_are_a_ticket_or_refused(ticket: bytes) -> None:
     try:
-        where, mark, pid, has_output = read_ticket(ticket)
+        target, mark, pid, options = resume_token.read(ticket)
     except BAD:
         return
-    assert isinstance(where.namespace, str)
+    assert isinstance(target.namespace, str)
     assert isinstance(pid, int | None)
-    assert isinstance(has_output, bool)
+    assert isinstance(options.has_output, bool)
     assert str(mark).count(":") == 4, "its parts are safe as shell text"

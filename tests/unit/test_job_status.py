@@ -132,8 +132,8 @@ def test_how_urgent_a_change_is() -> None:
     )  # readyWorkers alone is no reason: a CRD that drops it would be written for ever
     found.counts(Counts(active=1), Counts(), "0/2")
     assert int(found.urgency) == Urgency.LOW
-    found.set_condition(NewCondition(Type.WORKERS_READY, False, "X", "…"), urgency=Urgency.TROUBLE)
-    assert int(found.urgency) == Urgency.TROUBLE
+    found.set_condition(NewCondition(Type.WORKERS_READY, False, "X", "…"), urgency=Urgency.PROBLEM)
+    assert int(found.urgency) == Urgency.PROBLEM
     found.running()
     assert int(found.urgency) == Urgency.AT_ONCE
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent.call.arguments import Call, UsageError, parse
+from rshagent.call.arguments import parse
+from rshagent.call.parsed import Call, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,13 @@ import pytest
 from looped_plan import KEY, Body, Loop, create, errors, job, made, steps
 
 from agents.job.model import KeyType
-from agents.operator.actions import CreateKeys, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
+from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
 from agents.operator.kube import (
     BATCH_JOB,
     MPI_JOB_V2BETA1,
     POD,
     ROLE,
+    SECRET,
     ApiError,
     ConflictError,
     NotFoundError,
@@ -202,7 +203,7 @@ def test_an_edit_of_annotations_alone_is_one_as_well() -> None:
 
 def test_new_keys_are_in_one_request_and_kept_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     """Even where the API server's answer has them."""
-    loop, sent = Loop(steps(CreateKeys({"metadata": {"name": "pi-ssh"}}, KeyType.ED25519, "wanted"))), list[Body]()
+    loop, sent = Loop(steps(Create(SECRET, {"metadata": {"name": "pi-ssh"}}, "wanted", KeyType.ED25519))), list[Body]()
 
     def answer(kind: Any, namespace: str, body: Body) -> Body:
         sent.append(body)

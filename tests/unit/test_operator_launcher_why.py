@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.job.model import Dialect, Job, RestartPolicy, Role, Transport
-from agents.operator.planning.launcher import Launcher, Stage, judge
+from agents.operator.planning.launcher import Launcher, Stage, state_of
 from agents.operator.planning.view import Observed, View
 from agents.operator.settings import PodSettings
 
@@ -36,7 +36,7 @@ WAITS = {
 
 
 def seen(condition: str, container: Object, *, is_going: bool = True) -> Launcher:
-    """What is judged of a launcher's Job with this condition, whose pod's container is so."""
+    """What is state_ofd of a launcher's Job with this condition, whose pod's container is so."""
     message = "Job has reached the specified backoff limit"
     failed = {"type": condition, "status": "True", "reason": "BackoffLimitExceeded", "message": message}
     metadata: Object = {
@@ -50,7 +50,7 @@ def seen(condition: str, container: Object, *, is_going: bool = True) -> Launche
     pod = {"metadata": metadata, "status": {"phase": "Running", "containerStatuses": [{"name": "mpi", **container}]}}
     launcher_job = {"metadata": {"name": "pi-launcher", "uid": "j"}, "status": {"conditions": [failed]}}
     observed = Observed({"metadata": {"name": "pi", "namespace": "n"}}, pods=(pod,), launcher_job=launcher_job)
-    return judge(View(JOB, observed, PodSettings(image="ours"), 1767225610.0))
+    return state_of(View(JOB, observed, PodSettings(image="ours"), 1767225610.0))
 
 
 @pytest.mark.parametrize("condition", ["FailureTarget", "Failed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import socket
 import threading
 from typing import Any
@@ -10,80 +11,62 @@ from typing import Any
 import pytest
 from clocks import Clock
 
-from agents.operator.kube import (
-    AlreadyExistsError,
-    ApiError,
-    ConflictError,
-    NotFoundError,
-    RejectedError,
-    UnavailableError,
-)
+from agents.operator.api import Api
+from agents.operator.decode import decode
+from agents.operator.kube import LEASE, ApiError, NotFoundError, RejectedError, UnavailableError, from_status
 from agents.operator.leader import Leader, Times
 from agents.operator.process import own_identity
+from agents.playground.access import user
+from agents.playground.request import Request
+from agents.playground.rest import Response
+from tests.objects import Objects
 
 Body = dict[str, Any]
 PATIENCE_S = 20.0
+PLACE = ("leases", "ns", "op")
 QUICK = Times(retry_s=0.001)
 
 
-class Leases:
-    """An API server with one lease; `fails` is raised by what is asked for next."""
+class Leases(Api):
+    """The operator's requests, to an object store that may have the lease; while `fails` is set, each raises it."""
 
-    def __init__(self, lease: Body | None = None) -> None:
-        self.lease = lease
+    def __init__(self, held: Body | None = None) -> None:
+        self.objects = Objects()
         self.fails: ApiError | None = None
         self.asked: list[str] = []
-        self.version = 1
         self.asking = threading.Lock()  # as the API server: nothing comes between a request's look and its deed
+        if held is not None:
+            self.objects.add("leases", "ns", held)
 
-    def get(self, path: str) -> Body:
-        self._meet("get", path)
-        if self.lease is None:
-            raise NotFoundError("no such lease", 404)
-        return copy.deepcopy(self.lease)
+    def holds(self, held: Body) -> None:
+        """Somebody writes the lease."""
+        self.objects.edit(PLACE, lambda body: body.update(spec=held["spec"]))
 
-    def create(self, kind: Any, namespace: str, body: Body) -> Body:
-        self._meet("create", kind.path(namespace))
-        with self.asking:
-            if self.lease is not None:
-                raise AlreadyExistsError("it is there", 409, "AlreadyExists")
-            return self._keep(body)
-
-    def replace(self, path: str, body: Body) -> Body:
-        self._meet("update", path)
-        with self.asking:
-            if self.lease is None:
-                raise NotFoundError("no such lease", 404)
-            if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-                raise ConflictError("it has changed", 409)
-            return self._keep(body)
-
-    def _keep(self, body: Body) -> Body:
-        self.version += 1
-        self.lease = copy.deepcopy(body)
-        self.lease["metadata"]["resourceVersion"] = str(self.version)
-        return copy.deepcopy(self.lease)
-
-    def _meet(self, verb: str, path: str) -> None:
+    def _request(self, verb: str, method: str, path: str, query: Any, body: Any = None, **_how: Any) -> Body:
         self.asked.append(f"{verb} {path}")
         if self.fails is not None:
             raise self.fails
+        with self.asking:
+            answer = self.objects.api.handle(Request(method, path, {}, json.dumps(body).encode()), user("me", ["*"]))
+        assert isinstance(answer, Response)
+        if answer.code >= 400:
+            raise from_status(answer.code, decode(answer.body), None)
+        return dict(decode(answer.body))
 
 
 def lease(holder: str, renewed: str = "2026-01-01T00:00:00.000000Z", seconds: int = 15) -> Body:
     spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds, "leaseTransitions": 3}
-    return {"metadata": {"name": "op", "namespace": "ns", "resourceVersion": "1"}, "spec": spec}
+    return {"metadata": {"name": "op", "namespace": "ns"}, "spec": spec}
 
 
 def leader(
     api: Leases, clock: Clock | None = None, name: str = "me", times: Times | None = None, **more: Any
 ) -> Leader:
-    return Leader(api, "ns", "op", name, times, clock=clock or Clock(), **more)  # type: ignore[arg-type]
+    return Leader(api, "ns", "op", name, times, clock=clock or Clock(), **more)
 
 
 def spec(api: Leases) -> Body:
-    assert api.lease is not None
-    return dict(api.lease["spec"])
+    return dict(api.objects.at(PLACE)["spec"])
 
 
 def test_the_first_makes_the_lease_and_leads() -> None:
@@ -124,7 +107,7 @@ def test_another_s_lease_is_taken_when_it_was_seen_unchanged_for_its_time() -> N
     assert one.holder == "other"
     clock.now += 15
     assert not one._try()
-    api.lease = lease("other", "1999-01-01T00:00:02.000000Z")
+    api.holds(lease("other", "1999-01-01T00:00:02.000000Z"))
     clock.now += 1
     assert not one._try()
     clock.now += 15.1
@@ -154,7 +137,7 @@ def test_the_time_counts_from_when_the_renewal_was_begun() -> None:
     api, clock = Leases(), Clock()
     one = leader(api, clock)
 
-    def slow(path: str) -> Body:
+    def slow(path: str, **_query: str) -> Body:
         clock.now += 9
         raise NotFoundError("no such lease", 404)
 
@@ -167,9 +150,9 @@ def test_the_time_counts_from_when_the_renewal_was_begun() -> None:
 def test_of_two_that_see_it_free_one_leads() -> None:
     api = Leases(lease(""))
     one, other = leader(api), leader(api, name="other")
-    seen = api.get("x")
+    seen = api.get(LEASE.path("ns", "op"))
 
-    def stale(path: str) -> Body:
+    def stale(path: str, **_query: str) -> Body:
         return copy.deepcopy(seen)
 
     api.get = stale  # type: ignore[method-assign]
@@ -183,7 +166,7 @@ def test_a_lease_that_another_took_is_lost_at_once_and_told() -> None:
     one = leader(api, times=QUICK, on_lost=lost.set)
     assert one.acquire(threading.Event())
     with api.asking:
-        api.lease = lease("other")
+        api.holds(lease("other"))
     assert lost.wait(PATIENCE_S)
     assert not one.leads()
     one.release()
@@ -196,7 +179,7 @@ def test_a_fault_of_ours_while_renewing_loses_the_lease() -> None:
     one = leader(api, times=QUICK, on_lost=lost.set)
     assert one.acquire(threading.Event())
 
-    def broken(path: str, body: Body) -> Body:
+    def broken(*_given: Any, **_more: Any) -> Body:
         raise KeyError("spec")
 
     api.replace = broken  # type: ignore[method-assign]

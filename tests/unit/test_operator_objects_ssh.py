@@ -237,8 +237,8 @@ def test_a_guaranteed_worker_stays_guaranteed(name: str) -> None:
     assert guest["resources"]["requests"] == guest["resources"]["limits"] == {"cpu": "200m", "memory": "48Mi"}
     guest = objects.worker(job("v2beta1", SSH), 0, settings)["spec"]["initContainers"][0]
     assert guest["resources"] == {
-        "requests": dict(getattr(settings, f"{name}_requests")),
-        "limits": {"cpu": "1", **getattr(settings, f"{name}_limits")},
+        "requests": {"cpu": "10m" if name == "worker_agent" else "50m", "memory": "32Mi"},
+        "limits": {"cpu": "1", "memory": "48Mi"},
     }
 
 

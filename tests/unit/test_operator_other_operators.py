@@ -229,6 +229,17 @@ def test_nobody_is_alone_before_it_could_look() -> None:
     assert one.is_alone(GROUP)
 
 
+def test_it_looks_more_often_beside_another_because_jobs_wait_for_it_to_go() -> None:
+    api = Api()
+    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    pauses_s = [one._pause_s()]
+    for seen in ([], [fresh("mpi-operator", "mpi-operator")]):
+        api.answers["metadata.name=mpi-operator"] = seen
+        one.look()
+        pauses_s.append(one._pause_s())
+    assert pauses_s == [2, 60, 10]
+
+
 def deployed(namespace: str, name: str) -> Body:
     made = deployment(name, 1, 1)
     made["metadata"]["namespace"] = namespace

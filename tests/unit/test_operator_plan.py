@@ -4,42 +4,19 @@ from __future__ import annotations
 
 import copy
 
+import plans
 import pytest
+from job_states import CREATED, READY, RUNNING, condition, launcher, pod, resource, running, workers
 from mpijobs import annotated
-from operator_stories import (
-    CREATED,
-    DIALECTS,
-    LAUNCHERS,
-    NOTHING,
-    NOW,
-    OURS,
-    READY,
-    RUNNING,
-    START,
-    WORKER,
-    condition,
-    events,
-    launcher,
-    observed,
-    own,
-    planned,
-    pod,
-    resource,
-    running,
-    stated,
-    told,
-    workers,
-    written,
-)
 
 from agents.operator.actions import Create, Patch, Plan
 from agents.operator.settings import PodSettings
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_new_job_is_said_to_be_created_before_anything_is_made(version: str) -> None:
-    found = planned(resource(version), **NOTHING)
-    assert [sorted(step) for step in told(found)] == [
+    found = plans.plan(resource(version), **plans.NOTHING)
+    assert [sorted(step) for step in plans.steps(found)] == [
         ["write"],
         [
             "create ConfigMap pi-config",
@@ -50,9 +27,9 @@ def test_a_new_job_is_said_to_be_created_before_anything_is_made(version: str) -
         ["create Pod pi-worker-0", "create Pod pi-worker-1"],
         ["create Role pi-launcher"],
         ["create RoleBinding pi-launcher"],
-        [f"create {LAUNCHERS[version]}"],
+        [f"create {plans.LAUNCHERS[version]}"],
     ]
-    assert written(found) == {
+    assert plans.status(found) == {
         "conditions": [
             {
                 "type": "Created",
@@ -70,56 +47,54 @@ def test_a_new_job_is_said_to_be_created_before_anything_is_made(version: str) -
     }
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_what_is_on_its_way_is_no_reason_to_write_before_20_s(version: str) -> None:
     body = resource(version, None, CREATED)
     pods = [launcher("Pending"), *workers(phase="Pending")]
-    soon = planned(body, *pods, now=NOW - 81, **own(version))  # 19 s after the last write
-    assert soon == Plan((), NOW - 80)
-    later = planned(body, *pods, now=NOW - 80, **own(version))
-    assert told(later) == [["write"]]
-    assert stated(later)["WorkersReady"][:2] == ("False", "WaitingForWorkers")
-    assert written(later)["conditions"][-1]["type"] == "Created"
+    soon = plans.plan(body, *pods, now=plans.NOW - 81)  # 19 s after the last write
+    assert soon == Plan((), plans.NOW - 80)
+    later = plans.plan(body, *pods, now=plans.NOW - 80)
+    assert plans.steps(later) == [["write"]]
+    assert plans.conditions(later)["WorkersReady"][:2] == ("False", "WaitingForWorkers")
+    assert plans.status(later)["conditions"][-1]["type"] == "Created"
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_trouble_is_told_after_5_s_and_once(version: str) -> None:
     body = resource(version, None, CREATED)
     waiting = {"name": "mpi", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     broken = pod("pi-worker-1", "Pending")
     broken["status"] |= {"containerStatuses": [waiting], "podIP": "10.0.0.1"}
     pods = [launcher("Pending"), workers()[0], broken]
-    assert planned(body, *pods, now=NOW - 96, **own(version)) == Plan((), NOW - 95)
-    found = planned(body, *pods, now=NOW - 95, **own(version))
+    assert plans.plan(body, *pods, now=plans.NOW - 96) == Plan((), plans.NOW - 95)
+    found = plans.plan(body, *pods, now=plans.NOW - 95)
     words = "1/2 ready · worker-1 container mpi can't get its image (ImagePullBackOff): no such image"
-    assert stated(found)["WorkersReady"] == ("False", "WorkersInTrouble", words)
-    assert events(found) == [("Warning", "WorkersInTrouble", words)]
-    assert written(found)["readyWorkers"] == "1/2"
-    again = {**body, "status": written(found)}
-    assert not planned(again, *pods, now=NOW + 60, **own(version)).steps
+    assert plans.conditions(found)["WorkersReady"] == ("False", "WorkersInTrouble", words)
+    assert plans.events(found) == [("Warning", "WorkersInTrouble", words)]
+    assert plans.status(found)["readyWorkers"] == "1/2"
+    again = {**body, "status": plans.status(found)}
+    assert not plans.plan(again, *pods, now=plans.NOW + 60).steps
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_job_runs_when_launcher_and_all_workers_do(version: str) -> None:
     body = resource(version, None, CREATED)
-    assert not planned(
-        body, launcher(), workers()[0], pod("pi-worker-1", "Pending"), now=NOW - 99, **own(version)
-    ).steps
-    found = planned(body, launcher(), *workers(), now=NOW - 99, **own(version))
-    assert told(found) == [["write"], ["tell MPIJobRunning"]]
-    assert events(found) == [("Normal", "MPIJobRunning", "MPIJob default/pi is running")]
-    assert stated(found)["Running"] == ("True", "MPIJobRunning", "MPIJob default/pi is running.")
-    assert stated(found)["WorkersReady"] == ("True", "WorkersReady", "2/2 ready")
-    assert written(found)["replicaStatuses"] == {"Launcher": {"active": 1}, "Worker": {"active": 2}}
-    assert written(found)["readyWorkers"] == "2/2"
-    assert planned({**body, "status": written(found)}, launcher(), *workers(), **own(version)) == Plan()
+    assert not plans.plan(body, launcher(), workers()[0], pod("pi-worker-1", "Pending"), now=plans.NOW - 99).steps
+    found = plans.plan(body, launcher(), *workers(), now=plans.NOW - 99)
+    assert plans.steps(found) == [["write"], ["tell MPIJobRunning"]]
+    assert plans.events(found) == [("Normal", "MPIJobRunning", "MPIJob default/pi is running")]
+    assert plans.conditions(found)["Running"] == ("True", "MPIJobRunning", "MPIJob default/pi is running.")
+    assert plans.conditions(found)["WorkersReady"] == ("True", "WorkersReady", "2/2 ready")
+    assert plans.status(found)["replicaStatuses"] == {"Launcher": {"active": 1}, "Worker": {"active": 2}}
+    assert plans.status(found)["readyWorkers"] == "2/2"
+    assert plans.plan({**body, "status": plans.status(found)}, launcher(), *workers()) == Plan()
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_readiness_that_comes_and_goes_is_written_once_in_a_while(version: str) -> None:
     body = running(version)
     pods = [launcher(), workers()[0], pod("pi-worker-1", ready=False)]
-    assert planned(body, *pods, now=NOW - 99, **own(version)) == Plan((), NOW - 80)
+    assert plans.plan(body, *pods, now=plans.NOW - 99) == Plan((), plans.NOW - 80)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
@@ -129,17 +104,17 @@ def test_a_launcher_that_succeeded_decides_at_once(version: str, phase: str) -> 
     beside = [{"name": "istio-proxy", "ready": True, "state": {"running": {}}}]
     ended = launcher(phase, code=0, finished="2023-11-14T22:14:30Z", beside=beside)
     body = resource(version, None, READY, CREATED, RUNNING)
-    found = planned(body, ended, *workers(), **own(version))
-    assert told(found) == [["write"], ["tell MPIJobSucceeded"]]
-    assert events(found) == [("Normal", "MPIJobSucceeded", "MPIJob default/pi successfully completed.")]
-    assert list(stated(found).items()) == [
+    found = plans.plan(body, ended, *workers())
+    assert plans.steps(found) == [["write"], ["tell MPIJobSucceeded"]]
+    assert plans.events(found) == [("Normal", "MPIJobSucceeded", "MPIJob default/pi successfully completed.")]
+    assert list(plans.conditions(found).items()) == [
         ("Created", ("True", "MPIJobCreated", "MPIJob default/pi is created.")),
         ("Running", ("False", "MPIJobRunning", "MPIJob default/pi is running.")),
         ("Succeeded", ("True", "MPIJobSucceeded", "MPIJob default/pi successfully completed.")),
     ]
-    assert written(found)["completionTime"] == "2023-11-14T22:14:30Z"
-    assert written(found)["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {}}
-    assert "readyWorkers" not in written(found)
+    assert plans.status(found)["completionTime"] == "2023-11-14T22:14:30Z"
+    assert plans.status(found)["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {}}
+    assert "readyWorkers" not in plans.status(found)
 
 
 def test_a_second_container_of_the_users_must_end_too() -> None:
@@ -148,58 +123,58 @@ def test_a_second_container_of_the_users_must_end_too() -> None:
         "v1", {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": containers}, READY, CREATED, RUNNING
     )
     upload = {"name": "upload", "ready": True, "state": {"running": {}}}
-    assert "Succeeded" not in str(planned(body, launcher(code=0, beside=[upload]), *workers()))
+    assert "Succeeded" not in str(plans.plan(body, launcher(code=0, beside=[upload]), *workers()))
     upload = {"name": "upload", "ready": False, "state": {"terminated": {"exitCode": 0}}}
-    assert "Succeeded" in stated(planned(body, launcher(code=0, beside=[upload]), *workers()))
+    assert "Succeeded" in plans.conditions(plans.plan(body, launcher(code=0, beside=[upload]), *workers()))
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_job_whose_status_another_operator_wrote_is_let_alone(version: str) -> None:
     body = resource(
-        version, {"spec/runPolicy/ttlSecondsAfterFinished": 0}, CREATED, condition("Failed"), completionTime=START
+        version, {"spec/runPolicy/ttlSecondsAfterFinished": 0}, CREATED, condition("Failed"), completionTime=plans.START
     )
-    assert planned(body).steps
+    assert plans.plan(body).steps
     body["metadata"]["managedFields"] = [{"manager": "mpi-operator", "subresource": "status"}]
-    assert planned(body) == Plan()
-    body["metadata"]["managedFields"] += OURS
-    assert planned(body).steps
+    assert plans.plan(body) == Plan()
+    body["metadata"]["managedFields"] += plans.OURS
+    assert plans.plan(body).steps
 
 
 def test_a_job_that_cant_be_read_is_told_so_once() -> None:
     body = resource("v1", {"spec/slotsPerWorker": -1})
-    found = planned(body)
-    assert told(found) == [["write"], ["tell ValidationError"]]
-    ((_, reason, words),) = events(found)
+    found = plans.plan(body)
+    assert plans.steps(found) == [["write"], ["tell ValidationError"]]
+    ((_, reason, words),) = plans.events(found)
     assert (reason, words[:26]) == ("ValidationError", "Found validation errors: [")
     assert "spec.slotsPerWorker" in words
-    body["status"] = written(found)
-    body["metadata"]["managedFields"] = OURS
-    assert planned(body) == Plan()
+    body["status"] = plans.status(found)
+    body["metadata"]["managedFields"] = plans.OURS
+    assert plans.plan(body) == Plan()
     body["spec"]["slotsPerWorker"] = 1
-    healed = planned(body)
-    assert list(stated(healed)) == ["Created"]
-    assert "MPIJobCreated" in [event[1] for event in events(healed)]
+    healed = plans.plan(body)
+    assert list(plans.conditions(healed)) == ["Created"]
+    assert "MPIJobCreated" in [event[1] for event in plans.events(healed)]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_of_thousands_of_faults_some_are_told(version: str) -> None:
     """All of them would be more bytes than the API server takes, and the job would be told of none."""
     body = resource(version)
     container = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     container["env"] = [{"nam": "X", "value": "1"}] * 20_000
     container["resources"] = {"limits": {"x" * 100_000: "much"}}
-    (message,) = (message for *_, message in stated(planned(body)).values())
+    (message,) = (message for *_, message in plans.conditions(plans.plan(body)).values())
     assert len(message) < 17_000
     assert "Launcher].template.spec.containers[0].env[0].name is required" in message.replace(":", "")
     assert message.endswith(" and 19985 more]")
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_objects_name_their_job_by_the_version_that_the_garbage_collector_watches(version: str) -> None:
     settings = PodSettings(image="mpi-agents:test", owner_version="kubeflow.org/v1")
     body = resource(version) | {"apiVersion": "kubeflow.org/v2beta1"}
     body["spec"]["dialect"] = version
-    found = planned(body, settings=settings, **NOTHING)
+    found = plans.plan(body, settings=settings, **plans.NOTHING)
     made = [one.body for step in found.steps for one in step if isinstance(one, Create)]
     owners = {(one["kind"], one["metadata"]["ownerReferences"][0]["apiVersion"]) for one in made}
     pods = {"Pod"} if version == "v1" else {"Pod", "Job"}
@@ -210,89 +185,93 @@ def test_objects_name_their_job_by_the_version_that_the_garbage_collector_watche
     }
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_job_that_has_begun_by_exec_is_looked_after_whatever_it_says_now(version: str) -> None:
     body = resource(version, None, CREATED)
     body["metadata"]["annotations"] = {"mpi-agents/transport": "ssh"}
-    found = planned(body, *workers(1))
-    assert told(found)[1:] == [[f"create {LAUNCHERS[version]}", "create Pod pi-worker-1"]]
+    found = plans.plan(body, *workers(1))
+    assert plans.steps(found)[1:] == [[f"create {plans.LAUNCHERS[version]}", "create Pod pi-worker-1"]]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_suspension_takes_the_pods_that_began_by_exec_whatever_the_job_says_now(version: str) -> None:
     """The status, which has no startTime then, is written before: the operator may have ended in between."""
     body = resource(version, {"spec/runPolicy/suspend": True}, condition("Suspended"), CREATED)
     del body["status"]["startTime"]
     body["metadata"]["annotations"] = {"mpi-agents/transport": "ssh"}
     for found, gone in (
-        (planned(body, *workers(1)), "delete Pod pi-worker-0"),
-        (planned(body, launcher(), **own(version)), f"delete {LAUNCHERS[version]}"),
+        (plans.plan(body, *workers(1)), "delete Pod pi-worker-0"),
+        (plans.plan(body, launcher()), f"delete {plans.LAUNCHERS[version]}"),
     ):
-        assert gone in [words for step in told(found) for words in step]
+        assert gone in [words for step in plans.steps(found) for words in step]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_resumed_jobs_role_is_bound_to_the_serviceaccount_that_its_template_names_now(version: str) -> None:
     body = resource(version, None, condition("Suspended"), CREATED)
-    before = observed(body).role_binding
+    before = plans.observed(body).role_binding
     body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["serviceAccountName"] = "mine"
-    found = planned(body, role_binding=before)
-    assert "patch RoleBinding pi-launcher" in told(found)[1]
+    found = plans.plan(body, role_binding=before)
+    assert "patch RoleBinding pi-launcher" in plans.steps(found)[1]
     (patch,) = [one for step in found.steps for one in step if isinstance(one, Patch)]
     assert patch.body == {
         "metadata": {"uid": "uid-of-role_binding", "resourceVersion": "8"},
         "subjects": [{"kind": "ServiceAccount", "name": "mine", "namespace": "default"}],
     }
-    assert told(found)[-1] == [f"create {LAUNCHERS[version]}"]
+    assert plans.steps(found)[-1] == [f"create {plans.LAUNCHERS[version]}"]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_taken_name_holds_back_the_pods(version: str) -> None:
     body = resource(version, None, CREATED)
     taken = frozenset({("ConfigMap", "pi-config")})
-    found = planned(body, config_map=None, role=None, name_conflicts=taken)
+    found = plans.plan(body, config_map=None, role=None, name_conflicts=taken)
     words = 'Resource "pi-config" of Kind "ConfigMap" already exists and is not managed by MPIJob'
-    assert told(found) == [["write"], ["tell ErrResourceExists"]]
-    assert events(found) == [("Warning", "ErrResourceExists", words)]
-    body["status"] = written(found)
-    assert planned(body, config_map=None, role=None, name_conflicts=taken, now=NOW + 1).steps == ()
+    assert plans.steps(found) == [["write"], ["tell ErrResourceExists"]]
+    assert plans.events(found) == [("Warning", "ErrResourceExists", words)]
+    body["status"] = plans.status(found)
+    assert plans.plan(body, config_map=None, role=None, name_conflicts=taken, now=plans.NOW + 1).steps == ()
     # It is tried again, and until then nothing is taken back or told anew.
-    again = planned(body, config_map=None, now=NOW + 61)
-    assert told(again)[1] == ["create ConfigMap pi-config"]
-    assert "ErrResourceExists" in stated(again)
-    assert events(again) == []
-    assert "ErrResourceExists" not in stated(planned(body, now=NOW + 61))
+    again = plans.plan(body, config_map=None, now=plans.NOW + 61)
+    assert plans.steps(again)[1] == ["create ConfigMap pi-config"]
+    assert "ErrResourceExists" in plans.conditions(again)
+    assert plans.events(again) == []
+    assert "ErrResourceExists" not in plans.conditions(plans.plan(body, now=plans.NOW + 61))
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_what_the_api_server_refuses_is_told_and_tried_again(version: str) -> None:
     body = resource(version, None, CREATED)
     quota = 'pods "pi-worker-1" is forbidden: exceeded quota: small'
-    found = planned(body, workers()[0], launcher("Pending"), rejected={("Pod", "pi-worker-1"): quota}, **own(version))
-    assert told(found) == [["write"], ["tell MPIJobFailed", "patch Role pi-launcher"], ["create Pod pi-worker-1"]]
-    assert events(found) == [("Warning", "MPIJobFailed", f"worker pod created failed: {quota}")]
-    assert stated(found)["CreationRefused"] == ("True", "MPIJobFailed", f"Pod pi-worker-1: {quota}")
+    found = plans.plan(body, workers()[0], launcher("Pending"), rejected={("Pod", "pi-worker-1"): quota})
+    assert plans.steps(found) == [
+        ["write"],
+        ["tell MPIJobFailed", "patch Role pi-launcher"],
+        ["create Pod pi-worker-1"],
+    ]
+    assert plans.events(found) == [("Warning", "MPIJobFailed", f"worker pod created failed: {quota}")]
+    assert plans.conditions(found)["CreationRefused"] == ("True", "MPIJobFailed", f"Pod pi-worker-1: {quota}")
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_faulty_template_waits_for_an_edit(version: str) -> None:
     body = resource(version, None, CREATED)
-    kind, name = LAUNCHERS[version].split()
+    kind, name = plans.LAUNCHERS[version].split()
     words = f'{kind} "{name}" is invalid: spec.containers[0].image: Required value'
-    found = planned(body, *workers(), rejected={(kind, name): words})
-    assert told(found) == [["write"], ["tell ValidationError"]]
-    assert written(found)["conditions"][-1]["type"] == "ValidationError"
-    assert not planned({**body, "status": written(found)}, *workers(), rejected={(kind, name): words}).steps
+    found = plans.plan(body, *workers(), rejected={(kind, name): words})
+    assert plans.steps(found) == [["write"], ["tell ValidationError"]]
+    assert plans.status(found)["conditions"][-1]["type"] == "ValidationError"
+    assert not plans.plan({**body, "status": plans.status(found)}, *workers(), rejected={(kind, name): words}).steps
 
 
 def test_a_rule_that_someone_else_must_grant_is_printed() -> None:
     body = resource("v1", annotated(rbac="none"))
-    found = planned(body)
-    assert not any("Role" in one for step in told(found) for one in step if one.startswith("create"))
-    status, reason, words = stated(found)["RbacUnmanaged"]
+    found = plans.plan(body)
+    assert not any("Role" in one for step in plans.steps(found) for one in step if one.startswith("create"))
+    status, reason, words = plans.conditions(found)["RbacUnmanaged"]
     assert (status, reason) == ("True", "RbacUnmanaged")
     assert '"resourceNames": ["pi-worker-0", "pi-worker-1"]' in words
-    assert list(stated(found)) == ["RbacUnmanaged", "Created"]
+    assert list(plans.conditions(found)) == ["RbacUnmanaged", "Created"]
 
 
 @pytest.mark.parametrize(
@@ -301,11 +280,11 @@ def test_a_rule_that_someone_else_must_grant_is_printed() -> None:
 def test_what_a_template_means_is_told_once(version: str, reason: str) -> None:
     changes = {
         "spec/mpiReplicaSpecs/Launcher/template/spec/automountServiceAccountToken": True,
-        f"{WORKER}/template/spec/restartPolicy": "Always",
+        f"{plans.WORKER}/template/spec/restartPolicy": "Always",
     }
-    found = [event[:2] for event in events(planned(resource(version, changes)))]
+    found = [event[:2] for event in plans.events(plans.plan(resource(version, changes)))]
     assert found[1:] == [("Warning", reason), ("Warning", "ServiceAccountTokenMounted")]
-    assert not events(planned(resource(version, changes, CREATED), *workers(1)))
+    assert not plans.events(plans.plan(resource(version, changes, CREATED), *workers(1)))
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
@@ -320,24 +299,26 @@ def test_a_launcher_whose_processes_can_be_seen_is_told_of_once(
 ) -> None:
     changes = {f"spec/mpiReplicaSpecs/Launcher/template/spec/{field}": value}
     expected = [("Warning", "ProcessNamespaceShared")] if warns else []
-    assert [event[:2] for event in events(planned(resource(version, changes)))][1:] == expected
-    assert not events(planned(resource(version, changes, CREATED), *workers(1)))
+    assert [event[:2] for event in plans.events(plans.plan(resource(version, changes)))][1:] == expected
+    assert not plans.events(plans.plan(resource(version, changes, CREATED), *workers(1)))
     by_ssh = {**changes, "spec/transport": "ssh"}
     assert ("Warning", "ProcessNamespaceShared") not in [
-        event[:2] for event in events(planned(resource(version, by_ssh)))
+        event[:2] for event in plans.events(plans.plan(resource(version, by_ssh)))
     ]
 
 
 def test_a_changed_scheduling_policy_reaches_the_pod_group() -> None:
     settings = PodSettings(image="i", gang_scheduler="volcano")
     body = resource("v2beta1", None, CREATED)
-    made = next(one for one in planned(body, settings=settings).steps[1] if isinstance(one, Create))
+    made = next(one for one in plans.plan(body, settings=settings).steps[1] if isinstance(one, Create))
     group = {"metadata": {**made.body["metadata"], "uid": "u", "resourceVersion": "4"}}
     assert not any(
-        "PodGroup" in one for step in told(planned(body, settings=settings, pod_group=group)) for one in step
+        "PodGroup" in one for step in plans.steps(plans.plan(body, settings=settings, pod_group=group)) for one in step
     )
     body["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 1}}
-    change = next(one for one in planned(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch))
+    change = next(
+        one for one in plans.plan(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch)
+    )
     assert change.body["spec"]["minMember"] == 1
     assert {name: change.body["metadata"][name] for name in ("uid", "resourceVersion")} == {
         "uid": "u",
@@ -349,19 +330,23 @@ def test_what_a_pod_group_no_longer_asks_for_is_taken_away() -> None:
     settings = PodSettings(image="i", gang_scheduler="gang")
     body = resource("v2beta1", None, CREATED)
     body["spec"]["runPolicy"] = {"schedulingPolicy": {"minResources": {"cpu": "100k"}}}
-    made = next(one for one in planned(body, settings=settings).steps[1] if isinstance(one, Create))
+    made = next(one for one in plans.plan(body, settings=settings).steps[1] if isinstance(one, Create))
     group = {**made.body, "metadata": {**made.body["metadata"], "uid": "u", "resourceVersion": "4"}}
     del body["spec"]["runPolicy"]["schedulingPolicy"]["minResources"]
-    change = next(one for one in planned(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch))
+    change = next(
+        one for one in plans.plan(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch)
+    )
     assert change.body["spec"]["minResources"] is None  # a merge patch keeps what it doesn't name
     body["spec"]["runPolicy"] = {"schedulingPolicy": {"minResources": {"memory": "1Gi"}}}
-    change = next(one for one in planned(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch))
+    change = next(
+        one for one in plans.plan(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch)
+    )
     assert change.body["spec"]["minResources"] == {"cpu": None, "memory": "1Gi"}
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_the_same_facts_give_the_same_plan_and_are_not_changed(version: str) -> None:
     body = resource(version, None, CREATED)
-    before = copy.deepcopy(observed(body, *workers(1)))
-    assert planned(body, *workers(1)) == planned(body, *workers(1))
-    assert observed(body, *workers(1)) == before
+    before = copy.deepcopy(plans.observed(body, *workers(1)))
+    assert plans.plan(body, *workers(1)) == plans.plan(body, *workers(1))
+    assert plans.observed(body, *workers(1)) == before

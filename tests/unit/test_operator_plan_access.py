@@ -4,30 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import plans
 import pytest
+from job_states import CREATED, batch_job, condition, launcher, own, pod, resource, running, workers
 from mpijobs import annotated, mpijob
-from operator_stories import (
-    CREATED,
-    DIALECTS,
-    LAUNCHERS,
-    NOTHING,
-    START,
-    WORKER,
-    batch_job,
-    condition,
-    created,
-    launcher,
-    observed,
-    own,
-    planned,
-    pod,
-    resource,
-    running,
-    stated,
-    told,
-    told_of,
-    workers,
-)
 from simulated_api import SimulatedApi
 from simulated_cluster import Cluster, controller
 from stepped_operator import SteppedOperator
@@ -40,7 +20,7 @@ POD_1 = ("Pod", "pi-worker-1")
 
 def role_of(*names: str) -> Object:
     """A job's Role that lists these workers."""
-    role = observed(running()).role
+    role = plans.observed(running()).role
     assert role is not None
     pods, execs = role["rules"]
     return {**role, "rules": [pods, *([{**execs, "resourceNames": list(names)}] if names else [])]}
@@ -50,171 +30,171 @@ def listed(found: Plan) -> list[str] | None:
     """The workers that the Role lists from now on; None where it stays as it is."""
     patches = [one for step in found.steps for one in step if isinstance(one, Patch) and one.kind.name == "Role"]
     rules = [rule for one in patches for rule in one.body["rules"]]
-    rules += [rule for name, one in created(found).items() if name.startswith("Role ") for rule in one["rules"]]
+    rules += [rule for name, one in plans.created(found).items() if name.startswith("Role ") for rule in one["rules"]]
     return [name for rule in rules for name in rule.get("resourceNames", [])] if rules or patches else None
 
 
 def order(found: Plan) -> list[str]:
-    return [words for words in told_of(found, "create", "patch") if "Config" not in words]
+    return [words for words in plans.actions(found, "create", "patch") if "Config" not in words]
 
 
-@DIALECTS
+@plans.DIALECTS
 @pytest.mark.parametrize(
     "taken", [POD_1, ("Pod", "pi-worker-0"), ("Role", "pi-launcher"), ("RoleBinding", "pi-launcher")]
 )
 def test_nothing_is_bound_or_launched_beside_a_name_that_another_has(version: str, taken: tuple[str, str]) -> None:
     body = resource(version, None, CREATED)
     present = [one for one in workers() if ("Pod", one["metadata"]["name"]) != taken]
-    found = planned(body, *present, name_conflicts=frozenset({taken}), role=None, role_binding=None)
-    assert told_of(found, "create") == told_of(found, "patch") == []
-    assert "ErrResourceExists" in stated(found)
-    after = planned(body, *workers(), role=None, role_binding=None)
+    found = plans.plan(body, *present, name_conflicts=frozenset({taken}), role=None, role_binding=None)
+    assert plans.actions(found, "create") == plans.actions(found, "patch") == []
+    assert "ErrResourceExists" in plans.conditions(found)
+    after = plans.plan(body, *workers(), role=None, role_binding=None)
     assert order(after)[-3:] == [
         "create Role pi-launcher",
         "create RoleBinding pi-launcher",
-        f"create {LAUNCHERS[version]}",
+        f"create {plans.LAUNCHERS[version]}",
     ]
     assert listed(after) == ["pi-worker-0", "pi-worker-1"]
 
 
-@DIALECTS
+@plans.DIALECTS
 @pytest.mark.parametrize(
     "more", [{"name_conflicts": frozenset({POD_1})}, {"rejected": {POD_1: "exceeded quota: small"}}]
 )
 def test_the_name_of_a_lost_worker_that_cant_be_made_anew_goes_at_once(version: str, more: Any) -> None:
-    found = planned(running(version), launcher(), workers()[0], **more, **own(version))
+    found = plans.plan(running(version), launcher(), workers()[0], **more)
     assert listed(found) == ["pi-worker-0"]
-    assert "patch Role pi-launcher" in told(found)[1]
+    assert "patch Role pi-launcher" in plans.steps(found)[1]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_worker_that_is_replaced_at_once_keeps_its_entry(version: str) -> None:
-    lost = planned(running(version), launcher(), workers()[0], **own(version))
+    lost = plans.plan(running(version), launcher(), workers()[0])
     assert listed(lost) is None
-    assert "create Pod pi-worker-1" in told_of(lost, "create")
-    failed = planned(running(version), launcher(), workers()[0], pod("pi-worker-1", "Failed", code=1), **own(version))
+    assert "create Pod pi-worker-1" in plans.actions(lost, "create")
+    failed = plans.plan(running(version), launcher(), workers()[0], pod("pi-worker-1", "Failed", code=1))
     assert listed(failed) is None
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_the_name_of_a_worker_comes_back_behind_its_pod(version: str) -> None:
-    found = planned(running(version), launcher(), workers()[0], role=role_of("pi-worker-0"), **own(version))
+    found = plans.plan(running(version), launcher(), workers()[0], role=role_of("pi-worker-0"))
     assert order(found) == ["create Pod pi-worker-1", "patch Role pi-launcher"]
     assert listed(found) == ["pi-worker-0", "pi-worker-1"]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_no_launcher_is_made_beside_workers_that_the_role_does_not_have_yet(version: str) -> None:
     """Of a job that begins anew, while the Role has names of before: first these go."""
     role = role_of("pi-worker-0", "pi-worker-7")
-    found = planned(resource(version, None, CREATED), role=role)
+    found = plans.plan(resource(version, None, CREATED), role=role)
     assert order(found) == ["patch Role pi-launcher", "create Pod pi-worker-0", "create Pod pi-worker-1"]
     assert listed(found) == ["pi-worker-0"]
     empty = {**role, "rules": []}
-    found = planned(resource(version, None, CREATED), role=empty)
-    assert order(found)[2:] == ["patch Role pi-launcher", f"create {LAUNCHERS[version]}"]
+    found = plans.plan(resource(version, None, CREATED), role=empty)
+    assert order(found)[2:] == ["patch Role pi-launcher", f"create {plans.LAUNCHERS[version]}"]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_worker_whose_template_is_faulty_holds_back_the_launcher(version: str) -> None:
     words = 'Pod "pi-worker-1" is invalid: spec.containers[0].image: Required value'
-    found = planned(
+    found = plans.plan(
         resource(version, None, CREATED), workers()[0], rejected={POD_1: words}, role=None, role_binding=None
     )
-    assert f"create {LAUNCHERS[version]}" not in told_of(found, "create")
+    assert f"create {plans.LAUNCHERS[version]}" not in plans.actions(found, "create")
     assert listed(found) == ["pi-worker-0"]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_launcher_is_not_made_before_workers_that_are_too_large_for_one_plan(version: str) -> None:
     variables = [{"name": f"V{number}", "value": "x"} for number in range(20_000)]
-    container = f"{WORKER}/template/spec/containers/0"
-    body = resource(version, {f"{WORKER}/replicas": 6, f"{container}/env": variables}, CREATED)
+    container = f"{plans.WORKER}/template/spec/containers/0"
+    body = resource(version, {f"{plans.WORKER}/replicas": 6, f"{container}/env": variables}, CREATED)
     present = [pod(f"pi-worker-{index}") for index in range(4)]
-    made = f"create {LAUNCHERS[version]}"
-    assert made not in told_of(planned(body, role=None, role_binding=None), "create")
-    after = planned(body, *present, role=None, role_binding=None)
+    made = f"create {plans.LAUNCHERS[version]}"
+    assert made not in plans.actions(plans.plan(body, role=None, role_binding=None), "create")
+    after = plans.plan(body, *present, role=None, role_binding=None)
     assert order(after)[-1] == made
     assert listed(after) == [f"pi-worker-{index}" for index in range(6)]
 
 
-@DIALECTS
+@plans.DIALECTS
 @pytest.mark.parametrize("name", ["pi-worker-01", "pi-worker-٣", "pi-worker-1-", "pi-worker-+1", "pi-worker-1e0"])
 def test_a_name_that_is_no_workers_counts_for_none(version: str, name: str) -> None:
     body = resource(version, None, CREATED)
-    found = planned(
-        body, workers()[0], pod(name, deleted=START), rejected={POD_1: "exceeded quota: small"}, **own(version)
+    found = plans.plan(
+        body, workers()[0], pod(name, deleted=plans.START), rejected={POD_1: "exceeded quota: small"}, **own(version)
     )
     assert listed(found) == ["pi-worker-0"]
 
 
-@DIALECTS
+@plans.DIALECTS
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
 def test_the_rights_end_with_the_job(version: str, end: str) -> None:
-    ended = resource(version, None, CREATED, condition(end), completionTime=START)
+    ended = resource(version, None, CREATED, condition(end), completionTime=plans.START)
     role = role_of("pi-worker-0", "pi-worker-1")
     for left in ([], [launcher("Succeeded", code=0)], [*workers(), launcher("Failed", code=1)]):
-        found = planned(ended, *left, role=role, **own(version, batch_job(Complete=1) if left else None))
-        assert told(found) == [["patch Role pi-launcher"]]
+        found = plans.plan(ended, *left, role=role, **own(version, batch_job(Complete=1) if left else None))
+        assert plans.steps(found) == [["patch Role pi-launcher"]]
         assert listed(found) == []
     # The hub of one that has not ended clears the workers that are there.
     lingers = launcher(code=0)
-    assert listed(planned(ended, lingers, *workers(), role=role, **own(version))) is None
-    assert listed(planned(ended, lingers, workers()[0], role=role, **own(version))) == ["pi-worker-0"]
-    assert listed(planned(ended, role={**role, "rules": []}, **own(version))) is None
-    assert listed(planned(ended, role=None, **own(version))) is None
+    assert listed(plans.plan(ended, lingers, *workers(), role=role)) is None
+    assert listed(plans.plan(ended, lingers, workers()[0], role=role)) == ["pi-worker-0"]
+    assert listed(plans.plan(ended, role={**role, "rules": []}, **own(version))) is None
+    assert listed(plans.plan(ended, role=None, **own(version))) is None
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_the_rights_of_a_suspended_job_end_with_its_first_worker(version: str) -> None:
     said = [CREATED, condition("Running", "False"), condition("Suspended")]
     body = resource(version, {"spec/runPolicy/suspend": True}, *said)
     going, role = workers(deleted="2023-11-14T22:15:30Z"), role_of("pi-worker-0", "pi-worker-1")
-    assert listed(planned(body, *going, role=role)) is None
-    assert listed(planned(body, going[0], role=role)) == []
-    assert listed(planned(body, launcher(deleted="2023-11-14T22:15:30Z"), going[0], role=role)) == ["pi-worker-0"]
+    assert listed(plans.plan(body, *going, role=role)) is None
+    assert listed(plans.plan(body, going[0], role=role)) == []
+    assert listed(plans.plan(body, launcher(deleted="2023-11-14T22:15:30Z"), going[0], role=role)) == ["pi-worker-0"]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_the_rights_of_a_suspended_job_end_with_its_launcher_where_no_worker_was_left(version: str) -> None:
     """They are to list pods, and go as well."""
     said = [CREATED, condition("Running", "False"), condition("Suspended")]
     body, role = resource(version, {"spec/runPolicy/suspend": True}, *said), role_of()
-    assert listed(planned(body, launcher(deleted="2023-11-14T22:15:30Z"), role=role)) is None
+    assert listed(plans.plan(body, launcher(deleted="2023-11-14T22:15:30Z"), role=role)) is None
     late = workers(deleted="2023-11-14T22:15:30Z")
-    assert listed(planned(body, launcher(deleted="2023-11-14T22:15:30Z"), *late, role=role)) is None
-    assert listed(planned(body, role=role)) == []
-    assert listed(planned(body, role={**role, "rules": []})) is None
+    assert listed(plans.plan(body, launcher(deleted="2023-11-14T22:15:30Z"), *late, role=role)) is None
+    assert listed(plans.plan(body, role=role)) == []
+    assert listed(plans.plan(body, role={**role, "rules": []})) is None
 
 
 def test_the_rule_that_someone_else_must_grant_has_no_pod_of_another() -> None:
     body = resource("v1", annotated(rbac="none"), CREATED)
-    found = planned(body, workers()[0], name_conflicts=frozenset({POD_1}))
-    assert '"resourceNames": ["pi-worker-0"]' in stated(found)["RbacUnmanaged"][2]
-    made = planned(resource("v1", annotated(rbac="none")), **NOTHING)
+    found = plans.plan(body, workers()[0], name_conflicts=frozenset({POD_1}))
+    assert '"resourceNames": ["pi-worker-0"]' in plans.conditions(found)["RbacUnmanaged"][2]
+    made = plans.plan(resource("v1", annotated(rbac="none")), **plans.NOTHING)
     assert order(made)[-3:] == ["create Pod pi-worker-0", "create Pod pi-worker-1", "create Pod pi-launcher"]
 
 
 UNTENDED = {  # jobs for which nothing else is done, though their launcher runs
-    "being deleted": {"metadata/deletionTimestamp": START, "metadata/finalizers": ["example.com/x"]},
-    "invalid": {f"{WORKER}/replicas": -1},
+    "being deleted": {"metadata/deletionTimestamp": plans.START, "metadata/finalizers": ["example.com/x"]},
+    "invalid": {f"{plans.WORKER}/replicas": -1},
     "another's": {"spec/runPolicy/managedBy": "kueue.x-k8s.io/multikueue"},
 }
 
 
-@DIALECTS
+@plans.DIALECTS
 @pytest.mark.parametrize("change", UNTENDED.values(), ids=UNTENDED)
 def test_rights_to_workers_that_are_gone_end_of_any_job(version: str, change: Object) -> None:
     """Another pod may take the name while a finalizer holds the job, and with it the Role and the launcher."""
     body, role = running(version, change), role_of("pi-worker-0", "pi-worker-1")
-    assert listed(planned(body, launcher(), *workers(), role=role, **own(version))) is None
-    assert listed(planned(body, launcher(), workers()[0], role=role, **own(version))) == ["pi-worker-0"]
-    none = planned(body, launcher(), role=role, **own(version))
+    assert listed(plans.plan(body, launcher(), *workers(), role=role)) is None
+    assert listed(plans.plan(body, launcher(), workers()[0], role=role)) == ["pi-worker-0"]
+    none = plans.plan(body, launcher(), role=role)
     assert listed(none) == []
     (patch,) = (one for step in none.steps for one in step if isinstance(one, Patch))
     assert patch.body == {"metadata": {"uid": "uid-of-role", "resourceVersion": "8"}, "rules": role["rules"][:1]}
-    assert listed(planned(body, launcher(), role=role_of(), **own(version))) is None
-    assert listed(planned(body, launcher(), role=None, **own(version))) is None
+    assert listed(plans.plan(body, launcher(), role=role_of())) is None
+    assert listed(plans.plan(body, launcher(), role=None)) is None
 
 
 class Story:
@@ -224,7 +204,7 @@ class Story:
         self.api = SimulatedApi()
         self.cluster = Cluster(self.api)
         self.operator = SteppedOperator(self.api)
-        changes = {"apiVersion": "kubeflow.org/v2beta1", "spec/dialect": version, f"{WORKER}/replicas": replicas}
+        changes = {"apiVersion": "kubeflow.org/v2beta1", "spec/dialect": version, f"{plans.WORKER}/replicas": replicas}
         self.api.add("mpijobs", mpijob(version, {**changes, "spec/transport": transport}))
 
     def goes_on(self, rounds: int = 4) -> None:
@@ -255,7 +235,7 @@ class Story:
         self.api.drop("pods", found)
 
 
-@DIALECTS
+@plans.DIALECTS
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_pod_that_was_there_before_the_job_is_never_in_reach(version: str, index: int) -> None:
     """A StatefulSet's `airflow-worker-0`, and a job that is called airflow."""
@@ -273,7 +253,7 @@ def test_a_pod_that_was_there_before_the_job_is_never_in_reach(version: str, ind
     assert len(story.cluster.pods("launcher", "Running")) == 1
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_pod_that_takes_a_running_workers_name_gets_out_of_reach(version: str) -> None:
     story = Story(version)
     story.goes_on()
@@ -289,7 +269,7 @@ def test_a_pod_that_takes_a_running_workers_name_gets_out_of_reach(version: str)
     assert story.names() == ["pi-worker-0", "pi-worker-1"]
 
 
-@DIALECTS
+@plans.DIALECTS
 @pytest.mark.parametrize("made", range(5))
 def test_a_quota_that_takes_some_of_the_workers_holds_back_the_launcher(version: str, made: int) -> None:
     story = Story(version, replicas=5)

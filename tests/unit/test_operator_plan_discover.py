@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import plans
 import pytest
-from operator_stories import CREATED, RUNNING, launcher, observed, own, planned, pod, resource, workers
+from job_states import CREATED, RUNNING, launcher, pod, resource, workers
 
 from agents.operator.actions import Patch, Plan
 from agents.operator.kube import CONFIG_MAP
@@ -31,7 +32,7 @@ def discovered(found: Plan) -> list[str] | None:
 @DIALECTS
 def test_before_the_launcher_runs_they_are_all_there(version: str) -> None:
     body = resource(version, SSH, CREATED)
-    assert discovered(planned(body, launcher("Pending"), pod("pi-worker-0", "Pending"), **own(version))) is None
+    assert discovered(plans.plan(body, launcher("Pending"), pod("pi-worker-0", "Pending"))) is None
 
 
 @DIALECTS
@@ -41,12 +42,12 @@ def test_before_the_launcher_runs_they_are_all_there(version: str) -> None:
 def test_a_worker_that_is_lost_is_no_host_until_it_runs_again(version: str, lost: Object | None) -> None:
     body = resource(version, SSH, CREATED, RUNNING)
     there = [one for one in (launcher(), lost, pod("pi-worker-1")) if one is not None]
-    found = planned(body, *there, **own(version))
+    found = plans.plan(body, *there)
     assert discovered(found) == ["pi-worker-1"]
     data = next(one.body["data"] for step in found.steps for one in step if isinstance(one, Patch))
-    before = {**(observed(body).config_map or {}), "data": data}
-    assert discovered(planned(body, *there, config_map=before, **own(version))) is None
-    assert discovered(planned(body, launcher(), *workers(), config_map=before, **own(version))) == [
+    before = {**(plans.observed(body).config_map or {}), "data": data}
+    assert discovered(plans.plan(body, *there, config_map=before)) is None
+    assert discovered(plans.plan(body, launcher(), *workers(), config_map=before)) == [
         "pi-worker-0",
         "pi-worker-1",
     ]
@@ -54,4 +55,4 @@ def test_a_worker_that_is_lost_is_no_host_until_it_runs_again(version: str, lost
 
 def test_by_exec_the_hub_knows() -> None:
     body = resource("v1", {}, CREATED, RUNNING)
-    assert discovered(planned(body, launcher(), pod("pi-worker-1"))) is None
+    assert discovered(plans.plan(body, launcher(), pod("pi-worker-1"))) is None

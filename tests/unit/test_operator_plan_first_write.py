@@ -7,24 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import plans
 import pytest
-from operator_stories import (
-    DIALECTS,
-    LAUNCHERS,
-    NOTHING,
-    NOW,
-    OURS,
-    events,
-    launcher,
-    own,
-    planned,
-    resource,
-    stated,
-    told,
-    told_of,
-    workers,
-    written,
-)
+from job_states import launcher, resource, workers
 
 from agents.operator.actions import Plan, WriteStatus
 
@@ -36,7 +21,7 @@ Object = dict[str, Any]
 BORN = "2023-11-14T22:15:00Z"  # NOW
 SUSPENDED = {"spec/runPolicy/suspend": True}
 SOON = pytest.mark.parametrize("later_s", [0.0, 0.5, 1.0, 1.9, 2.2])  # it was created up to 1 s after that time
-DUE = NOW + 2.25
+DUE = plans.NOW + 2.25
 
 
 def new(version: str, changes: Mapping[str, Any] | None = None, born: str = BORN) -> Object:
@@ -47,95 +32,97 @@ def new(version: str, changes: Mapping[str, Any] | None = None, born: str = BORN
 
 @SOON
 @pytest.mark.parametrize("changes", [{}, SUSPENDED, {"spec/slotsPerWorker": -1}])
-@DIALECTS
+@plans.DIALECTS
 def test_no_version_but_the_clients_own_is_made_at_first(version: str, changes: Object, later_s: float) -> None:
     """Running, suspended, invalid: nothing is written to the job."""
     body = new(version, changes)
-    found = planned(body, now=NOW + later_s, **NOTHING)
+    found = plans.plan(body, now=plans.NOW + later_s, **plans.NOTHING)
     writes = [one for step in found.steps for one in step if isinstance(one, WriteStatus)]
     assert all((one.status, one.resource_version) == ({}, "7") for one in writes)
-    assert (events(found), found.requeue_at) == ([], DUE)
+    assert (plans.events(found), found.requeue_at) == ([], DUE)
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_suspended_job_is_said_to_be_so_in_one_write(version: str) -> None:
     body = new(version, SUSPENDED)
-    assert planned(body, now=DUE - 0.1, **NOTHING) == Plan((), DUE)
-    found = planned(body, now=DUE, **NOTHING)
-    assert told(found) == [["write"], ["tell MPIJobCreated", "tell MPIJobSuspended"]]
-    assert {"Created", "Suspended"} <= {kind for kind, (status, *_) in stated(found).items() if status == "True"}
-    body |= {"status": written(found)}
-    body["metadata"]["managedFields"] = OURS
-    assert planned(body, now=DUE, **NOTHING) == Plan()
+    assert plans.plan(body, now=DUE - 0.1, **plans.NOTHING) == Plan((), DUE)
+    found = plans.plan(body, now=DUE, **plans.NOTHING)
+    assert plans.steps(found) == [["write"], ["tell MPIJobCreated", "tell MPIJobSuspended"]]
+    assert {"Created", "Suspended"} <= {
+        kind for kind, (status, *_) in plans.conditions(found).items() if status == "True"
+    }
+    body |= {"status": plans.status(found)}
+    body["metadata"]["managedFields"] = plans.OURS
+    assert plans.plan(body, now=DUE, **plans.NOTHING) == Plan()
 
 
 @pytest.mark.parametrize("status", [None, {}])
-@DIALECTS
+@plans.DIALECTS
 def test_pods_are_made_at_once_and_for_no_other_job_than_was_read(version: str, status: Object | None) -> None:
     body = new(version) | ({} if status is None else {"status": status})
-    found = planned(body, **NOTHING)
-    assert told(found)[0] == ["write"]
+    found = plans.plan(body, **plans.NOTHING)
+    assert plans.steps(found)[0] == ["write"]
     assert found.steps[0][0] == WriteStatus({}, "7", "no pods are created from a stale plan")
-    made = [f"create {LAUNCHERS[version]}", "create Pod pi-worker-0", "create Pod pi-worker-1"]
-    assert sorted(told_of(found, "create Pod", "create Job")) == sorted(made)
+    made = [f"create {plans.LAUNCHERS[version]}", "create Pod pi-worker-0", "create Pod pi-worker-1"]
+    assert sorted(plans.actions(found, "create Pod", "create Job")) == sorted(made)
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_the_first_status_has_all_that_has_happened_since(version: str) -> None:
     made_at = "2023-11-14T22:15:01Z"
     body, pods = new(version), [launcher("Pending", created=made_at), *workers(phase="Pending", created=made_at)]
-    assert planned(body, *pods, now=DUE - 0.1, **own(version)) == Plan((), DUE)
-    found = planned(body, *pods, now=DUE, **own(version))
-    assert stated(found)["WorkersReady"][:2] == ("False", "WaitingForWorkers")
-    assert written(found)["startTime"] == made_at
+    assert plans.plan(body, *pods, now=DUE - 0.1) == Plan((), DUE)
+    found = plans.plan(body, *pods, now=DUE)
+    assert plans.conditions(found)["WorkersReady"][:2] == ("False", "WaitingForWorkers")
+    assert plans.status(found)["startTime"] == made_at
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_what_a_client_waits_for_is_said_at_once(version: str) -> None:
-    running = planned(new(version), launcher(), *workers(), now=NOW + 1, **own(version))
-    assert stated(running)["Running"][0] == "True"
-    over = planned(new(version), launcher("Succeeded", code=0), *workers(), now=NOW + 1, **own(version))
-    assert stated(over)["Succeeded"][0] == "True"
-    assert events(over)[0][1] == "MPIJobCreated"
+    running = plans.plan(new(version), launcher(), *workers(), now=plans.NOW + 1)
+    assert plans.conditions(running)["Running"][0] == "True"
+    over = plans.plan(new(version), launcher("Succeeded", code=0), *workers(), now=plans.NOW + 1)
+    assert plans.conditions(over)["Succeeded"][0] == "True"
+    assert plans.events(over)[0][1] == "MPIJobCreated"
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_job_that_is_suspended_while_it_starts_is_told_to_stop_at_once(version: str) -> None:
-    found = planned(new(version, SUSPENDED), launcher(), *workers(), now=NOW + 1, **own(version))
-    assert stated(found)["Suspended"][0] == "True"
-    assert told_of(found, "delete")
+    found = plans.plan(new(version, SUSPENDED), launcher(), *workers(), now=plans.NOW + 1)
+    assert plans.conditions(found)["Suspended"][0] == "True"
+    assert plans.actions(found, "delete")
 
 
 def test_what_the_status_alone_remembers_is_written_before_it_is_needed() -> None:
     """That the launcher was made in debug mode; that a paused job goes on by its resumeSpecs."""
     debug = {"metadata/annotations": {"mpi-agents/debug": "true"}}
-    assert stated(planned(new("v2beta1", debug), **NOTHING))["Debugging"][0] == "True"
+    assert plans.conditions(plans.plan(new("v2beta1", debug), **plans.NOTHING))["Debugging"][0] == "True"
 
 
 @pytest.mark.parametrize("born", ["2023-11-14T22:14:57Z", "2023-11-14T22:15:04Z", "2023-11-14T23:15:00Z", "", None])
-@DIALECTS
+@plans.DIALECTS
 def test_a_job_from_before_or_by_another_clock_is_written_now(version: str, born: str | None) -> None:
     body = new(version, SUSPENDED, born or "")
     if born is None:
         del body["metadata"]["creationTimestamp"]
-    assert stated(planned(body, **NOTHING))["Suspended"][0] == "True"
+    assert plans.conditions(plans.plan(body, **plans.NOTHING))["Suspended"][0] == "True"
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_status_that_someone_has_emptied_is_written_now(version: str) -> None:
     body = new(version, SUSPENDED) | {"status": {}}
-    body["metadata"]["managedFields"] = OURS
-    assert stated(planned(body, **NOTHING))["Suspended"][0] == "True"
+    body["metadata"]["managedFields"] = plans.OURS
+    assert plans.conditions(plans.plan(body, **plans.NOTHING))["Suspended"][0] == "True"
 
 
 @pytest.mark.parametrize("ahead_s", [-3600, -5, -1.5, 1.5, 5, 3600])
 @pytest.mark.parametrize("changes", [{}, SUSPENDED, {"spec/slotsPerWorker": -1}])
-@DIALECTS
+@plans.DIALECTS
 def test_whatever_our_clock_says_a_client_has_a_second(version: str, changes: Object, ahead_s: float) -> None:
-    seen_at = NOW + ahead_s
+    seen_at = plans.NOW + ahead_s
     for later_s in (0.0, 1.2):
-        found = planned(new(version, changes), now=seen_at + later_s, seen_at=seen_at, **NOTHING)
+        found = plans.plan(new(version, changes), now=seen_at + later_s, seen_at=seen_at, **plans.NOTHING)
         assert all(one.status == {} for step in found.steps for one in step if isinstance(one, WriteStatus))
         due_at = found.requeue_at or 0.0
         assert seen_at + 1.25 <= due_at < seen_at + 6
-    assert stated(planned(new(version, changes), now=due_at, seen_at=seen_at, **NOTHING))
+    assert plans.conditions(plans.plan(new(version, changes), now=due_at, seen_at=seen_at, **plans.NOTHING))

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import plans
 import pytest
+from job_states import CREATED, READY, RUNNING, condition, launcher, own, resource, workers
 from mpijobs import t9k_mpijob
-from operator_stories import (
-    CREATED,
-    DIALECTS,
-    NOW,
-    OURS,
-    READY,
-    RUNNING,
-    START,
-    condition,
-    launcher,
-    own,
-    planned,
-    resource,
-    told,
-    workers,
-)
 
 from agents.job.model import Job
 from agents.job.read import read
@@ -157,13 +143,13 @@ def test_a_command_that_may_do_something_is_left_its_time(words: list[str]) -> N
 )
 def test_a_pod_with_more_than_a_command_that_waits_keeps_its_grace(changes: Object) -> None:
     body = ended("v1", {**SLEEPS, **changes})
-    assert graces(planned(body, over(), *made(body))) == [None]
+    assert graces(plans.plan(body, over(), *made(body))) == [None]
 
 
-def ended(version: str, changes: Object | None = None, at: str = START) -> Object:
+def ended(version: str, changes: Object | None = None, at: str = plans.START) -> Object:
     """A job whose end was noticed then."""
     succeeded = condition("Succeeded", at=at)
-    return resource(version, CLEAN | SLEEPS | (changes or {}), CREATED, succeeded, completionTime=START)
+    return resource(version, CLEAN | SLEEPS | (changes or {}), CREATED, succeeded, completionTime=plans.START)
 
 
 def made(body: Object, count: int = 2, *, is_resumed: bool = False, **more: Any) -> list[Object]:
@@ -179,7 +165,7 @@ def over(phase: str = "Succeeded", *, code: int | None = 0, hub: int | None = 0,
     """The launcher with its hub; a code of None: it runs."""
     found = launcher(phase, code=code, **more)
     found["spec"]["initContainers"] = [HUB_SPEC]
-    state = {"running": {}} if hub is None else {"terminated": {"exitCode": hub, "finishedAt": START}}
+    state = {"running": {}} if hub is None else {"terminated": {"exitCode": hub, "finishedAt": plans.START}}
     found["status"]["initContainerStatuses"] = [{"name": "hub", "ready": False, "state": state}]
     return found
 
@@ -193,33 +179,33 @@ def graces(found: Plan) -> list[int | None]:
     ]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_waiting_workers_of_an_ended_job_go_at_once(version: str) -> None:
     body = ended(version)
-    found = planned(body, over(), *made(body), **own(version))
-    assert told(found) == [["delete all workers"]]
+    found = plans.plan(body, over(), *made(body))
+    assert plans.steps(found) == [["delete all workers"]]
     assert graces(found) == [2]
-    assert graces(planned(body, over(), *made(body, 1), **own(version))) == [2]
-    assert graces(planned(body, *made(body), **own(version))) == [2]
+    assert graces(plans.plan(body, over(), *made(body, 1))) == [2]
+    assert graces(plans.plan(body, *made(body), **own(version))) == [2]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_waiting_workers_are_kept_until_the_hub_has_ended_their_ranks(version: str) -> None:
     body = resource(version, CLEAN | SLEEPS | ELASTIC, READY, CREATED, RUNNING)
     hub_runs = over("Running", hub=None)
-    first = planned(body, hub_runs, *made(body), **own(version))
+    first = plans.plan(body, hub_runs, *made(body))
     assert graces(first) == []
-    assert first.requeue_at == NOW + 35
+    assert first.requeue_at == plans.NOW + 35
     body = ended(version, at=LATE)
-    assert graces(planned(body, hub_runs, *made(body), now=NOW + 34, **own(version))) == []
-    assert graces(planned(body, over(), *made(body), now=NOW + 1, **own(version))) == [2]
-    assert graces(planned(body, hub_runs, *made(body), now=NOW + 35, **own(version))) == [None]
+    assert graces(plans.plan(body, hub_runs, *made(body), now=plans.NOW + 34)) == []
+    assert graces(plans.plan(body, over(), *made(body), now=plans.NOW + 1)) == [2]
+    assert graces(plans.plan(body, hub_runs, *made(body), now=plans.NOW + 35)) == [None]
 
 
 def test_other_workers_wait_for_no_hub() -> None:
     body = resource("v1", CLEAN | ELASTIC, READY, CREATED, RUNNING)
     hub_runs = over("Running", hub=None)
-    assert graces(planned(body, hub_runs, *made(body))) == [None]
+    assert graces(plans.plan(body, hub_runs, *made(body))) == [None]
 
 
 @pytest.mark.parametrize(
@@ -237,15 +223,15 @@ def test_in_doubt_about_the_ranks_the_workers_keep_their_grace(left: Object) -> 
     body = ended("v1", at=LATE)
     if len(left["status"]["containerStatuses"]) > 1:
         left["spec"]["containers"].append({"name": "proxy"})
-    assert graces(planned(body, left, *made(body))) == [None]
+    assert graces(plans.plan(body, left, *made(body))) == [None]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_past_its_deadline_the_launcher_ends_first(version: str) -> None:
     body = resource(version, CLEAN | SLEEPS | {"spec/runPolicy/activeDeadlineSeconds": 50}, READY, CREATED, RUNNING)
-    found = planned(body, over("Running", code=None, hub=None), *made(body), **own(version))
+    found = plans.plan(body, over("Running", code=None, hub=None), *made(body))
     assert graces(found) == []
-    assert found.requeue_at == NOW + 35
+    assert found.requeue_at == plans.NOW + 35
 
 
 @pytest.mark.parametrize(
@@ -264,7 +250,7 @@ def test_one_worker_that_is_not_as_the_template_says_keeps_all_their_grace(chang
     first, last = made(body)
     for part, values in change.items():
         last[part] |= values
-    assert graces(planned(body, over(), first, last)) == [None]
+    assert graces(plans.plan(body, over(), first, last)) == [None]
 
 
 def test_our_own_sidecar_and_ended_workers_are_no_hindrance() -> None:
@@ -272,24 +258,24 @@ def test_our_own_sidecar_and_ended_workers_are_no_hindrance() -> None:
     first, last = made(body)
     first["spec"]["initContainers"] = [{"name": "worker-agent", "restartPolicy": "Always"}]
     last["status"]["phase"] = "Failed"
-    assert graces(planned(body, over(), first, last)) == [2]
+    assert graces(plans.plan(body, over(), first, last)) == [2]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_waiting_workers_of_a_suspended_job_go_when_the_launcher_has(version: str) -> None:
     body = resource(version, SUSPEND | SLEEPS, CREATED, condition("Suspended"))
     going = over("Running", code=None, hub=None, deleted=ENDING)
     more = own(version, BATCH_GOING)
-    assert graces(planned(body, going, *made(body), **more)) == []
+    assert graces(plans.plan(body, going, *made(body), **more)) == []
     ends = over("Running", hub=None, deleted=ENDING)
-    found = planned(body, ends, *made(body), **more)
+    found = plans.plan(body, ends, *made(body), **more)
     assert graces(found) == []
-    assert found.requeue_at == NOW + 25
-    assert graces(planned(body, ends, *made(body), now=NOW + 25, **more)) == [None]
-    assert graces(planned(body, over(deleted=ENDING), *made(body), **more)) == [2]
-    assert graces(planned(body, *made(body), **more)) == [2]
+    assert found.requeue_at == plans.NOW + 25
+    assert graces(plans.plan(body, ends, *made(body), now=plans.NOW + 25, **more)) == [None]
+    assert graces(plans.plan(body, over(deleted=ENDING), *made(body), **more)) == [2]
+    assert graces(plans.plan(body, *made(body), **more)) == [2]
     never_began = launcher("Pending", deleted=ENDING)
-    assert graces(planned(body, never_began, *made(body), **more)) == [2]
+    assert graces(plans.plan(body, never_began, *made(body), **more)) == [2]
 
 
 def test_what_a_resumed_job_runs_counts_in_pods_of_before_and_after() -> None:
@@ -299,16 +285,20 @@ def test_what_a_resumed_job_runs_counts_in_pods_of_before_and_after() -> None:
         (resumed, False, 2), (resumed, True, 2), (other, False, 2), (other, True, None)
     ]:  # fmt: skip
         body = resource("v1", {"spec/runMode/pause": pause} | SLEEPS, CREATED, condition("Suspended"))
-        assert graces(planned(body, *made(body, is_resumed=from_resumed))) == [expected]
+        assert graces(plans.plan(body, *made(body, is_resumed=from_resumed))) == [expected]
 
 
 def test_t9ks_workers_wait_by_our_command_until_they_are_resumed_with_another() -> None:
     """Ours ends when it is told to, whatever the template says: its command is not used."""
     body = t9k_mpijob()
-    body["metadata"] |= {"resourceVersion": "7", "managedFields": OURS, "annotations": {"mpi-agents/transport": "exec"}}
+    body["metadata"] |= {
+        "resourceVersion": "7",
+        "managedFields": plans.OURS,
+        "annotations": {"mpi-agents/transport": "exec"},
+    }
     specs = [{"type": "worker", "command": ["sleep", "infinity"]}]
     body["spec"]["runMode"] = {"pause": {"enabled": True, "resumeSpecs": specs}}
     body["status"] = {"conditions": [CREATED, condition("Paused")]}
     for is_resumed, expected in ((False, None), (True, 2)):
         pods = made(body, is_resumed=is_resumed, container="mpi-worker")
-        assert graces(planned(body, *pods)) == [expected]
+        assert graces(plans.plan(body, *pods)) == [expected]

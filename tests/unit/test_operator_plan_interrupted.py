@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import plans
 import pytest
-from operator_stories import (
-    ALL_ACTIVE,
-    CREATED,
-    NOW,
-    READY,
-    RUNNING,
-    batch_job,
-    events,
-    launcher,
-    own,
-    planned,
-    resource,
-    stated,
-    told,
-    told_of,
-    workers,
-    written,
-)
+from job_states import CREATED, READY, RUNNING, batch_job, launcher, resource, workers
 
 Object = dict[str, Any]
 
@@ -49,7 +33,7 @@ def ended(phase: str = "Succeeded", code: int = 0, at: str = AFTER, **more: Any)
 
 
 def body_of(version: str, changes: Object | None = None) -> Object:
-    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
+    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=plans.ALL_ACTIVE)
 
 
 @pytest.mark.parametrize(
@@ -78,19 +62,19 @@ def body_of(version: str, changes: Object | None = None) -> Object:
 @pytest.mark.parametrize("phase", ["Succeeded", "Running"])
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_an_exit_with_0(version: str, phase: str, more: Object, is_interrupted: bool) -> None:
-    found = planned(body_of(version), ended(phase, **more), *workers(), **own(version))
+    found = plans.plan(body_of(version), ended(phase, **more), *workers())
     if not is_interrupted:
-        assert stated(found)["Succeeded"][0] == "True"
+        assert plans.conditions(found)["Succeeded"][0] == "True"
         return
     assert "Succeeded" not in str(found.steps)
-    assert told_of(found, "delete all", "delete Pod pi-worker") == []
+    assert plans.actions(found, "delete all", "delete Pod pi-worker") == []
     if version == "v1" and "deleted" in more:
-        assert "launcher" not in str(told(found))
-        assert told(planned(body_of(version), *workers()))[-1] == ["create Pod pi-launcher"]
+        assert "launcher" not in str(plans.steps(found))
+        assert plans.steps(plans.plan(body_of(version), *workers()))[-1] == ["create Pod pi-launcher"]
     else:
         kind = {"v1": "Pod", "v2beta1": "Job"}[version]
-        assert told(found) == [["write"], ["tell MPIJobRestarting", f"delete {kind} pi-launcher"]]
-        assert "failed" not in written(found)["replicaStatuses"]["Launcher"]
+        assert plans.steps(found) == [["write"], ["tell MPIJobRestarting", f"delete {kind} pi-launcher"]]
+        assert "failed" not in plans.status(found)["replicaStatuses"]["Launcher"]
 
 
 @pytest.mark.parametrize("reason", ["Evicted", "Terminated", "NodeShutdown", "Shutdown", "Preempting", "NodeLost"])
@@ -99,47 +83,47 @@ def test_an_exit_with_0(version: str, phase: str, more: Object, is_interrupted: 
 def test_what_the_kubelet_ends_is_no_end_of_the_job(policy: str, code: int, reason: str) -> None:
     """Also where the program saves on SIGTERM, and exits with 0; no limit counts it."""
     body = body_of("v1", {POLICY: policy, "spec/runPolicy/backoffLimit": 1})
-    found = planned(body, ended("Failed", code, reason=reason), *workers())
-    assert told(found) == [["write"], ["tell MPIJobRestarting", "delete Pod pi-launcher"]]
-    assert written(found)["launcherInterruptions"] == 1
-    body["status"] = written(found)
-    again = planned(body, ended("Failed", code, reason=reason), *workers(), now=NOW + 1)
-    assert told(again) == [["delete Pod pi-launcher"]]
-    waits = planned(body, *workers(), now=NOW + 1)
-    assert told_of(waits, "create") == []
-    assert waits.requeue_at == NOW + 10
-    assert told_of(planned(body, *workers(), now=NOW + 10), "create") == ["create Pod pi-launcher"]
-    runs = planned(body, launcher(uid="another"), *workers(), now=NOW + 20)
-    assert "Failed" not in stated(runs)
-    assert written(runs)["launcherInterruptions"] == 1
+    found = plans.plan(body, ended("Failed", code, reason=reason), *workers())
+    assert plans.steps(found) == [["write"], ["tell MPIJobRestarting", "delete Pod pi-launcher"]]
+    assert plans.status(found)["launcherInterruptions"] == 1
+    body["status"] = plans.status(found)
+    again = plans.plan(body, ended("Failed", code, reason=reason), *workers(), now=plans.NOW + 1)
+    assert plans.steps(again) == [["delete Pod pi-launcher"]]
+    waits = plans.plan(body, *workers(), now=plans.NOW + 1)
+    assert plans.actions(waits, "create") == []
+    assert waits.requeue_at == plans.NOW + 10
+    assert plans.actions(plans.plan(body, *workers(), now=plans.NOW + 10), "create") == ["create Pod pi-launcher"]
+    runs = plans.plan(body, launcher(uid="another"), *workers(), now=plans.NOW + 20)
+    assert "Failed" not in plans.conditions(runs)
+    assert plans.status(runs)["launcherInterruptions"] == 1
 
 
 def test_a_failure_after_an_interruption_is_the_first_one_that_counts() -> None:
     changes = {POLICY: "ExitCode", "spec/runPolicy/backoffLimit": 2}
     body = body_of("v1", changes)
     body["status"] |= {"replicaStatuses": {"Launcher": {"failed": 5}, "Worker": {}}, "launcherInterruptions": 5}
-    first = planned(body, ended("Failed", 137), *workers())
-    assert told_of(first, "delete") == ["delete Pod pi-launcher"]
-    body["status"] = written(first)
-    second = planned(body, ended("Failed", 137, uid="another"), *workers())
-    assert stated(second)["Failed"][1] == "BackoffLimitExceeded"
+    first = plans.plan(body, ended("Failed", 137), *workers())
+    assert plans.actions(first, "delete") == ["delete Pod pi-launcher"]
+    body["status"] = plans.status(first)
+    second = plans.plan(body, ended("Failed", 137, uid="another"), *workers())
+    assert plans.conditions(second)["Failed"][1] == "BackoffLimitExceeded"
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_pods_own_deadline_is_no_success(version: str) -> None:
     """The kubelet ends it, whatever the program makes of that."""
     failed = ended("Failed", 0, reason="DeadlineExceeded", message="Pod was active too long")
-    found = planned(body_of(version), failed, *workers(), **own(version))
+    found = plans.plan(body_of(version), failed, *workers())
     assert "Succeeded" not in str(found.steps)
     if version == "v1":
-        assert stated(found)["Failed"][1] == "DeadlineExceeded"
+        assert plans.conditions(found)["Failed"][1] == "DeadlineExceeded"
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_worker_that_was_evicted_and_exits_with_0_comes_back(version: str) -> None:
     evicted = workers(2, "Failed", code=0, reason="Evicted")[1]
-    found = planned(body_of(version), launcher(), workers()[0], evicted, **own(version))
-    assert told_of(found, "delete") == ["delete Pod pi-worker-1"]
+    found = plans.plan(body_of(version), launcher(), workers()[0], evicted)
+    assert plans.actions(found, "delete") == ["delete Pod pi-worker-1"]
 
 
 # v2beta1: the batch Job takes an exit with 0 for its completion, and counts others -----------------------------------
@@ -148,8 +132,8 @@ def test_a_worker_that_was_evicted_and_exits_with_0_comes_back(version: str) -> 
 def interrupted() -> tuple[Object, Object]:
     """A job whose launcher was interrupted and exited with 0, and the status that says so."""
     body = body_of("v2beta1")
-    first = planned(body, ended(**DELETED), *workers(), launcher_job=batch_job())
-    body["status"] = written(first)
+    first = plans.plan(body, ended(**DELETED), *workers())
+    body["status"] = plans.status(first)
     return body, body["status"]
 
 
@@ -160,24 +144,26 @@ def test_a_job_that_is_complete_by_an_interrupted_pod_is_made_anew(pods: list[Ob
     job = batch_job(COMPLETE)
     if is_going:
         job["metadata"]["deletionTimestamp"] = AFTER
-    found = planned(body, *pods, *workers(), launcher_job=job, now=NOW + 1)
-    assert told_of(found, "delete", "create") == ([] if is_going else ["delete Job pi-launcher"])
-    assert events(found) == []
-    after = planned(body, *workers(), now=NOW + 10)
-    assert told_of(after, "create") == ["create Job pi-launcher"]
+    found = plans.plan(body, *pods, *workers(), launcher_job=job, now=plans.NOW + 1)
+    assert plans.actions(found, "delete", "create") == ([] if is_going else ["delete Job pi-launcher"])
+    assert plans.events(found) == []
+    after = plans.plan(body, *workers(), now=plans.NOW + 10)
+    assert plans.actions(after, "create") == ["create Job pi-launcher"]
     again = batch_job()
     again["metadata"]["uid"] = "another"
-    runs = planned({**body, "status": before}, launcher(uid="new"), *workers(), launcher_job=again, now=NOW + 20)
-    assert stated(runs)["Running"][0] == "True"
-    body["status"] = written(runs)
-    good = planned(body, ended(uid="new"), *workers(), launcher_job=again, now=NOW + 30)
-    assert stated(good)["Succeeded"][0] == "True"
+    runs = plans.plan(
+        {**body, "status": before}, launcher(uid="new"), *workers(), launcher_job=again, now=plans.NOW + 20
+    )
+    assert plans.conditions(runs)["Running"][0] == "True"
+    body["status"] = plans.status(runs)
+    good = plans.plan(body, ended(uid="new"), *workers(), launcher_job=again, now=plans.NOW + 30)
+    assert plans.conditions(good)["Succeeded"][0] == "True"
 
 
 def test_a_job_that_was_complete_before_its_pod_was_deleted_is_complete() -> None:
     gone = ended(at=BEFORE, **DELETED)
-    found = planned(body_of("v2beta1"), gone, *workers(), launcher_job=batch_job(COMPLETE))
-    assert stated(found)["Succeeded"][0] == "True"
+    found = plans.plan(body_of("v2beta1"), gone, *workers(), launcher_job=batch_job(COMPLETE))
+    assert plans.conditions(found)["Succeeded"][0] == "True"
 
 
 @pytest.mark.parametrize("is_seen", [True, False], ids=["its pod is there", "its pod is gone"])
@@ -185,16 +171,16 @@ def test_a_job_that_was_complete_before_its_pod_was_deleted_is_complete() -> Non
 def test_a_job_whose_last_try_was_interrupted_is_made_anew(is_seen: bool, at: str, is_made_anew: bool) -> None:
     body = body_of("v2beta1")
     failed = ended("Failed", 143, at, **DELETED)
-    between = planned(body, failed, *workers(), launcher_job=batch_job(failed=1))
+    between = plans.plan(body, failed, *workers(), launcher_job=batch_job(failed=1))
     reason = "LauncherInterrupted" if is_made_anew else "LauncherFailed"
-    assert stated(between)["LauncherWaiting"][1] == reason
-    body["status"] = written(between)
+    assert plans.conditions(between)["LauncherWaiting"][1] == reason
+    body["status"] = plans.status(between)
     pods = [failed] if is_seen else []
-    found = planned(body, *pods, *workers(), launcher_job=batch_job(LIMIT, failed=1), now=NOW + 1)
+    found = plans.plan(body, *pods, *workers(), launcher_job=batch_job(LIMIT, failed=1), now=plans.NOW + 1)
     if is_made_anew:
-        assert told(found) == [["write"], ["tell MPIJobRestarting", "delete Job pi-launcher"]]
+        assert plans.steps(found) == [["write"], ["tell MPIJobRestarting", "delete Job pi-launcher"]]
     else:
-        assert stated(found)["Failed"][1].startswith("BackoffLimitExceeded")
+        assert plans.conditions(found)["Failed"][1].startswith("BackoffLimitExceeded")
 
 
 # What the operator itself stops ---------------------------------------------------------------------------------------
@@ -205,6 +191,6 @@ def test_a_job_whose_last_try_was_interrupted_is_made_anew(is_seen: bool, at: st
 def test_what_a_suspension_ends_is_no_success(version: str, code: int) -> None:
     body = body_of(version, {"spec/runPolicy/suspend": True})
     phase = "Failed" if code else "Succeeded"
-    found = planned(body, ended(phase, code, **DELETED), *workers(), **own(version))
-    assert stated(found)["Suspended"][0] == "True"
-    assert "Succeeded" not in stated(found)
+    found = plans.plan(body, ended(phase, code, **DELETED), *workers())
+    assert plans.conditions(found)["Suspended"][0] == "True"
+    assert "Succeeded" not in plans.conditions(found)

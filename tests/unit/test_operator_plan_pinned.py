@@ -5,26 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import plans
 import pytest
+from job_states import CREATED, READY, RUNNING, batch_job, condition, resource, workers
 from mpijobs import annotated
-from operator_stories import (
-    CREATED,
-    NOW,
-    OURS,
-    READY,
-    RUNNING,
-    SETTINGS,
-    batch_job,
-    condition,
-    created,
-    events,
-    observed,
-    planned,
-    resource,
-    stated,
-    told,
-    workers,
-)
 
 from agents.job.model import Job
 from agents.job.read import read
@@ -59,8 +43,8 @@ def pods(made_for: Object) -> tuple[list[Object], Object | None]:
     """The job's pods, all running, and its launcher's batch Job, as the caches have them."""
     job = read(made_for)
     assert isinstance(job, Job)
-    made = [objects.worker(job, index, SETTINGS) for index in range(job.worker.replicas)]
-    launcher = objects.launcher(job, SETTINGS)
+    made = [objects.worker(job, index, plans.SETTINGS) for index in range(job.worker.replicas)]
+    launcher = objects.launcher(job, plans.SETTINGS)
     batch = None
     if launcher["kind"] == "Job":
         batch = trim(BATCH_JOB, {**launcher, "metadata": {**launcher["metadata"], "uid": "uid-of-the-job"}})
@@ -81,18 +65,18 @@ def test_a_worker_that_is_lost_comes_back_by_the_transport_of_the_others(version
     (launcher, *others), batch = pods(before)
     job = read(before)
     assert isinstance(job, Job)
-    now = observed(before, launcher, *others[:-1], launcher_job=batch)
+    now = plans.observed(before, launcher, *others[:-1], launcher_job=batch)
     edited = going(version, transport, transport=OTHER[transport])
-    found = plan(read(edited), replace(now, resource=edited), SETTINGS, NOW)
-    made = objects.worker(job, job.worker.replicas - 1, SETTINGS)
-    assert created(found) == {f"Pod {made['metadata']['name']}": made}
-    assert _but_for_words(found) == _but_for_words(plan(job, now, SETTINGS, NOW))
-    words = stated(found)["WorkersOutdated"]
+    found = plan(read(edited), replace(now, resource=edited), plans.SETTINGS, plans.NOW)
+    made = objects.worker(job, job.worker.replicas - 1, plans.SETTINGS)
+    assert plans.created(found) == {f"Pod {made['metadata']['name']}": made}
+    assert _but_for_words(found) == _but_for_words(plan(job, now, plans.SETTINGS, plans.NOW))
+    words = plans.conditions(found)["WorkersOutdated"]
     assert words[:2] == ("True", "SettingsKept")
     assert words[2].startswith(
         f"mpi-agents/transport can't change while the job has pods: it keeps {transport}. Set it back,"
     )
-    assert [one[:2] for one in events(found)] == [("Warning", "WorkersOutdated")]
+    assert [one[:2] for one in plans.events(found)] == [("Warning", "WorkersOutdated")]
 
 
 @KUBEFLOWS
@@ -100,12 +84,14 @@ def test_a_job_keeps_its_dialect_too(version: str, transport: str | None) -> Non
     """And the transport, also where it is the dialect's."""
     before = going(version, transport)
     (launcher, *others), batch = pods(before)
-    now = observed(before, launcher, *others[:-1], launcher_job=batch)
+    now = plans.observed(before, launcher, *others[:-1], launcher_job=batch)
     edited = going(version, transport, dialect=OTHER[version])
-    found = plan(read(edited), replace(now, resource=edited), SETTINGS, NOW)
-    assert _but_for_words(found) == _but_for_words(plan(read(before), now, SETTINGS, NOW))
-    assert stated(found)["WorkersOutdated"][2].startswith("mpi-agents/dialect can't change while the job has pods: it")
-    assert "transport" not in stated(found)["WorkersOutdated"][2]
+    found = plan(read(edited), replace(now, resource=edited), plans.SETTINGS, plans.NOW)
+    assert _but_for_words(found) == _but_for_words(plan(read(before), now, plans.SETTINGS, plans.NOW))
+    assert plans.conditions(found)["WorkersOutdated"][2].startswith(
+        "mpi-agents/dialect can't change while the job has pods: it"
+    )
+    assert "transport" not in plans.conditions(found)["WorkersOutdated"][2]
 
 
 TWO = [{"name": "mpi", "image": "one"}, {"name": "log", "image": "two"}]
@@ -138,20 +124,22 @@ def test_a_worker_that_is_lost_comes_back_as_the_running_launcher_knows_it(
     (launcher, *others), batch = pods(before)
     job = read(before)
     assert isinstance(job, Job)
-    now = observed(before, launcher, *others[:-1], launcher_job=batch)
-    found = plan(read(edited), replace(now, resource=edited), SETTINGS, NOW)
-    assert _but_for_words(found) == _but_for_words(plan(job, now, SETTINGS, NOW))
-    assert created(found).keys() == {f"Pod {others[-1]['metadata']['name']}"}
+    now = plans.observed(before, launcher, *others[:-1], launcher_job=batch)
+    found = plan(read(edited), replace(now, resource=edited), plans.SETTINGS, plans.NOW)
+    assert _but_for_words(found) == _but_for_words(plan(job, now, plans.SETTINGS, plans.NOW))
+    assert plans.created(found).keys() == {f"Pod {others[-1]['metadata']['name']}"}
     is_read = (key.startswith("ssh") and transport == "ssh") or not (key.startswith("ssh") or version.startswith("t9k"))
-    said = stated(found).get("WorkersOutdated")
+    said = plans.conditions(found).get("WorkersOutdated")
     assert (said is not None) is is_read
     if said is not None:
         name = f"mpi-agents/{key.replace('_', '-')}"
         words = f"{name} can't change while the job has pods: it {f'keeps {value}' if is_given_before else kept}. Set"
         assert said[:2] == ("True", "SettingsKept")
         assert said[2].startswith(words)
-        without = planned(edited)
-        assert any(one != created(planned(before)).get(key) for key, one in created(without).items())  # it does matter
+        without = plans.plan(edited)
+        assert any(
+            one != plans.created(plans.plan(before)).get(key) for key, one in plans.created(without).items()
+        )  # it does matter
 
 
 @KUBEFLOWS
@@ -164,7 +152,7 @@ def test_a_main_container_that_the_template_has_no_longer_is_not_kept(version: s
         return resource(version, {**changes, **annotated(main_container=main)}, READY, CREATED)
 
     _, *others = pods(named("mpi"))[0]
-    found = created(planned(named("program"), *others[:-1]))
+    found = plans.created(plans.plan(named("program"), *others[:-1]))
     annotations = found[f"Pod {others[-1]['metadata']['name']}"]["metadata"]["annotations"]
     assert annotations["kubectl.kubernetes.io/default-container"] == "program"
 
@@ -180,16 +168,16 @@ def test_the_first_container_stays_the_main_one_when_it_is_named(
     named = {"spec/mpiReplicaSpecs/Worker/template/spec/containers": containers, **annotated(main_container="mpi")}
     (launcher, *others), batch = pods(resource(version, plain, READY, CREATED))
     edited = resource(version, {**plain, **named}, READY, CREATED)
-    now = observed(edited, launcher, *others[:-1], launcher_job=batch)
+    now = plans.observed(edited, launcher, *others[:-1], launcher_job=batch)
     assert pinned.pin(read(edited), now) == (read(edited), {})
-    made = created(plan(read(edited), now, SETTINGS, NOW))[f"Pod {others[-1]['metadata']['name']}"]
+    made = plans.created(plan(read(edited), now, plans.SETTINGS, plans.NOW))[f"Pod {others[-1]['metadata']['name']}"]
     assert made["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "mpi"
 
 
 def test_a_field_of_the_spec_is_kept_as_its_annotation_is() -> None:
     (launcher, *others), batch = pods(going("v2beta1", "ssh"))
     edited = resource("v2beta1", {"spec/transport": "ssh", "spec/ssh": {"port": 2300}}, READY, CREATED, RUNNING)
-    job, kept = pinned.pin(read(edited), observed(edited, launcher, *others, launcher_job=batch))
+    job, kept = pinned.pin(read(edited), plans.observed(edited, launcher, *others, launcher_job=batch))
     assert isinstance(job, Job)
     assert (job.ssh.port, kept) == (None, {"sshPort": ""})
 
@@ -200,7 +188,7 @@ def test_a_field_of_the_spec_is_kept_as_its_annotation_is() -> None:
 def test_what_a_launcher_need_not_know_changes_with_the_next_pod(wish: dict[str, str]) -> None:
     edited = going("v2beta1", "ssh", **wish)
     all_of_them, batch = pods(going("v2beta1", "ssh"))
-    assert pinned.pin(read(edited), observed(edited, *all_of_them, launcher_job=batch)) == (read(edited), {})
+    assert pinned.pin(read(edited), plans.observed(edited, *all_of_them, launcher_job=batch)) == (read(edited), {})
 
 
 @pytest.mark.parametrize(
@@ -225,7 +213,7 @@ def test_what_is_written_on_a_pod_by_someone_else_holds_nothing(text: str | None
         assert one is not None
         one["metadata"]["annotations"]["mpi-agents/settings"] = text
     edited = going("v2beta1", "ssh", ssh_port="2300")
-    now = observed(edited, *all_of_them, launcher_job=batch)
+    now = plans.observed(edited, *all_of_them, launcher_job=batch)
     assert pinned.pin(read(edited), now) == (read(edited), {})
 
 
@@ -233,20 +221,20 @@ def test_what_is_written_on_a_pod_by_someone_else_holds_nothing(text: str | None
 def test_it_is_said_once_and_not_any_more_when_it_is_taken_back(version: str, transport: str) -> None:
     first = going(version, transport, transport=OTHER[transport])
     all_of_them, batch = pods(going(version, transport))
-    now = observed(going(version, transport), *all_of_them, launcher_job=batch)
-    found = plan(read(first), replace(now, resource=first), SETTINGS, NOW)
-    status, reason, message = stated(found)["WorkersOutdated"]
+    now = plans.observed(going(version, transport), *all_of_them, launcher_job=batch)
+    found = plan(read(first), replace(now, resource=first), plans.SETTINGS, plans.NOW)
+    status, reason, message = plans.conditions(found)["WorkersOutdated"]
     said = condition("WorkersOutdated", status, reason, message)
     again = going(version, transport, said, transport=OTHER[transport])
-    told_again = plan(read(again), replace(now, resource=again), SETTINGS, NOW)
-    assert [one for one in events(told_again) if one[1] == "WorkersOutdated"] == []
+    told_again = plan(read(again), replace(now, resource=again), plans.SETTINGS, plans.NOW)
+    assert [one for one in plans.events(told_again) if one[1] == "WorkersOutdated"] == []
     back = plan(
         read(going(version, transport, said)),
         replace(now, resource=going(version, transport, said)),
-        SETTINGS,
-        NOW,
+        plans.SETTINGS,
+        plans.NOW,
     )
-    assert "WorkersOutdated" not in stated(back)
+    assert "WorkersOutdated" not in plans.conditions(back)
 
 
 @JOBS
@@ -254,8 +242,8 @@ def test_a_job_without_pods_takes_it(version: str, transport: str) -> None:
     resumed = condition("Suspended", "False", "MPIJobResumed")
     edited = body(version, transport, resumed, CREATED, transport=OTHER[transport])
     plain = body(version, OTHER[transport], resumed, CREATED)
-    found = created(planned(edited))
-    assert found == created(planned(plain))
+    found = plans.created(plans.plan(edited))
+    assert found == plans.created(plans.plan(plain))
     assert any("worker-0" in name for name in found)
 
 
@@ -263,7 +251,7 @@ def test_a_job_without_pods_takes_it(version: str, transport: str) -> None:
 def test_a_batch_job_that_has_no_pod_yet_says_how_its_pod_will_be(transport: str) -> None:
     _, batch = pods(going("v2beta1", transport))
     edited = going("v2beta1", transport, transport=OTHER[transport], dialect="v1")
-    job, kept = pinned.pin(read(edited), observed(edited, launcher_job=batch))
+    job, kept = pinned.pin(read(edited), plans.observed(edited, launcher_job=batch))
     assert isinstance(job, Job)
     assert (str(job.transport), str(job.dialect)) == (transport, "v2beta1")
     assert kept == {"transport": transport, "dialect": "v2beta1"}
@@ -275,18 +263,18 @@ def test_a_batch_job_that_is_going_holds_nothing() -> None:
     assert going_job is not None
     going_job["metadata"]["deletionTimestamp"] = "2023-11-14T22:15:00Z"
     edited = body("v2beta1", "exec", transport="ssh")
-    job, kept = pinned.pin(read(edited), observed(edited, launcher_job=going_job))
+    job, kept = pinned.pin(read(edited), plans.observed(edited, launcher_job=going_job))
     assert isinstance(job, Job)
     assert (job.transport, kept) == ("ssh", {})
 
 
 def test_a_job_that_its_new_dialect_would_refuse_goes_on_in_the_one_of_its_pods() -> None:
     """v2beta1 has no ExitCode."""
-    exits = {"spec/mpiReplicaSpecs/Worker/restartPolicy": "ExitCode", "metadata/managedFields": OURS}
+    exits = {"spec/mpiReplicaSpecs/Worker/restartPolicy": "ExitCode", "metadata/managedFields": plans.OURS}
     before = resource("v1", exits, READY, CREATED, RUNNING)
     edited = resource("v1", {**exits, **annotated(dialect="v2beta1")}, READY, CREATED, RUNNING)
     assert isinstance(read(edited), tuple)
-    found, kept = pinned.pin(read(edited), observed(edited, *pods(before)[0]))
+    found, kept = pinned.pin(read(edited), plans.observed(edited, *pods(before)[0]))
     assert isinstance(found, Job)
     assert kept == {"dialect": "v1"}
 
@@ -295,8 +283,8 @@ def test_a_job_that_its_new_dialect_would_refuse_goes_on_in_the_one_of_its_pods(
 def test_what_can_t_be_read_is_still_said(wrong: dict[str, str]) -> None:
     edited = going("v1", "exec", **wrong)
     all_of_them, _ = pods(going("v1", "exec"))
-    found = plan(read(edited), observed(edited, *all_of_them), SETTINGS, NOW)
-    assert told(found) == [["write"], ["tell ValidationError"]]
+    found = plan(read(edited), plans.observed(edited, *all_of_them), plans.SETTINGS, plans.NOW)
+    assert plans.steps(found) == [["write"], ["tell ValidationError"]]
 
 
 @pytest.mark.parametrize(
@@ -321,15 +309,17 @@ def test_a_pod_tells_its_transport_by_our_volumes(volumes: list[Object], expecte
     """Of these names the user's template may have some, too."""
     (one,) = workers(1)
     one["spec"]["volumes"] = volumes
-    assert pinned.made_with(observed(going("v1", "exec"), trim(POD, one))) == expected
+    assert pinned.made_with(plans.observed(going("v1", "exec"), trim(POD, one))) == expected
 
 
 def test_where_pods_differ_the_launcher_says() -> None:
     (launcher, *_), _batch = pods(going("v1", "ssh"))
     (_, *others), _batch = pods(going("v1", "exec"))
-    found = pinned.made_with(observed(going("v1", "exec"), *others, launcher))
+    found = pinned.made_with(plans.observed(going("v1", "exec"), *others, launcher))
     assert found == {"transport": "ssh", "dialect": "v1"}
-    assert pinned.made_with(observed(going("v1", "exec"), *others, launcher_job=batch_job()))["dialect"] == "v2beta1"
+    assert (
+        pinned.made_with(plans.observed(going("v1", "exec"), *others, launcher_job=batch_job()))["dialect"] == "v2beta1"
+    )
 
 
 def test_no_worker_speaks_against_a_launcher_that_was_made_before_settings_were_written() -> None:
@@ -340,7 +330,7 @@ def test_no_worker_speaks_against_a_launcher_that_was_made_before_settings_were_
         assert one is not None
         del one["metadata"]["annotations"]["mpi-agents/settings"]
     late = pods(going("v2beta1", "ssh", ssh_port="2300"))[0][1]
-    now = observed(before, launcher, late, *others[1:], launcher_job=batch)
+    now = plans.observed(before, launcher, late, *others[1:], launcher_job=batch)
     assert pinned.pin(read(before), now) == (read(before), {})
 
 

@@ -5,25 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import plans
 import pytest
+from job_states import CREATED, READY, RUNNING, batch_job, launcher, resource, workers
 from mpijobs import annotated
-from operator_stories import (
-    ALL_ACTIVE,
-    CREATED,
-    READY,
-    RUNNING,
-    batch_job,
-    events,
-    launcher,
-    own,
-    planned,
-    resource,
-    stated,
-    told,
-    told_of,
-    workers,
-    written,
-)
 
 from agents.operator.actions import Plan
 
@@ -50,7 +35,7 @@ def ended(message: str | None, *, name: str = "hub", phase: str = "Succeeded", *
 
 
 def body_of(version: str, changes: Object | None = None) -> Object:
-    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
+    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=plans.ALL_ACTIVE)
 
 
 WORDS = "its launcher exited with 0, but ranks were lost while mpirun ran:"
@@ -79,24 +64,24 @@ WORDS = "its launcher exited with 0, but ranks were lost while mpirun ran:"
     ],
 )
 def test_what_the_hub_tells(version: str, message: str, words: str) -> None:
-    found = planned(body_of(version), ended(message), *workers(), **own(version))
+    found = plans.plan(body_of(version), ended(message), *workers())
     if not words:
-        assert stated(found)["Succeeded"][0] == "True"
+        assert plans.conditions(found)["Succeeded"][0] == "True"
         return
-    assert stated(found)["Failed"][:2] == ("True", "RanksLost")
-    assert stated(found)["Failed"][2] == f"MPIJob default/pi has failed: {WORDS} {words}"
-    assert [event[:2] for event in events(found)] == [("Warning", "RanksLost")]
-    assert written(found)["completionTime"] == "2023-11-14T22:14:10Z"
-    assert written(found)["replicaStatuses"]["Launcher"] == {"succeeded": 1}
-    assert told_of(found, "create", "delete Job", "delete Pod pi-launcher") == []
+    assert plans.conditions(found)["Failed"][:2] == ("True", "RanksLost")
+    assert plans.conditions(found)["Failed"][2] == f"MPIJob default/pi has failed: {WORDS} {words}"
+    assert [event[:2] for event in plans.events(found)] == [("Warning", "RanksLost")]
+    assert plans.status(found)["completionTime"] == "2023-11-14T22:14:10Z"
+    assert plans.status(found)["replicaStatuses"]["Launcher"] == {"succeeded": 1}
+    assert plans.actions(found, "create", "delete Job", "delete Pod pi-launcher") == []
 
 
 @VERSIONS
 @pytest.mark.parametrize("policy", ["Running", "All"])
 def test_such_a_job_is_cleaned_up_like_any_other(version: str, policy: str) -> None:
     changes = {"spec/runPolicy/cleanPodPolicy": policy}
-    found = planned(body_of(version, changes), ended(lost("pi-worker-1")), *workers(), **own(version))
-    assert "delete all workers" in told_of(found, "delete")
+    found = plans.plan(body_of(version, changes), ended(lost("pi-worker-1")), *workers())
+    assert "delete all workers" in plans.actions(found, "delete")
 
 
 @VERSIONS
@@ -104,19 +89,19 @@ def test_such_a_job_is_cleaned_up_like_any_other(version: str, policy: str) -> N
     "changes", [{"spec/ranksLost": "Ignore"}, annotated(ranks_lost="Ignore")], ids=["field", "annotation"]
 )
 def test_losses_that_are_ignored_are_an_event(version: str, changes: Object) -> None:
-    found = planned(body_of(version, changes), ended(lost("pi-worker-1", cause="x")), *workers(), **own(version))
-    assert stated(found)["Succeeded"][0] == "True"
-    assert events(found)[1][:2] == ("Warning", "WorkersLost")
-    assert "Ranks were lost while mpirun ran: pi-worker-1 (x)" in stated(found)["Succeeded"][2]
+    found = plans.plan(body_of(version, changes), ended(lost("pi-worker-1", cause="x")), *workers())
+    assert plans.conditions(found)["Succeeded"][0] == "True"
+    assert plans.events(found)[1][:2] == ("Warning", "WorkersLost")
+    assert "Ranks were lost while mpirun ran: pi-worker-1 (x)" in plans.conditions(found)["Succeeded"][2]
 
 
 @VERSIONS
 def test_an_elastic_job_loses_ranks_by_design(version: str) -> None:
     changes = {LAUNCHER: ["horovodrun", "--min-np", "1"]}
     for pod in (ended(lost("pi-worker-1")), ended(None, phase="Running")):
-        found = planned(body_of(version, changes), pod, *workers(), **own(version))
-        assert stated(found)["Succeeded"][0] == "True"
-        assert len(events(found)) == 1
+        found = plans.plan(body_of(version, changes), pod, *workers())
+        assert plans.conditions(found)["Succeeded"][0] == "True"
+        assert len(plans.events(found)) == 1
 
 
 @VERSIONS
@@ -124,11 +109,11 @@ def test_an_elastic_job_loses_ranks_by_design(version: str) -> None:
 def test_a_success_waits_for_the_hubs_end(version: str, name: str) -> None:
     body = body_of(version, {"spec/runPolicy/activeDeadlineSeconds": 60})
     waiting = ended(None, name=name, phase="Running")
-    assert planned(body, waiting, *workers(), **own(version)) == Plan()
+    assert plans.plan(body, waiting, *workers()) == Plan()
     waiting["status"]["conditions"] = []  # no longer Ready, on a busy node for seconds: no trouble
-    assert planned(body, waiting, *workers(), **own(version)) == Plan()
-    found = planned(body, ended(lost("pi-worker-1"), name=name, phase="Running"), *workers(), **own(version))
-    assert stated(found)["Failed"][1] == "RanksLost"
+    assert plans.plan(body, waiting, *workers()) == Plan()
+    found = plans.plan(body, ended(lost("pi-worker-1"), name=name, phase="Running"), *workers())
+    assert plans.conditions(found)["Failed"][1] == "RanksLost"
 
 
 @VERSIONS
@@ -144,36 +129,36 @@ def test_it_waits_only_while_the_hub_is_being_ended(version: str, more: Object, 
     pod = ended(None, phase="Running", name=name, **more)
     if "deleted" in more:
         pod["metadata"]["deletionGracePeriodSeconds"] = 30
-    found = planned(body_of(version), pod, *workers(), **own(version))
-    assert stated(found)["Succeeded"][0] == "True"
+    found = plans.plan(body_of(version), pod, *workers())
+    assert plans.conditions(found)["Succeeded"][0] == "True"
 
 
 @VERSIONS
 def test_a_suspension_waits_for_the_hubs_end_too(version: str) -> None:
     body = body_of(version, {"spec/runPolicy/suspend": True})
-    assert planned(body, ended(None, phase="Running"), *workers(), **own(version)) == Plan()
-    assert stated(planned(body, ended(""), *workers(), **own(version)))["Succeeded"][0] == "True"
+    assert plans.plan(body, ended(None, phase="Running"), *workers()) == Plan()
+    assert plans.conditions(plans.plan(body, ended(""), *workers()))["Succeeded"][0] == "True"
 
 
 @VERSIONS
 def test_by_ssh_nobody_knows(version: str) -> None:
     body = body_of(version, {"spec/transport": "ssh"})
     pod = ended(lost("pi-worker-1"), name="kubectl-delivery")
-    found = planned(body, pod, *workers(), **own(version))
-    assert stated(found)["Succeeded"][0] == "True"
+    found = plans.plan(body, pod, *workers())
+    assert plans.conditions(found)["Succeeded"][0] == "True"
 
 
 def test_a_job_that_is_complete_waits_for_its_pod_to_be_seen() -> None:
     """Jobs and pods come by two watches."""
     body = body_of("v2beta1")
-    assert planned(body, launcher(), *workers(), launcher_job=batch_job(COMPLETE)) == Plan()
-    found = planned(body, ended(lost("pi-worker-1")), *workers(), launcher_job=batch_job(COMPLETE))
-    assert stated(found)["Failed"][1] == "RanksLost"
+    assert plans.plan(body, launcher(), *workers(), launcher_job=batch_job(COMPLETE)) == Plan()
+    found = plans.plan(body, ended(lost("pi-worker-1")), *workers(), launcher_job=batch_job(COMPLETE))
+    assert plans.conditions(found)["Failed"][1] == "RanksLost"
 
 
 @VERSIONS
 def test_a_launcher_that_failed_has_failed_by_itself(version: str) -> None:
     failed = ended(lost("pi-worker-1"), phase="Failed")
     failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 3
-    found = planned(body_of(version), failed, *workers(), **own(version))
-    assert "RanksLost" not in str(told(found))
+    found = plans.plan(body_of(version), failed, *workers())
+    assert "RanksLost" not in str(plans.steps(found))

@@ -4,74 +4,62 @@ from __future__ import annotations
 
 from typing import Any
 
-from operator_stories import (
-    ALL_ACTIVE,
-    CREATED,
-    DIALECTS,
-    LAUNCHERS,
-    RUNNING,
-    events,
-    launcher,
-    own,
-    planned,
-    resource,
-    stated,
-    told,
-    told_of,
-    workers,
-)
+import plans
+from job_states import CREATED, RUNNING, launcher, resource, workers
 
 from agents.job.model import KeyType
-from agents.operator.actions import CreateKeys
+from agents.operator.actions import Create
 
 SSH = {"spec/transport": "ssh"}
 NONE: Any = dict.fromkeys(("config_map", "service", "secret"))
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_an_ssh_job_has_keys_and_no_rights(version: str) -> None:
-    found = planned(resource(version, SSH), **NONE)
-    assert told(found)[0] == ["write"]
-    assert told_of(found, "create") == [
+    found = plans.plan(resource(version, SSH), **NONE)
+    assert plans.steps(found)[0] == ["write"]
+    assert plans.actions(found, "create") == [
         "create ConfigMap pi-config",
         "create Secret pi-ssh",
         "create Service pi",
-        f"create {LAUNCHERS[version]}",
+        f"create {plans.LAUNCHERS[version]}",
         "create Pod pi-worker-0",
         "create Pod pi-worker-1",
     ]
-    (keys,) = (one for step in found.steps for one in step if isinstance(one, CreateKeys))
+    (keys,) = (one for step in found.steps for one in step if isinstance(one, Create) and one.key_type)
     assert keys.key_type is KeyType.ED25519
     assert "data" not in keys.body
     assert keys.body["type"] == "kubernetes.io/ssh-auth"
     assert keys.body["metadata"]["ownerReferences"][0]["uid"] == "1-2"
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_secret_that_is_gone_comes_back_and_nothing_else_is_touched(version: str) -> None:
-    body = resource(version, SSH, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
-    found = planned(body, launcher(), *workers(), secret=None, **own(version))
-    assert [words for step in told(found) for words in step if words != "write"] == ["create Secret pi-ssh"]
+    body = resource(version, SSH, CREATED, RUNNING, replicaStatuses=plans.ALL_ACTIVE)
+    found = plans.plan(body, launcher(), *workers(), secret=None)
+    assert [words for step in plans.steps(found) for words in step if words != "write"] == ["create Secret pi-ssh"]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_someone_elses_secret_is_left_alone_and_told_of(version: str) -> None:
     body = resource(version, SSH, CREATED)
-    found = planned(body, secret=None, name_conflicts=frozenset({("Secret", "pi-ssh")}))
-    assert told(found) == [["write"], ["tell ErrResourceExists"]]
-    assert '"pi-ssh" of Kind "Secret" already exists' in stated(found)["ErrResourceExists"][2]
+    found = plans.plan(body, secret=None, name_conflicts=frozenset({("Secret", "pi-ssh")}))
+    assert plans.steps(found) == [["write"], ["tell ErrResourceExists"]]
+    assert '"pi-ssh" of Kind "Secret" already exists' in plans.conditions(found)["ErrResourceExists"][2]
 
 
-@DIALECTS
+@plans.DIALECTS
 def test_a_refused_secret_is_told_of_by_its_kind(version: str) -> None:
     body = resource(version, SSH, CREATED)
-    found = planned(body, secret=None, rejected={("Secret", "pi-ssh"): 'secrets "pi-ssh" is forbidden: exceeded quota'})
-    assert stated(found)["CreationRefused"][2].startswith("Secret pi-ssh: ")
-    assert [words for _, _, words in events(found)] == [
+    found = plans.plan(
+        body, secret=None, rejected={("Secret", "pi-ssh"): 'secrets "pi-ssh" is forbidden: exceeded quota'}
+    )
+    assert plans.conditions(found)["CreationRefused"][2].startswith("Secret pi-ssh: ")
+    assert [words for _, _, words in plans.events(found)] == [
         'Secret created failed: secrets "pi-ssh" is forbidden: exceeded quota'
     ]
-    assert "create Secret pi-ssh" in told(found)[1]
+    assert "create Secret pi-ssh" in plans.steps(found)[1]
 
 
 def test_an_exec_job_has_no_keys() -> None:
-    assert "create Secret pi-ssh" not in told_of(planned(resource("v1"), secret=None), "create")
+    assert "create Secret pi-ssh" not in plans.actions(plans.plan(resource("v1"), secret=None), "create")

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import plans
 import pytest
-from operator_stories import (
-    ALL_ACTIVE,
-    CREATED,
-    NOW,
-    READY,
-    RUNNING,
-    launcher,
-    own,
-    planned,
-    pod,
-    resource,
-    stated,
-    told,
-    workers,
-)
+from job_states import CREATED, READY, RUNNING, launcher, pod, resource, workers
 
 from agents.operator.actions import Delete
 
@@ -35,12 +22,12 @@ def running(version: str, transport: str, command: list[str] | None, policy: str
     changes: Object = {"spec/transport": transport, f"{WORKER}/restartPolicy": policy}
     if command:
         changes[COMMAND] = command
-    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=ALL_ACTIVE)
+    return resource(version, changes, READY, CREATED, RUNNING, replicaStatuses=plans.ALL_ACTIVE)
 
 
 def acts(body: Object, version: str, *pods: Object, **more: Any) -> list[list[str]]:
     """What is done about the workers' pods."""
-    steps = told(planned(body, launcher(), *pods, **own(version), **more))
+    steps = plans.steps(plans.plan(body, launcher(), *pods, **more))
     return [acting for step in steps if (acting := [one for one in step if "Pod pi-worker-" in one])]
 
 
@@ -56,7 +43,7 @@ def test_an_sshd_that_ended_comes_back(version: str, policy: str, command: list[
 
 
 def test_the_reason_is_told_in_the_log() -> None:
-    found = planned(running("v1", "ssh", None), launcher(), workers()[0], ENDED)
+    found = plans.plan(running("v1", "ssh", None), launcher(), workers()[0], ENDED)
     (gone,) = (one for step in found.steps for one in step if isinstance(one, Delete))
     assert gone.reason == "replaced: pi-worker-1: its sshd was ended"
 
@@ -66,8 +53,8 @@ def test_one_that_ends_again_and_again_comes_back_ever_later() -> None:
     more = {"created": "2023-11-14T22:14:59Z", "finished": finished, "annotations": {"mpi-agents/restarts": "2"}}
     ended = pod("pi-worker-1", "Succeeded", code=0, **more)
     body = running("v2beta1", "ssh", None)
-    assert acts(body, "v2beta1", workers()[0], ended, now=NOW + 19) == []
-    assert acts(body, "v2beta1", workers()[0], ended, now=NOW + 20) == REPLACED
+    assert acts(body, "v2beta1", workers()[0], ended, now=plans.NOW + 19) == []
+    assert acts(body, "v2beta1", workers()[0], ended, now=plans.NOW + 20) == REPLACED
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
@@ -75,15 +62,15 @@ def test_the_first_return_waits_for_sidecars_and_for_a_launcher_that_ends_its_ss
     """A pod that is deleted before it is over takes its score with it, and would come back without a pause."""
     ended = pod("pi-worker-1", phase, code=0, finished="2023-11-14T22:15:00Z")  # NOW
     body = running("v2beta1", "ssh", None)
-    assert acts(body, "v2beta1", workers()[0], ended, now=NOW + 9) == []
-    assert acts(body, "v2beta1", workers()[0], ended, now=NOW + 10) == REPLACED
+    assert acts(body, "v2beta1", workers()[0], ended, now=plans.NOW + 9) == []
+    assert acts(body, "v2beta1", workers()[0], ended, now=plans.NOW + 10) == REPLACED
 
 
 def test_what_failed_is_replaced_at_once_when_its_pod_is_over_and_not_before() -> None:
     body = running("v2beta1", "ssh", None)
     for phase, done in (("Running", []), ("Failed", REPLACED)):
         killed = pod("pi-worker-1", phase, code=137, finished="2023-11-14T22:15:00Z")
-        assert acts(body, "v2beta1", workers()[0], killed, now=NOW) == done
+        assert acts(body, "v2beta1", workers()[0], killed, now=plans.NOW) == done
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
@@ -99,6 +86,6 @@ def test_what_else_ended_stays_as_it_is(version: str, transport: str, command: l
 def test_none_comes_back_when_the_launcher_has_succeeded(version: str) -> None:
     body = running(version, "ssh", None)
     after = launcher("Succeeded", code=0)
-    found = planned(body, after, workers()[0], ENDED, **own(version))
-    assert stated(found)["Succeeded"][0] == "True"
-    assert not [one for step in told(found) for one in step if one.startswith("create")]
+    found = plans.plan(body, after, workers()[0], ENDED)
+    assert plans.conditions(found)["Succeeded"][0] == "True"
+    assert not [one for step in plans.steps(found) for one in step if one.startswith("create")]

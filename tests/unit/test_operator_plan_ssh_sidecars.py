@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import plans
 import pytest
-from operator_stories import CREATED, DIALECTS, START, events, launcher, own, planned, pod, resource, stated, workers
+from job_states import CREATED, launcher, pod, resource, workers
 
 from agents.common.not_ready import not_ready
 from agents.common.pods import parse
@@ -19,7 +20,12 @@ WHY = "ssh-privatekey in the job's ssh Secret is broken: delete the Secret, and 
 
 
 def ended(code: int) -> Object:
-    words = {"reason": "Completed" if code == 0 else "Error", "message": WHY, "startedAt": START, "finishedAt": START}
+    words = {
+        "reason": "Completed" if code == 0 else "Error",
+        "message": WHY,
+        "startedAt": plans.START,
+        "finishedAt": plans.START,
+    }
     return {"terminated": {"exitCode": code, **words}}
 
 
@@ -51,24 +57,24 @@ def that_does_not_start(name: str, sidecar: str, state: Object) -> Object:
     return {"metadata": found["metadata"], **trim(POD, found)}
 
 
-@DIALECTS
+@plans.DIALECTS
 @EACH_STATE
 def test_a_launcher_says_why_its_ssh_is_not_prepared(version: str, state: Object) -> None:
     stuck = that_does_not_start("pi-launcher", "kubectl-delivery", state)
-    found = planned(resource(version, SSH, CREATED), stuck, *workers(), **own(version))
-    status, reason, words = stated(found)["LauncherWaiting"]
+    found = plans.plan(resource(version, SSH, CREATED), stuck, *workers())
+    status, reason, words = plans.conditions(found)["LauncherWaiting"]
     assert (status, reason) == ("True", "LauncherInTrouble")
     assert words.startswith("pi-launcher init container kubectl-delivery ")
     assert words.endswith(f": {WHY}")
-    assert ("Warning", "LauncherInTrouble", words) in events(found)
+    assert ("Warning", "LauncherInTrouble", words) in plans.events(found)
 
 
-@DIALECTS
+@plans.DIALECTS
 @EACH_STATE
 def test_a_worker_says_so_too(version: str, state: Object) -> None:
     stuck = that_does_not_start("pi-worker-1", "worker-agent", state)
-    found = planned(resource(version, SSH, CREATED), launcher(), workers()[0], stuck, **own(version))
-    status, reason, words = stated(found)["WorkersReady"]
+    found = plans.plan(resource(version, SSH, CREATED), launcher(), workers()[0], stuck)
+    status, reason, words = plans.conditions(found)["WorkersReady"]
     assert (status, reason) == ("False", "WorkersInTrouble")
     assert "worker-1 init container worker-agent " in words
     assert WHY in words
@@ -78,15 +84,15 @@ def test_a_sidecar_that_ends_behind_its_pods_own_container_is_no_trouble() -> No
     stuck = that_does_not_start("pi-worker-1", "worker-agent", STATES["ended as it was told"])
     stuck["status"]["phase"] = "Running"
     stuck["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
-    found = planned(resource("v1", SSH, CREATED), launcher(), workers()[0], stuck)
-    assert "worker-1 container mpi ended by itself (exit 0)" in stated(found)["WorkersReady"][2]
+    found = plans.plan(resource("v1", SSH, CREATED), launcher(), workers()[0], stuck)
+    assert "worker-1 container mpi ended by itself (exit 0)" in plans.conditions(found)["WorkersReady"][2]
 
 
 def failed_beside_a_sidecar(name: str) -> Object:
     """Its program exited with 3, and the kubelet had to kill what was to stay with it."""
     found = pod(name, "Failed", code=3, said="no such input")
     found["spec"]["initContainers"] = [{"name": "agent", "restartPolicy": "Always"}]
-    killed = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": START}}
+    killed = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": plans.START}}
     found["status"]["initContainerStatuses"] = [{"name": "agent", "state": killed, "restartCount": 0}]
     return {"metadata": found["metadata"], **trim(POD, found)}
 
@@ -94,15 +100,15 @@ def failed_beside_a_sidecar(name: str) -> Object:
 def test_a_launcher_failed_as_its_program_did_and_not_as_the_sidecar_behind_it() -> None:
     """By exit code 137 it would be tried again."""
     body = resource("v1", {**SSH, "spec/mpiReplicaSpecs/Launcher/restartPolicy": "ExitCode"}, CREATED)
-    found = planned(body, failed_beside_a_sidecar("pi-launcher"), *workers())
-    assert "pi-launcher: container mpi exited with 3: no such input" in stated(found)["Failed"][2]
+    found = plans.plan(body, failed_beside_a_sidecar("pi-launcher"), *workers())
+    assert "pi-launcher: container mpi exited with 3: no such input" in plans.conditions(found)["Failed"][2]
 
 
 def test_so_did_a_worker() -> None:
     body = resource("v1", {**SSH, "spec/mpiReplicaSpecs/Worker/restartPolicy": "ExitCode"}, CREATED)
     failed = failed_beside_a_sidecar("pi-worker-1")
-    found = planned(body, launcher(), workers()[0], failed)
-    assert "pi-worker-1: container mpi exited with 3: no such input" in stated(found)["Failed"][2]
+    found = plans.plan(body, launcher(), workers()[0], failed)
+    assert "pi-worker-1: container mpi exited with 3: no such input" in plans.conditions(found)["Failed"][2]
     lack = not_ready(parse(failed))
     assert lack is not None
     assert lack.detail == "container mpi exited with 3: no such input"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import plans
 import pytest
 import yaml
+from job_states import pod
 from mpijobs import mpijob
-from operator_stories import NOW, OURS, planned, pod, told, told_of, written
 
 from agents.job.status import conditions_of, seconds
 from agents.operator.actions import Delete, Emit, Plan
@@ -32,7 +33,7 @@ def resource(generation: str = "t9k", changes: Object | None = None, *conditions
     body = mpijob(generation, {**NAME, **(changes or {})})
     body["metadata"]["resourceVersion"] = "7"
     if conditions:
-        body["metadata"]["managedFields"] = OURS
+        body["metadata"]["managedFields"] = plans.OURS
         counts = {"Launcher": {"active": 1}, "Worker": {"active": 2}}
         before = {"startTime": BEGUN, "lastReconcileTime": BEGUN, "replicaStatuses": counts}
         body["status"] = {"conditions": list(conditions), **before, **status}
@@ -67,7 +68,7 @@ def test_the_documents_example_of_a_failed_job() -> None:
     at = seconds(ENDED)
     assert at is not None
     failed = one("launcher", "Failed", code=1, finished=ENDED)
-    status = written(planned(body, failed, one("worker-0"), one("worker-1"), now=at))
+    status = plans.status(plans.plan(body, failed, one("worker-0"), one("worker-1"), now=at))
     wanted = example("failed")
     wanted["conditions"][0]["type"] = "Initialized"
     for entry, expected in zip(status["conditions"], wanted["conditions"], strict=True):
@@ -83,12 +84,12 @@ def test_the_documents_example_of_tasks() -> None:
     uids = {each["name"]: each["uid"] for task in wanted["tasks"] for each in task["status"]}
     body = resource("t9k", None, INITIALIZED)
     pods = [one(role, uid=uids[f"mpi-example-{role}"]) for role in ("launcher", "worker-0", "worker-1")]
-    assert written(planned(body, *pods))["tasks"] == wanted["tasks"]
+    assert plans.status(plans.plan(body, *pods))["tasks"] == wanted["tasks"]
 
 
 def test_the_documents_example_of_counters() -> None:
     body = resource("t9k", None, INITIALIZED)
-    status = written(planned(body, one("launcher", "Pending"), one("worker-0"), one("worker-1")))
+    status = plans.status(plans.plan(body, one("launcher", "Pending"), one("worker-0"), one("worker-1")))
     assert status["aggregate"] == example("aggregate")["aggregate"]
 
 
@@ -97,7 +98,7 @@ def test_replicas_are_listed_by_the_name_that_the_generation_has(generation: str
     main = {"t9k": "mpi-worker", "t9k-3": "worker"}[generation]
     body = resource(generation, None, INITIALIZED)
     pods = [one(role, container=main) for role in ("launcher", "worker-0", "worker-1")]
-    status = written(planned(body, *pods))
+    status = plans.status(plans.plan(body, *pods))
     key = {"t9k": "status", "t9k-3": "replicas"}[generation]
     assert [task.keys() for task in status["tasks"]] == [{"type", "restartCount", key}] * 2
     assert [len(task[key]) for task in status["tasks"]] == [1, 2]
@@ -107,20 +108,20 @@ def test_replicas_are_listed_by_the_name_that_the_generation_has(generation: str
 def test_a_new_job_is_pending_until_all_that_it_needs_is_there(generation: str) -> None:
     body = resource(generation)
     nothing: Any = dict.fromkeys(("config_map", "service", "secret"))
-    first = planned(body, **nothing)
-    status = written(first)
+    first = plans.plan(body, **nothing)
+    status = plans.status(first)
     assert status["conditions"] == [
         condition("Initialized", "False", "The job is being initialized.") | {"lastTransitionTime": at_now()}
     ]
     assert (status["phase"], status["aggregate"]["creating"]) == ("Pending", 3)
     assert events(first) == [("Created", "MPIJob default/mpi-example is created.")]
     assert status["launchCommand"] == "mpirun --hostfile /etc/mpi/hostfile /pi"
-    body |= {"status": status, "metadata": {**body["metadata"], "managedFields": OURS}}
+    body |= {"status": status, "metadata": {**body["metadata"], "managedFields": plans.OURS}}
     pending = [one(role, "Pending", node="") for role in ("launcher", "worker-0", "worker-1")]
-    second = planned(body, *pending, now=NOW + 30)
-    assert of_type(written(second))["Initialized"]["status"] == "True"
-    assert written(second)["aggregate"]["creating"] == 3
-    assert "Running" not in of_type(written(second))
+    second = plans.plan(body, *pending, now=plans.NOW + 30)
+    assert of_type(plans.status(second))["Initialized"]["status"] == "True"
+    assert plans.status(second)["aggregate"]["creating"] == 3
+    assert "Running" not in of_type(plans.status(second))
 
 
 def test_a_job_whose_template_the_api_server_refuses_is_never_initialized() -> None:
@@ -128,15 +129,15 @@ def test_a_job_whose_template_the_api_server_refuses_is_never_initialized() -> N
         ("Pod", f"mpi-example-{role}"): 'Pod "x" is invalid: spec.y' for role in ("launcher", "worker-0", "worker-1")
     }
     body = resource("t9k", None, condition("Initialized", "False", "The job is being initialized."))
-    status = written(planned(body, rejected=refused))
+    status = plans.status(plans.plan(body, rejected=refused))
     assert of_type(status)["Initialized"]["status"] == "False"
     assert (status["phase"], of_type(status)["ValidationError"]["status"]) == ("Pending", "True")
 
 
 def test_a_job_whose_pods_all_run_is_running() -> None:
     body = resource("t9k", None, INITIALIZED)
-    found = planned(body, one("launcher"), one("worker-0"), one("worker-1"))
-    status = written(found)
+    found = plans.plan(body, one("launcher"), one("worker-0"), one("worker-1"))
+    status = plans.status(found)
     assert [entry["type"] for entry in status["conditions"][:3]] == ["Initialized", "Running", "ReplicaFailure"]
     assert of_type(status)["Running"] == RUNNING | {"lastTransitionTime": at_now()}
     assert of_type(status)["ReplicaFailure"] == NORMAL | {"lastTransitionTime": at_now()}
@@ -146,8 +147,8 @@ def test_a_job_whose_pods_all_run_is_running() -> None:
 
 def test_a_job_that_ended_well_is_completed() -> None:
     body = resource("t9k", None, INITIALIZED, RUNNING, NORMAL)
-    found = planned(body, one("launcher", "Succeeded", code=0), one("worker-0"), one("worker-1"))
-    status = written(found)
+    found = plans.plan(body, one("launcher", "Succeeded", code=0), one("worker-0"), one("worker-1"))
+    status = plans.status(found)
     assert of_type(status)["Completed"]["status"] == "True"
     assert "Failed" not in of_type(status)
     assert of_type(status)["Running"] == RUNNING  # it has begun
@@ -163,7 +164,7 @@ def test_a_job_that_ended_well_is_completed() -> None:
 
 def test_a_launcher_has_ended_with_its_program_and_not_with_its_sidecars() -> None:
     body = resource("t9k", None, condition("Initialized", "False", "The job is being initialized."))
-    status = written(planned(body, one("launcher", "Running", code=0), one("worker-0"), one("worker-1")))
+    status = plans.status(plans.plan(body, one("launcher", "Running", code=0), one("worker-0"), one("worker-1")))
     assert (status["phase"], of_type(status)["Initialized"]["status"]) == ("Succeeded", "True")
     assert status["tasks"][0]["status"][0]["phase"] == "Succeeded"
     assert (status["aggregate"]["succeeded"], status["aggregate"]["running"]) == (1, 2)
@@ -171,26 +172,26 @@ def test_a_launcher_has_ended_with_its_program_and_not_with_its_sidecars() -> No
 
 def test_a_job_that_runs_is_initialized_whatever_is_still_being_made() -> None:
     body = resource("t9k", None, condition("Initialized", "False", "The job is being initialized."))
-    found = planned(body, one("launcher"), one("worker-0"), one("worker-1"), config_map=None)
-    assert of_type(written(found))["Initialized"] == INITIALIZED | {"lastTransitionTime": at_now()}
+    found = plans.plan(body, one("launcher"), one("worker-0"), one("worker-1"), config_map=None)
+    assert of_type(plans.status(found))["Initialized"] == INITIALIZED | {"lastTransitionTime": at_now()}
 
 
 def test_a_worker_in_trouble_is_told_of() -> None:
     body = resource("t9k", None, INITIALIZED, RUNNING, NORMAL)
     failed = one("worker-1", "Failed", code=137, why="OOMKilled", finished=BEGUN)
-    status = written(planned(body, one("launcher"), one("worker-0"), failed))
+    status = plans.status(plans.plan(body, one("launcher"), one("worker-0"), failed))
     trouble = of_type(status)["ReplicaFailure"]
     assert (trouble["status"], trouble["reason"]) == ("True", "Failed")
     assert "worker-1" in trouble["message"]
     body["status"] = status
-    healed = written(planned(body, one("launcher"), one("worker-0"), one("worker-1"), now=NOW + 60))
+    healed = plans.status(plans.plan(body, one("launcher"), one("worker-0"), one("worker-1"), now=plans.NOW + 60))
     assert of_type(healed)["ReplicaFailure"] == NORMAL | {"lastTransitionTime": "2023-11-14T22:16:00Z"}
 
 
 def test_a_job_that_failed_by_a_worker_says_which() -> None:
     body = resource("t9k", None, INITIALIZED, RUNNING, NORMAL)
     failed = one("worker-1", "Failed", code=137, why="OOMKilled", finished=BEGUN)
-    status = written(planned(body, one("launcher", "Failed", code=1, finished=ENDED), one("worker-0"), failed))
+    status = plans.status(plans.plan(body, one("launcher", "Failed", code=1, finished=ENDED), one("worker-0"), failed))
     assert of_type(status)["ReplicaFailure"]["message"] == "mpi-example-worker-1 failed"
     assert (
         "the first to fail was mpi-example-worker-1: container mpi-worker exited with 137 (OOMKilled)"
@@ -201,102 +202,105 @@ def test_a_job_that_failed_by_a_worker_says_which() -> None:
 def test_a_paused_job_goes_through_its_phases() -> None:
     body = resource("t9k", {"spec/runMode": {"pause": {"enabled": True}}}, INITIALIZED, RUNNING, NORMAL)
     pods = [one("launcher"), one("worker-0"), one("worker-1")]
-    first = planned(body, *pods)
-    assert told(first) == [["write"], ["tell Paused", "delete Pod mpi-example-launcher"]]
-    assert written(first)["phase"] == "Paused"
-    assert of_type(written(first))["Running"]["status"] == "False"
-    body["status"] = written(first)
-    second = planned(body, pods[1], pods[2])
-    assert told(second) == [["write"], ["delete all workers"]]
-    body["status"] = written(second)
-    gone = written(planned(body, now=NOW + 60))
+    first = plans.plan(body, *pods)
+    assert plans.steps(first) == [["write"], ["tell Paused", "delete Pod mpi-example-launcher"]]
+    assert plans.status(first)["phase"] == "Paused"
+    assert of_type(plans.status(first))["Running"]["status"] == "False"
+    body["status"] = plans.status(first)
+    second = plans.plan(body, pods[1], pods[2])
+    assert plans.steps(second) == [["write"], ["delete all workers"]]
+    body["status"] = plans.status(second)
+    gone = plans.status(plans.plan(body, now=plans.NOW + 60))
     assert [each["phase"] for task in gone["tasks"] for each in task["status"]] == ["Deleted"] * 3
     assert gone["aggregate"]["deleted"] == 3
     body["status"], body["spec"]["runMode"]["pause"]["enabled"] = gone, False
-    resumed = planned(body, now=NOW + 90)
-    assert (written(resumed)["phase"], events(resumed)[0][0]) == ("Resuming", "Resumed")
-    assert of_type(written(resumed))["Paused"]["status"] == "False"
-    body["status"] = written(resumed)
+    resumed = plans.plan(body, now=plans.NOW + 90)
+    assert (plans.status(resumed)["phase"], events(resumed)[0][0]) == ("Resuming", "Resumed")
+    assert of_type(plans.status(resumed))["Paused"]["status"] == "False"
+    body["status"] = plans.status(resumed)
     new = [one(role, uid=f"new-{role}") for role in ("launcher", "worker-0", "worker-1")]
-    running = written(planned(body, *new, now=NOW + 99))
+    running = plans.status(plans.plan(body, *new, now=plans.NOW + 99))
     assert (running["phase"], running["aggregate"]["deleted"]) == ("Running", 0)
 
 
 def test_a_resumed_job_that_ends_before_all_its_pods_ran_is_not_called_paused() -> None:
     paused = condition("Running", "False", "The job is paused.", "Paused")
     body = resource("t9k", None, INITIALIZED, paused, condition("Paused", "False", "", "Resumed"))
-    status = written(planned(body, one("launcher", "Succeeded", code=0), one("worker-0")))
+    status = plans.status(plans.plan(body, one("launcher", "Succeeded", code=0), one("worker-0")))
     assert of_type(status)["Running"]["message"] == "The job ended without all of its pods having run at one time."
 
 
 def test_a_job_that_is_made_paused_has_no_pods() -> None:
-    found = planned(resource("t9k", {"spec/runMode": {"pause": {"enabled": True}}}))
-    assert told(found) == [["write"], ["tell Created", "tell Paused"]]
-    assert written(found)["phase"] == "Paused"
+    found = plans.plan(resource("t9k", {"spec/runMode": {"pause": {"enabled": True}}}))
+    assert plans.steps(found) == [["write"], ["tell Created", "tell Paused"]]
+    assert plans.status(found)["phase"] == "Paused"
 
 
 @pytest.mark.parametrize("cleans", [True, False])
 def test_workers_are_cleaned_up_and_the_launcher_stays_for_its_log(cleans: bool) -> None:
     body = resource("t9k", {"spec/runPolicy": {"cleanUpWorkers": cleans}}, INITIALIZED, RUNNING, NORMAL)
-    ended = planned(body, one("launcher", "Succeeded", code=0), one("worker-0"), one("worker-1"))
-    assert told_of(ended, "delete") == (["delete all workers"] if cleans else [])
-    body["status"] = written(ended)
+    ended = plans.plan(body, one("launcher", "Succeeded", code=0), one("worker-0"), one("worker-1"))
+    assert plans.actions(ended, "delete") == (["delete all workers"] if cleans else [])
+    body["status"] = plans.status(ended)
     left = [] if cleans else [one("worker-0"), one("worker-1")]
-    later = planned(body, one("launcher", "Succeeded", code=0), *left, now=NOW + 3600)
-    assert not [words for step in told(later) for words in step if words != "write"]
+    later = plans.plan(body, one("launcher", "Succeeded", code=0), *left, now=plans.NOW + 3600)
+    assert not [words for step in plans.steps(later) for words in step if words != "write"]
 
 
 def test_what_is_deleted_after_the_end_is_told_once() -> None:
     body = resource("t9k", {"spec/runPolicy": {"cleanUpWorkers": True}}, INITIALIZED, RUNNING, NORMAL)
     launcher = one("launcher", "Succeeded", code=0)
-    body["status"] = written(planned(body, launcher, one("worker-0"), one("worker-1")))
-    soon = planned(body, launcher, now=NOW + 1)
-    assert (soon.steps, soon.requeue_at) == ((), NOW + 20)
-    late = planned(body, launcher, now=NOW + 20)
-    assert written(late)["aggregate"] == dict.fromkeys(written(late)["aggregate"], 0) | {"succeeded": 1, "deleted": 2}
-    assert written(late)["phase"] == "Succeeded"
-    body["status"] = written(late)
-    assert planned(body, launcher, now=NOW + 3600) == Plan()
+    body["status"] = plans.status(plans.plan(body, launcher, one("worker-0"), one("worker-1")))
+    soon = plans.plan(body, launcher, now=plans.NOW + 1)
+    assert (soon.steps, soon.requeue_at) == ((), plans.NOW + 20)
+    late = plans.plan(body, launcher, now=plans.NOW + 20)
+    assert plans.status(late)["aggregate"] == dict.fromkeys(plans.status(late)["aggregate"], 0) | {
+        "succeeded": 1,
+        "deleted": 2,
+    }
+    assert plans.status(late)["phase"] == "Succeeded"
+    body["status"] = plans.status(late)
+    assert plans.plan(body, launcher, now=plans.NOW + 3600) == Plan()
 
 
 def test_an_expired_job_is_deleted_as_what_it_is() -> None:
     ended = condition("Completed")
     body = resource("t9k", {"spec/runPolicy": {"ttlSecondsAfterFinished": 1}}, INITIALIZED, ended, completionTime=BEGUN)
-    (step,) = planned(body).steps
+    (step,) = plans.plan(body).steps
     assert [(each.kind.api_version, each.name) for each in step if isinstance(each, Delete)] == [
         ("batch.tensorstack.dev/v1beta1", "mpi-example")
     ]
 
 
 def test_a_job_that_cannot_be_read_is_of_unknown_phase() -> None:
-    found = planned(resource("t9k", {"spec/worker/replicas": -1}))
-    assert written(found)["phase"] == "Unknown"
-    assert of_type(written(found))["ValidationError"]["status"] == "True"
+    found = plans.plan(resource("t9k", {"spec/worker/replicas": -1}))
+    assert plans.status(found)["phase"] == "Unknown"
+    assert of_type(plans.status(found))["ValidationError"]["status"] == "True"
 
 
 def test_a_job_that_another_operator_has_written_of_is_let_alone() -> None:
     body = resource("t9k", None, NORMAL)
     body["metadata"]["managedFields"] = [{"manager": "t9k", "operation": "Update", "subresource": "status"}]
-    assert planned(body) == Plan()
+    assert plans.plan(body) == Plan()
 
 
 def test_restarts_of_a_role_are_counted_together() -> None:
     body = resource("t9k", None, INITIALIZED)
     pods = [one("launcher", restarts=1), one("worker-0", restarts=2), one("worker-1", restarts=3)]
-    assert [task["restartCount"] for task in written(planned(body, *pods))["tasks"]] == [1, 5]
+    assert [task["restartCount"] for task in plans.status(plans.plan(body, *pods))["tasks"]] == [1, 5]
 
 
 def test_a_launcher_that_is_made_anew_is_counted_once() -> None:
     body = resource("t9k", None, INITIALIZED, RUNNING, NORMAL)
     evicted = one("launcher", "Failed", code=137, reason="Evicted")
     workers = [one("worker-0"), one("worker-1")]
-    first = planned(body, evicted, *workers)
-    assert written(first)["phase"] == "Pending"
-    assert of_type(written(first))["ReplicaFailure"]["status"] == "True"
-    body["status"] = written(first)
-    again = planned(body, evicted, *workers)  # it crashed between write and deletion
+    first = plans.plan(body, evicted, *workers)
+    assert plans.status(first)["phase"] == "Pending"
+    assert of_type(plans.status(first))["ReplicaFailure"]["status"] == "True"
+    body["status"] = plans.status(first)
+    again = plans.plan(body, evicted, *workers)  # it crashed between write and deletion
     assert "Restarting" in {entry["type"] for entry in conditions_of(body)}
-    assert "delete Pod mpi-example-launcher" in [words for step in told(again) for words in step]
+    assert "delete Pod mpi-example-launcher" in [words for step in plans.steps(again) for words in step]
     assert body["status"]["tasks"][0]["restartCount"] == 1
     assert body["status"]["replicaStatuses"]["Launcher"]["failed"] == 1
 
@@ -328,7 +332,7 @@ def test_a_scheduler_that_has_no_effect_is_told(
 ) -> None:
     suspended = [condition("Suspended", message="x"), condition("Created")] if paused else []
     body = resource(generation, asked, *suspended)
-    found = planned(body, settings=PodSettings(image="i", gang_scheduler=scheduler))
+    found = plans.plan(body, settings=PodSettings(image="i", gang_scheduler=scheduler))
     told = [message for reason, message in events(found) if reason == "SchedulerIgnored"]
     assert len(told) == (1 if words else 0)
     assert all(words in one and "jobs.gangScheduler" in one for one in told)

@@ -75,7 +75,7 @@ def test_what_differs_in_its_version_alone_is_taken_and_not_told() -> None:
 
 def test_what_we_wrote_ourselves_is_taken_and_not_told_nor_is_its_echo() -> None:
     one, told = store()
-    one.put(pod(version=5), is_told=False)
+    one.put(pod(version=5), notifies=False)
     one.event("MODIFIED", pod(version=5))
     assert (seen(one), told) == ([("u", "5")], [])
 
@@ -93,7 +93,7 @@ def test_the_echo_of_what_we_are_writing_is_no_news_though_it_be_quicker_than_th
     with one.writing("j", ours):
         one.event("MODIFIED", version(2, {**ours, "lastReconcileTime": "10:00:00"}))
         assert len(told) == 1
-        one.put(version(2, ours), is_told=False)
+        one.put(version(2, ours), notifies=False)
         one.event("MODIFIED", version(3, ours, suspend=True))
         one.event("MODIFIED", version(4, theirs, suspend=True))
     one.event("MODIFIED", version(5, ours, suspend=True))

@@ -10,8 +10,8 @@ import pytest
 
 from agents.job.model import Implementation, Job
 from agents.playground import documents
-from agents.playground.adapted import adapted
 from agents.playground.apply import apply
+from agents.playground.documents import adapted
 from agents.playground.launchers import DEFAULTS, LAUNCHERS
 
 if TYPE_CHECKING:

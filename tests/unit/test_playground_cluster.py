@@ -178,7 +178,7 @@ def test_a_graceful_end(cluster: Cluster) -> None:
         with open(log, encoding="ascii") as file:
             return file.read()
 
-    until(lambda: logged() == "hello\n", "it is logged")
+    until(lambda: os.path.exists(log) and logged() == "hello\n", "it is logged")
     cluster.delete_pod("graceful", grace_s=1000)
     assert logged() == "hello\nbye\n"
     stubborn = Container(command=["sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"])

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from agents.playground import Container, Pod, pods, resources, table
+from agents.playground import Container, Pod, pod_status, pods, resources, table
 
 SPEC = Pod("w-0", containers=(Container("setup", init=True), Container("agent", init=True, sidecar=True), Container()))
 
 
 def shown(state: str, **more: Any) -> dict[str, Any]:
     thing = pods.new_object(SPEC)
-    thing["status"] = pods.status_of(thing, state, address="127.64.0.9", **more)
+    thing["status"] = pod_status.status_of(thing, state, address="127.64.0.9", **more)
     return thing
 
 

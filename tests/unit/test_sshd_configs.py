@@ -49,8 +49,8 @@ def test_host_keys_that_are_not_known_are_learnt_and_never_simply_taken() -> Non
     settings = replace(PLAIN, host_keys=HostKeys.IMAGE)
     gone, came = changed(golden("ssh_config"), configs.ssh_config(settings, 2222))
     assert (gone, came) == (["    StrictHostKeyChecking yes"], ["    StrictHostKeyChecking accept-new"])
-    assert configs.known_hosts(settings, KEY) == ""
-    assert configs.user_known_hosts(settings, KEY) == ""
+    assert configs.known_hosts(settings, configs.ALL_HOSTS, KEY) == ""
+    assert configs.known_hosts(settings, configs.JOB_HOSTS, KEY) == ""
 
 
 def test_hosts_at_ports_of_their_own() -> None:
@@ -63,6 +63,5 @@ def test_hosts_at_ports_of_their_own() -> None:
 
 
 def test_who_is_known_and_who_may_enter() -> None:
-    assert configs.known_hosts(PLAIN, KEY) == f"* {KEY}\n"
-    assert configs.user_known_hosts(PLAIN, KEY) == f"*-worker-*,*-launcher* {KEY}\n"
-    assert configs.authorized_keys(KEY) == f"{KEY}\n"
+    assert configs.known_hosts(PLAIN, configs.ALL_HOSTS, KEY) == f"* {KEY}\n"
+    assert configs.known_hosts(PLAIN, configs.JOB_HOSTS, KEY) == f"*-worker-*,*-launcher* {KEY}\n"

@@ -41,7 +41,7 @@ def modes(settings: Settings) -> dict[str, int]:
 def test_files_of_the_user_are_private() -> None:
     assert modes(WORKER) == WORKERS
     assert modes(replace(WORKER, role=Role.LAUNCHER)) == LAUNCHERS
-    assert {one.path: one.mode for one in layout.folders(WORKER)} == {"auth": 0o700, "run": 0o755, "empty": 0o755}
+    assert dict(layout.folders(WORKER)) == {"auth": 0o700, "run": 0o755, "empty": 0o755}
 
 
 @pytest.mark.parametrize("settings", [KUBEFLOWS, IMAGES_OWN])
@@ -51,7 +51,7 @@ def test_files_of_another_can_be_read_by_the_user(settings: Settings) -> None:
     if settings is IMAGES_OWN:
         del expected["auth/config"]  # of which ssh would say: bad owner
     assert modes(settings) == expected
-    assert {one.path: one.mode for one in layout.folders(settings)} == {"auth": 0o755, "run": 0o1777, "empty": 0o755}
+    assert dict(layout.folders(settings)) == {"auth": 0o755, "run": 0o1777, "empty": 0o755}
 
 
 def test_the_host_key_is_last() -> None:

@@ -94,7 +94,9 @@ HTTP: list[tuple[int, bytes, str | None, tuple[bool, float | None, float | None]
     # status, body, Retry-After → retryable, the server's wish, patience
     (400, b"", None, (False, None, None)),
     (401, b"", None, (True, None, 3.0)),
+    (401, b"", "30", (True, None, 3.0)),
     (403, b"", None, (True, None, 5.0)),
+    (403, b"", "30", (True, None, 5.0)),
     (404, b'{"message": "pods \\"worker-0\\" not found"}', None, (True, None, 30.0)),
     (405, b"", None, (False, None, None)),
     (408, b"", None, (True, None, None)),

@@ -174,7 +174,7 @@ def test_each_frame_has_a_key_of_its_own() -> None:
 
 
 def test_close_frames() -> None:
-    opcode, payload, _ = decode(websocket.close_frame(1001))
+    opcode, payload, _ = decode(websocket.frame(CLOSE, (1001).to_bytes(2, "big")))
     assert (opcode, websocket.close_reason(memoryview(payload))) == (CLOSE, (1001, ""))
     assert websocket.close_reason(memoryview(b"\x03\xf3gone\xff")) == (1011, "gone\N{REPLACEMENT CHARACTER}")
     assert websocket.close_reason(memoryview(b"")) == (1005, "")

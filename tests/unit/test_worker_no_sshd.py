@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_an_sshd_that_does_not_come_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sshd_monitor, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(sshd_monitor, "LOGGED_AFTER_S", 0.0)
     loop, said, port = Loop(), list[str](), free_port()
 
     def say(line: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from agents.job.model import KeyType
 from agents.operator.executor import new_key_pair
-from agents.worker.mounted import KeyRotation
 from sshd_bootstrap.prepare import prepare
+from sshd_bootstrap.rotation import KeyRotation
 from sshd_bootstrap.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ class Job:
         self.said: list[str] = []
         self.rotate()
         prepare(Settings.load(self.environ))
-        self.rotation = KeyRotation(str(self.keys), str(self.volume), self.environ, self.said.append)
+        in_use = str(self.volume / "run" / "ssh_host_key")
+        self.rotation = KeyRotation(
+            str(self.keys), in_use, lambda: prepare(Settings.load(self.environ)), self.said.append
+        )
 
     def rotate(self) -> None:
         for name, content in new_key_pair(KeyType.ED25519).items():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from agents.job.model import Transport
+from agents.job.model import Job, Transport
 from agents.operator.objects.config import config_map, secret, service
 from agents.operator.objects.launcher import launcher
 from agents.operator.objects.names import template_hash, worker_selector
@@ -13,9 +11,6 @@ from agents.operator.objects.pod_group import pod_group
 from agents.operator.objects.rbac import needed_rule, role, role_binding, service_account
 from agents.operator.objects.sshd import is_sshd
 from agents.operator.objects.worker import worker
-
-if TYPE_CHECKING:
-    from agents.job.model import Job
 
 __all__ = [
     "config_map",

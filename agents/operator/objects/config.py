@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from agents.job.model import Implementation, Transport
+from agents.job.json_object import Body
+from agents.job.model import Implementation, Job, Transport
 from agents.operator.kube import CONFIG_MAP, SECRET, SERVICE
 from agents.operator.objects import names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from agents.job.json_object import Body
-    from agents.job.model import Job
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 _NOTHING = ":\n"
 _KUBEXEC = f"#!{names.TOOLS_PATH}/rshagent\n"

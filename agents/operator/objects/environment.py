@@ -1,4 +1,4 @@
-"""Environment variables that tell MPI launchers their agent and hostfile.
+"""Environment variables that name the agent and the hostfile to MPI launchers.
 
 What the user's container sets stays as it is, by value or by reference. What it takes from a ConfigMap or Secret as a
 whole (`envFrom`) can't be known here, and a variable of ours wins over it there.
@@ -6,17 +6,12 @@ whole (`envFrom`) can't be known here, and a variable of ours wins over it there
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from agents.job.model import LAUNCHER, WORKER, Dialect, Implementation, Transport
+from agents.job.model import LAUNCHER, WORKER, Dialect, Implementation, Job, Transport
 from agents.job.template import wants_gpu
 from agents.operator.objects import names
 from agents.operator.objects.config import has_own_ssh
 
-if TYPE_CHECKING:
-    from agents.job.model import Job
-
-_LEAST_AT_ONCE = 1000  # agents that may run at once: Open MPI 5 stays attached, and waits for ever at one more
+_LEAST_AT_ONCE = 1000  # agents that may run at once: Open MPI 5 stays attached, and hangs at one more
 
 _OWN_END_S = 2  # for mpirun to end by itself after its ranks have
 _SSH_OPTIONS = f"-F {names.SSH_CONFIG} -o ConnectionAttempts=10"
@@ -43,15 +38,15 @@ def launcher(job: Job) -> dict[str, str]:
 
 
 def _open_mpi(job: Job) -> dict[str, str]:
-    """Return the variables of Open MPI 4.1 and 5.0: who reads one family does not read the other.
+    """Return the variables of Open MPI 4.1 and 5.0: each reads only its own family.
 
     Tree spawn is off: above 64 workers, workers would start workers, for which they have no rights.
     """
     at_once = _at_once(job)
     is_ssh = job.transport is Transport.SSH
     key, value = ("args", _SSH_OPTIONS) if is_ssh else ("agent", names.AGENT)
-    # It would ask DNS for every host before it starts the first daemon. By ssh, a launcher that is a host itself finds
-    # out by that: 5.0 knows itself by its bare host name alone, and asks DNS only if it is told to.
+    # It would ask DNS for every host before it starts the first daemon. With SSH, a launcher that is a host itself
+    # needs that: 5.0 knows itself by its bare host name alone, and asks DNS only if configured to.
     resolving = {"OMPI_MCA_if_base_do_not_resolve": "1"}
     if is_ssh and job.launcher_is_worker:
         resolving = {"PRTE_MCA_prte_do_not_resolve": "0"}
@@ -76,9 +71,9 @@ def _open_mpi(job: Job) -> dict[str, str]:
 
 
 def _kill_delay(grace: object) -> str:
-    """Return how many seconds Open MPI 4.1 leaves ranks between its signals, 1 if it isn't told.
+    """Return how many seconds Open MPI 4.1 leaves ranks between its signals, 1 by default.
 
-    Told to end it sends SIGCONT, SIGTERM and SIGKILL, and waits so long after each of the first two, whether or not
+    When terminated it sends SIGCONT, SIGTERM and SIGKILL, and waits so long after each of the first two, whether or not
     ranks are left (4.1.8, measured): ranks have the second half of the grace period. 5.0 kills them at once.
     """
     return str(max(1, (grace - _OWN_END_S) // 2 if isinstance(grace, int) else 1))
@@ -119,7 +114,7 @@ _FAMILIES = {Implementation.OPEN_MPI: _open_mpi, Implementation.INTEL: _intel, I
 
 
 def _lost_output(job: Job) -> dict[str, str]:
-    """Have a daemon whose stream was lost, and perhaps output with it, be no success, whatever it ended with.
+    """Fail a daemon whose stream was lost, and perhaps output with it, whatever its exit code.
 
     For Open MPI this is left to the agent, which knows its daemons: the same jobs run horovodrun.
     """
@@ -127,7 +122,7 @@ def _lost_output(job: Job) -> dict[str, str]:
 
 
 def _interface(job: Job, variable: str) -> dict[str, str]:
-    """Have workers told the launcher's address, not its name. Container runtimes call a pod's first interface eth0."""
+    """Give workers the launcher's address, not its name. Container runtimes call a pod's first interface eth0."""
     is_hosts = job.launcher.template.get("spec", {}).get("hostNetwork")
     return {} if is_hosts else {variable: "eth0"}
 

@@ -1,39 +1,35 @@
-"""What all injected containers have in common: image, security context, and the user that they run as."""
+"""What all injected containers have in common: image, resources, security context, and the user that they run as."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from agents.job.model import Passwd, Transport
-from agents.operator.objects import names, pod
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from agents.job.json_object import Body, Object
-    from agents.job.model import Job
-    from agents.operator.settings import PodSettings
+from agents.job.json_object import Body, Object
+from agents.job.model import Job, Passwd, Transport
+from agents.operator.objects import names, pod, resources
+from agents.operator.settings import PodSettings
 
 _IMAGE_USER = 65532  # of our image
 
 
-def container(name: str, settings: PodSettings, spec: Body, whose: User | None = None) -> Body:
+def container(name: str, settings: PodSettings, spec: Body, user: User | None = None) -> Body:
     """Return the common fields. They satisfy Pod Security's level *restricted*, unless the user is root.
 
-    `whose`: the user whose files it makes; without one it is ours.
+    `user`: who owns the files that it makes; by default our image's user.
     """
     used = [*(str(one.get("name")) for one in pod.containers(spec)), *_referred(spec)]
     return {
         "name": names.unique(name, used),
         "image": settings.image,
         "imagePullPolicy": settings.image_pull_policy,
+        "resources": resources.of_injected(name, spec, settings),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
             "seccompProfile": {"type": "RuntimeDefault"},
-            **(_our_user(settings, spec) if whose is None else _their_user(whose)),
+            **(_our_user(settings, spec) if user is None else _user_fields(user)),
         },
     }
 
@@ -64,12 +60,12 @@ def _our_user(settings: PodSettings, spec: Body) -> Body:
     return {"runAsNonRoot": True} if uid is None else {"runAsNonRoot": True, "runAsUser": uid}
 
 
-def _their_user(whose: User) -> Body:
-    context: Body = {"runAsNonRoot": whose.uid != 0}
-    if whose.uid is not None:
-        context["runAsUser"] = whose.uid
-    if whose.gid is not None:
-        context["runAsGroup"] = whose.gid
+def _user_fields(user: User) -> Body:
+    context: Body = {"runAsNonRoot": user.uid != 0}
+    if user.uid is not None:
+        context["runAsUser"] = user.uid
+    if user.gid is not None:
+        context["runAsGroup"] = user.gid
     return context
 
 
@@ -106,13 +102,13 @@ def user_of(container: Body, spec: Body, settings: PodSettings) -> User:
     return User(ROOT, gid)
 
 
-def has_generated_passwd(job: Job, whose: User, settings: PodSettings) -> bool:
+def has_generated_passwd(job: Job, user: User, settings: PodSettings) -> bool:
     """Return whether /etc/passwd is made for a container: without an entry neither ssh nor sshd runs."""
     if job.ssh.passwd is not Passwd.AUTO:
         return job.ssh.passwd is Passwd.GENERATED
-    if whose.uid is None:
+    if user.uid is None:
         return settings.run_as_user is None
-    return whose.uid >= _FIRST_ARBITRARY
+    return user.uid >= _FIRST_ARBITRARY
 
 
 def _number(context: Object, key: str) -> int | None:

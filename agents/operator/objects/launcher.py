@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from agents.job.model import LAUNCHER, Tool, Transport
-from agents.operator.kube import BATCH_JOB, POD
-from agents.operator.objects import environment, injected, names, pod, rbac, resources, sshd
+from agents.job.json_object import Body
+from agents.job.model import LAUNCHER, Job, Tool, Transport
+from agents.operator.kube import BATCH_JOB
+from agents.operator.objects import environment, injected, names, pod, rbac, sshd
 from agents.operator.objects.config import launcher_files
+from agents.operator.objects.injected import User
 from agents.operator.objects.sshd import Ssh
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from agents.job.json_object import Body
-    from agents.job.model import Job
-    from agents.operator.objects.injected import User
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 
 def launcher(job: Job, settings: PodSettings) -> Body:
     """Return the launcher's Pod or batch Job."""
     template = _template(job, settings)
     if job.dialect.has_launcher_pod:
-        about = {"name": job.launcher_name, "namespace": job.namespace, **template["metadata"]}
-        about["ownerReferences"] = [names.owner_reference(POD, job, settings)]
-        return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": template["spec"]}
+        return pod.pod(job, job.launcher_name, template, settings)
     # The operator handles deadline and time to live, as they hold for the workers too.
     spec: Body = {
         "podReplacementPolicy": "Failed",  # else two launchers may run at once (kubernetes/kubernetes#115844)
@@ -74,11 +67,11 @@ _REPLACEMENT = "5m"
 def _add_agents(job: Job, settings: PodSettings, spec: Body) -> None:
     """Add our containers behind the user's init containers. The user's container gets the job's files, and no token."""
     config = pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, launcher_files(job)))
-    by_transport = _by_ssh if job.transport is Transport.SSH else _by_exec
+    by_transport = _with_ssh if job.transport is Transport.SSH else _with_exec
     injected.inject(settings, spec, *by_transport(job, settings, spec, config))
 
 
-def _by_exec(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Body]:
+def _with_exec(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Body]:
     """Return hub and delivery, in this order: the hub starts while delivery waits."""
     tools = pod.add_volume(spec, names.TOOLS_VOLUME, {"emptyDir": {}})
     run = pod.add_volume(spec, names.RUN_VOLUME, {"emptyDir": {}})
@@ -98,7 +91,7 @@ def _by_exec(job: Job, settings: PodSettings, spec: Body, config: str) -> list[B
     return [hub, delivery]
 
 
-def _by_ssh(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Body]:
+def _with_ssh(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Body]:
     """Return delivery, which prepares ssh before it waits: one more container would be a second more.
 
     Where the launcher's command can wait inside its container, delivery is a sidecar: that is another second less.
@@ -130,15 +123,14 @@ def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
         "command": ["rshagent-hub", *(["--container", worker] if worker else [])],
         "env": _environment([_POD_NAME, _POD_IPS], {**_of_job(job), "MPI_AGENT_SLOTS": str(job.slots)}),
         "lifecycle": {"preStop": {"exec": {"command": ["rshagent-hub", "--ending"]}}},
-        "resources": resources.of_ours(spec, settings, settings.hub_requests, settings.hub_limits),
         "restartPolicy": "Always",
     }
 
 
-def _delivery(job: Job, settings: PodSettings, spec: Body, whose: User | None = None) -> Body:
+def _delivery(job: Job, settings: PodSettings, spec: Body, user: User | None = None) -> Body:
     """Return delivery, by kubectl-delivery's name and with its variables.
 
-    By ssh it asks no API, and copies nothing but what the job asks for: there is no hub for a client to ask.
+    With SSH it uses no API and copies only the job's tools: there is no hub for a client.
     """
     tools = _tools(job, settings)
     variables = {"MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT}
@@ -151,11 +143,10 @@ def _delivery(job: Job, settings: PodSettings, spec: Body, whose: User | None = 
         waits = {} if sshd.expects_sshd(job) else {"MPI_AGENT_WAIT": "false"}
         environment = _environment([_POD_NAME], {"MPI_AGENT_TRANSPORT": "ssh", **variables, **waits})
     return {
-        **injected.container(names.DELIVERY, settings, spec, whose),
+        **injected.container(names.DELIVERY, settings, spec, user),
         **({"image": settings.image_with_kubectl} if Tool.KUBECTL in tools else {}),
         "command": ["mpi-delivery", *_copied(job, tools)],
         "env": environment,
-        "resources": resources.of_ours(spec, settings, settings.delivery_requests, settings.delivery_limits),
     }
 
 

@@ -9,19 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from agents.job.model import LAUNCHER, PREFIX, WORKER, Dialect, Transport
-from agents.job.settings import shared
-from agents.operator.kube import BATCH_JOB, POD
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from agents.job.json_object import Body
-    from agents.job.model import Job, Role
-    from agents.operator.kube import Kind
-    from agents.operator.settings import PodSettings
+from agents.job.json_object import Body
+from agents.job.model import LAUNCHER, PREFIX, WORKER, Dialect, Implementation, Job, Passwd, Role, Transport
+from agents.job.template import container_names
+from agents.operator.kube import BATCH_JOB, POD, Kind
+from agents.operator.settings import PodSettings
 
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
 ROLE = f"{PREFIX}role"  # label of pods: LAUNCHER or WORKER
@@ -193,3 +188,42 @@ def template_hash(role: Role) -> str:
     """Return a hash of a role's template. It excludes what the operator adds, so an upgrade rolls no workers."""
     content = json.dumps([role.restart_policy, role.template], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()[:_TEMPLATE_HASH_SIZE]
+
+
+def shared(job: Job) -> dict[str, str]:
+    """Return the settings, besides transport and dialect, that all pods of a job must share.
+
+    A worker that was created with another value is no host for the running launcher: its sshd listens at another port,
+    or knows another user, or ranks run in another container. Keys are the annotations' names, values are "" by default;
+    the main container is always named, since another template may have another first one.
+    """
+    found: dict[str, str] = {}
+    if job.dialect is not Dialect.T9K:  # which has none of these: the container's name is its template's
+        found |= {
+            "mainContainer": job.main_container or next(iter(container_names(job.worker.template)), ""),
+            "mpiImplementation": str(job.implementation),
+            "runLauncherAsWorker": str(job.launcher_is_worker).lower(),
+        }
+    if job.transport is Transport.SSH:
+        found |= {
+            "sshAuthMountPath": job.ssh.mount_path,
+            "sshPasswd": str(job.ssh.passwd),
+            "sshPort": str(job.ssh.port or ""),
+        }
+    return found
+
+
+def with_shared(job: Job, given: Mapping[str, str]) -> Job:
+    """Return the job with these shared settings in place of its own; ValueError if one has no value of its kind."""
+    found = {**shared(job), **given}
+    if job.dialect is not Dialect.T9K:
+        job = replace(
+            job,
+            main_container=given.get("mainContainer", job.main_container),
+            implementation=Implementation(found["mpiImplementation"]),
+            launcher_is_worker=found["runLauncherAsWorker"] == "true",
+        )
+    if job.transport is Transport.SSH:
+        passwd, port = Passwd(found["sshPasswd"]), int(found["sshPort"] or 0) or None
+        job = replace(job, ssh=replace(job.ssh, mount_path=found["sshAuthMountPath"], passwd=passwd, port=port))
+    return job

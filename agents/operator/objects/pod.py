@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from agents.job.model import Dialect, RestartPolicy, Transport
+from agents.job.json_object import Body
+from agents.job.model import Dialect, Job, RestartPolicy, Role, Transport
+from agents.operator.kube import POD
 from agents.operator.objects import names, pod_group
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from agents.job.json_object import Body
-    from agents.job.model import Job, Role
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 _MOUNTS = ("volumeMounts", "volumeDevices")
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -36,6 +33,13 @@ def from_template(job: Job, role: Role, settings: PodSettings, labels: dict[str,
     spec.setdefault("automountServiceAccountToken", False)
     pod_group.join(job, settings, body)
     return body
+
+
+def pod(job: Job, name: str, template: Body, settings: PodSettings) -> Body:
+    """Return the Pod of this name, which belongs to the job, from metadata and spec (`from_template`)."""
+    owners = [names.owner_reference(POD, job, settings)]
+    metadata = {"name": name, "namespace": job.namespace, **template["metadata"], "ownerReferences": owners}
+    return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": metadata, "spec": template["spec"]}
 
 
 def _copied(value: Any) -> Any:

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from agents.job.model import Dialect
+from agents.job.json_object import Body
+from agents.job.model import Dialect, Job, Role
 from agents.operator.kube import pod_group_kind
 from agents.operator.objects import names, resources
-
-if TYPE_CHECKING:
-    from agents.job.json_object import Body
-    from agents.job.model import Job, Role
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 _VOLCANO, _T9K = "volcano", "t9k"
 _QUEUE = "scheduling.volcano.sh/queue-name"
@@ -66,8 +62,8 @@ def ignored(job: Job, settings: PodSettings) -> str:
     if job.dialect is not Dialect.T9K or not asked.queue or scheduler == _T9K:
         return ""
     if not scheduler:
-        words = "has no effect: no gang scheduler is configured, so the default scheduler places the pods one by one"
-        return f"spec.scheduler.t9kScheduler {words}. {_HOW}"
+        effect = "has no effect: no gang scheduler is configured, so the default scheduler places the pods one by one"
+        return f"spec.scheduler.t9kScheduler {effect}. {_HOW}"
     fields = [*([] if scheduler == _VOLCANO else ["queue"]), *(["priority"] if asked.priority else [])]
     named = " and ".join(f"spec.scheduler.t9kScheduler.{field}" for field in fields)
     return f"{named} has no effect: the gang scheduler is {scheduler}. {_HOW}" if named else ""

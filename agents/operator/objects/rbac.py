@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from agents.job.model import Rbac, Transport
+from agents.job.json_object import Body
+from agents.job.model import Job, Rbac, Transport
 from agents.operator.kube import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from agents.operator.objects import names
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.job.json_object import Body
-    from agents.job.model import Job
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 _SHOWN = 100
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from agents.job.json_object import Body, Object
-    from agents.operator.settings import PodSettings
+from agents.job.json_object import Body, Object
+from agents.operator.objects import names
+from agents.operator.settings import PodSettings
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
 _SCALES = {
@@ -40,26 +38,32 @@ _DISK = "ephemeral-storage"
 _DISK_SIZE = "64Mi"  # a client of 1 MiB, a hosts file, and logs
 
 
-def of_ours(spec: Body, settings: PodSettings, requests: Mapping[str, str], limits: Mapping[str, str]) -> Body:
-    """Return the resources of one of our containers in a pod.
+_GUARANTEED_CPU = "200m"
+_NEEDS = {  # CPU and memory requests and the memory limit, by container
+    names.HUB: ("50m", "48Mi", "64Mi"),
+    names.DELIVERY: ("50m", "48Mi", "48Mi"),
+    names.WORKER_AGENT: ("10m", "32Mi", "48Mi"),
+    names.BOOTSTRAP: ("50m", "32Mi", "48Mi"),
+}
 
-    In a Guaranteed pod requests are the limits. Ours limit disk only where all of the user's containers do: the pod may
-    use what its containers' limits add up to, and ours alone would be the limit of all. Where the pod has resources of
-    its own, containers may not ask for more together.
+
+def of_injected(name: str, spec: Body, settings: PodSettings) -> Body:
+    """Return the resources of an injected container in a pod.
+
+    In a Guaranteed pod requests are the limits. Disk is limited only where all of the user's containers limit it: the
+    pod may use what its containers' limits add up to, and ours alone would be the limit of all. Where the pod has
+    resources of its own, containers may not ask for more together.
     """
     if spec.get("resources"):
         return {}
-    containers = [one for key in ("initContainers", "containers") for one in spec.get(key, [])]
-    if is_guaranteed(containers):
-        limits = {"cpu": settings.guaranteed_cpu, **limits}
-        requests = limits
-    else:
-        limits = {"cpu": settings.cpu_limit, **limits}
-        requests = {**requests, "cpu": min(requests["cpu"], settings.cpu_limit, key=parse_quantity)}
-    if all(_DISK in one.get("resources", {}).get("limits", {}) for one in spec["containers"]):
-        limits = {**limits, _DISK: _DISK_SIZE}
-        requests = {**requests, _DISK: _DISK_SIZE}
-    return {"requests": dict(requests), "limits": dict(limits)}
+    cpu, memory, most = _NEEDS[name]
+    limits = {"cpu": settings.cpu_limit, "memory": most}
+    requests = {"cpu": min(cpu, settings.cpu_limit, key=parse_quantity), "memory": memory}
+    if is_guaranteed([one for key in ("initContainers", "containers") for one in spec.get(key, [])]):
+        limits = requests = {"cpu": _GUARANTEED_CPU, "memory": most}
+    disk = all(_DISK in one.get("resources", {}).get("limits", {}) for one in spec["containers"])
+    size = {_DISK: _DISK_SIZE} if disk else {}
+    return {"requests": requests | size, "limits": limits | size}
 
 
 def is_guaranteed(containers: list[Body]) -> bool:

@@ -5,21 +5,15 @@ from __future__ import annotations
 import getopt
 import hashlib
 import os.path
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-from agents.job.model import WORKER, Dialect, Transport
+from agents.job.json_object import Body
+from agents.job.model import WORKER, Dialect, Job, Transport
 from agents.operator.objects import injected, names, pod
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.job.json_object import Body
-    from agents.job.model import Job
-    from agents.operator.objects.injected import User
-    from agents.operator.settings import PodSettings
+from agents.operator.objects.injected import User
+from agents.operator.settings import PodSettings
 
 DEFAULT_PORT = 2222  # that any uid may take
 _USUAL = (22, DEFAULT_PORT)  # OpenSSH's, and that of kubeflow's images
@@ -31,7 +25,7 @@ _PROBES = ("readinessProbe", "startupProbe", "livenessProbe")
 
 
 class Start(Enum):
-    """Who says what the workers run."""
+    """What decides the workers' command."""
 
     DEFAULT = auto()  # no command was given: the job's sshd, by our configuration
     WRAPPED = auto()  # an sshd with its own arguments
@@ -40,11 +34,11 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sshd:
-    """The workers' sshd. `ports`: where it may be; of an sshd that is told its port, that one."""
+    """The workers' sshd. `ports`: where it may be; of an sshd with a port in its arguments, that one."""
 
     start: Start
     ports: tuple[int, ...]
-    tells_port: bool = False  # its own arguments say no port, and ours do
+    adds_port: bool = False  # its own arguments have no port, so we add one
 
 
 def sshd(job: Job) -> Sshd:
@@ -57,10 +51,10 @@ def sshd(job: Job) -> Sshd:
     if start is Start.DEFAULT:
         return Sshd(start, (chosen or next(_probed(container), DEFAULT_PORT),))
     if start is Start.WRAPPED:
-        if port := _told(words):
+        if port := _port_argument(words):
             return Sshd(start, (port,))
         if chosen is not None:
-            return Sshd(start, (chosen,), tells_port=True)
+            return Sshd(start, (chosen,), adds_port=True)
     if job.ssh.port:
         return Sshd(start, (job.ssh.port,))
     declared = [*_probed(container), *_ports(container).values()]
@@ -70,7 +64,7 @@ def sshd(job: Job) -> Sshd:
 
 
 def expects_sshd(job: Job) -> bool:
-    """Return whether the workers will have an sshd: who debugs a job may run something else in them."""
+    """Return whether the workers will have an sshd: in debug mode they may run something else."""
     return job.debug is None or sshd(job).start is not Start.CUSTOM
 
 
@@ -85,7 +79,7 @@ def waits_inside(job: Job, container: Body) -> bool:
 
 
 def set_wait_command(container: Body) -> None:
-    """Have a launcher's container begin its command when delivery, beside it, says so."""
+    """Have a launcher's container begin its command when delivery opens the start gate."""
     container["command"] = [names.SSHD_START, "--when-ready", *container["command"]]
 
 
@@ -105,7 +99,7 @@ def set_command(job: Job, container: Body) -> None:
     elif found.start is Start.WRAPPED:
         first = "command" if container.get("command") else "args"
         container[first] = [names.SSHD_START, *container[first]]
-        if found.tells_port:
+        if found.adds_port:
             last = "args" if container.get("args") else "command"
             container[last] = [*container[last], "-p", str(found.ports[0])]
 
@@ -119,7 +113,7 @@ def declare_port(job: Job, spec: Body, container: Body) -> None:
 
 
 def _start(job: Job, container: Body) -> tuple[Start, Sequence[str]]:
-    """Return who says what runs, and its words. In v1 and T9k's dialect arguments alone are no command."""
+    """Return what decides the command, and the command. In v1 and T9k's dialect arguments alone are no command."""
     command, args = container.get("command", []), container.get("args", [])
     words = [*command, *args]
     if not words or not (command or job.dialect is Dialect.V2BETA1):
@@ -127,7 +121,7 @@ def _start(job: Job, container: Body) -> tuple[Start, Sequence[str]]:
     return (Start.WRAPPED if os.path.basename(words[0]) == "sshd" else Start.CUSTOM), words
 
 
-def _told(words: Sequence[str]) -> int | None:
+def _port_argument(words: Sequence[str]) -> int | None:
     """Return the port in an sshd's arguments."""
     try:
         options, _ = getopt.getopt(list(words[1:]), _OPTIONS)

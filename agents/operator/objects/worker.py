@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from agents.job.model import PREFIX, WORKER, Dialect, Transport
+from agents.job.json_object import Body
+from agents.job.model import PREFIX, WORKER, Dialect, Job, Transport
 from agents.job.run_mode import WAIT
-from agents.operator.kube import POD
-from agents.operator.objects import environment, injected, names, pod, resources, sshd
+from agents.operator.objects import environment, injected, names, pod, sshd
 from agents.operator.objects.sshd import Ssh
-
-if TYPE_CHECKING:
-    from agents.job.json_object import Body
-    from agents.job.model import Job
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 
 def worker(job: Job, index: int, settings: PodSettings) -> Body:
     """Return the pod of the worker with this index."""
-    name = job.worker_name(index)
     body = pod.from_template(job, job.worker, settings, names.pod_labels(job, WORKER, index))
     spec = body["spec"]
     pod.name_host(job, settings, spec, names.worker_hostname(job, index))
@@ -35,13 +28,7 @@ def worker(job: Job, index: int, settings: PodSettings) -> Body:
     _add_agent(job, settings, spec)
     if job.debug is not None:  # what is started by hand is its user's to end
         body["metadata"]["annotations"].setdefault(ORDER, "debug")
-    about = {
-        "name": name,
-        "namespace": job.namespace,
-        **body["metadata"],
-        "ownerReferences": [names.owner_reference(POD, job, settings)],
-    }
-    return {"apiVersion": POD.api_version, "kind": POD.name, "metadata": about, "spec": spec}
+    return pod.pod(job, job.worker_name(index), body, settings)
 
 
 def _set_wait_command(job: Job, container: Body) -> None:
@@ -62,7 +49,7 @@ _ANSWER_S = 300  # for the agent's answer: it has none before sshd is up, or has
 
 
 def _add_agent(job: Job, settings: PodSettings, spec: Body) -> None:
-    """Add what a worker needs beside its own containers: in a job by exec nothing, unless the agent is asked for."""
+    """Add what a worker needs beside its own containers: with transport exec nothing, unless the agent is asked for."""
     ssh = Ssh(job, WORKER, settings, spec) if job.transport is Transport.SSH else None
     if ssh is not None:
         ssh.mount()
@@ -82,13 +69,12 @@ def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body
     """Return the agent, a native sidecar. What its hook prepares is there before any container behind it starts."""
     port = _host_port(job) if spec.get("hostNetwork") is True else _PORT
     orders = pod.add_volume(spec, names.ORDERS_VOLUME, _ORDERS)
-    whose = injected.user_of(pod.main_container(job, spec), spec, settings) if ssh is None else ssh.user
+    user = injected.user_of(pod.main_container(job, spec), spec, settings) if ssh is None else ssh.user
     container = {
-        **injected.container(names.WORKER_AGENT, settings, spec, whose),
+        **injected.container(names.WORKER_AGENT, settings, spec, user),
         "command": ["mpi-worker"],
         "env": pod.variables({"MPI_WORKER_PORT": str(port)}),
         "ports": [{"name": "mpi-worker", "containerPort": port, "protocol": "TCP"}],
-        "resources": resources.of_ours(spec, settings, settings.worker_agent_requests, settings.worker_agent_limits),
         "restartPolicy": "Always",
     }
     if ssh is not None:
@@ -101,10 +87,6 @@ def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body
 
 
 def _bootstrap(settings: PodSettings, spec: Body, ssh: Ssh) -> Body:
-    container = {
-        **injected.container(names.BOOTSTRAP, settings, spec, ssh.user),
-        "command": ["sshd-bootstrap"],
-        "resources": resources.of_ours(spec, settings, settings.bootstrap_requests, settings.bootstrap_limits),
-    }
+    container = {**injected.container(names.BOOTSTRAP, settings, spec, ssh.user), "command": ["sshd-bootstrap"]}
     ssh.prepare_in(container)
     return container

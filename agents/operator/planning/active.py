@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.json_object import mapping
+from agents.job.json_object import part
 from agents.job.model import Dialect, Transport
 from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder
 from agents.operator import objects
-from agents.operator.actions import Create, CreateKeys, Delete, Emit, Patch, Plan
+from agents.operator.actions import Action, Create, Delete, Emit, Patch, Plan
 from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import ended, launcher, lost_workers, own_conditions, resources, status, workers
-from agents.operator.planning.launcher import Stage
+from agents.operator.planning.launcher import Launcher, Stage
 from agents.operator.planning.status import Steps
+from agents.operator.planning.view import View
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.operator.actions import Action
-    from agents.operator.planning.launcher import Launcher
-    from agents.operator.planning.view import View
+_RESTART_POLICY = "Restart policy in pod template overridden by restart policy in replica spec"
+_API_ACCESS = (
+    "automountServiceAccountToken is true: the user's container has the launcher's token, and what runs in it"
+    " may do what its Role allows, exec into all workers of this job included"
+)
+_PROCESSES_SHARED = (
+    "the launcher shares its process namespace (shareProcessNamespace, hostPID): what runs in the user's"
+    " container with CAP_SYS_PTRACE can take the launcher's token from the processes of the hub and delivery"
+)
 
 
 def plan(view: View, found: Launcher) -> Plan:
@@ -50,7 +54,7 @@ def plan(view: View, found: Launcher) -> Plan:
     status.set_tasks(view, builder, found.counts.failed)
     needed = resources.changes(view)
     made = [] if view.observed.name_conflicts else change.creates
-    rights = resources.role(view, [one.body["metadata"]["name"] for one in made])
+    rights = resources.role(view, [one.name for one in made])
     starts = _launcher(view, found, change)
     if not needed and rights == (None, None) and _is_complete(view, found):
         builder.initialized()
@@ -59,7 +63,7 @@ def plan(view: View, found: Launcher) -> Plan:
     if not is_new or view.workers or view.launchers or view.observed.rejected or view.observed.name_conflicts:
         own_conditions.set_readiness(view, builder, found, change.outdated)
         creates = (*needed, *rights, *starts, *change.creates)
-        own_conditions.set_rejections(view, builder, [one for one in creates if isinstance(one, Create | CreateKeys)])
+        own_conditions.set_rejections(view, builder, [one for one in creates if isinstance(one, Create)])
     return _steps(view, Steps(view, builder), found, change, (needed, rights, starts))
 
 
@@ -68,7 +72,7 @@ def _steps(
     steps: Steps,
     found: Launcher,
     change: workers.Changes,
-    wanted: tuple[Sequence[Create | CreateKeys | Patch], tuple[Patch | None, Create | Patch | None], Sequence[Create]],
+    wanted: tuple[Sequence[Create | Patch], tuple[Patch | None, Create | Patch | None], Sequence[Create]],
 ) -> Plan:
     needed, (fewer, rights), starts = wanted
     first: list[Action] = [*needed, *([fewer] if fewer else []), *change.deletes]
@@ -79,19 +83,19 @@ def _steps(
         first += ended.launcher_end(view, f"replaced: {found.why}")
     first += _kept_running(view)
     conflicts = view.observed.name_conflicts
-    first = [one for one in first if not isinstance(one, Create | CreateKeys) or _key(one) not in conflicts]
+    first = [one for one in first if not isinstance(one, Create) or (one.kind.name, one.name) not in conflicts]
     bindings = [one for one in first if isinstance(one, Create) and one.kind is ROLE_BINDING]
     steps.add([one for one in first if one not in bindings])
     if not conflicts and view.job.transport is Transport.SSH:
         steps.add([*starts, *change.creates])
     elif not conflicts:
-        # The Role names pods, so they are made before it; and a launcher has no rights that aren't this job's own. Who
-        # has not all rights can bind a Role only when it is there: the API server looks what is in it.
+        # The Role names pods, so they are created before it; and a launcher has no rights beyond this job. Unless we
+        # have all rights, we can bind a Role only when it exists: the API server checks its rules.
         for step in (change.creates, [rights] if rights else [], bindings, [] if fewer else starts):
             steps.add(step)
-    if left_over := resources.left_over(view):
+    if unused := resources.unused_rights(view):
         steps.write()  # a stale plan must not meet the launcher of a job that has gone back to exec
-        steps.add(left_over)
+        steps.add(unused)
     steps.requeue_at(found.may_start_at)
     steps.requeue_at(launcher.deadline(view))
     steps.requeue_at(change.requeue_at)
@@ -101,7 +105,7 @@ def _steps(
 
 
 def _launcher(view: View, found: Launcher, change: workers.Changes) -> list[Create]:
-    """Return the launcher's creation, if it is time for it: by exec not before a worker that this plan leaves out."""
+    """Return the launcher's creation, if it is time for it: with exec not before a worker that this plan leaves out."""
     kind = POD if view.job.dialect.has_launcher_pod else BATCH_JOB
     if found.stage is not Stage.ABSENT or found.may_start_at > view.now:
         return []
@@ -110,7 +114,7 @@ def _launcher(view: View, found: Launcher, change: workers.Changes) -> list[Crea
     if view.job.launcher_waits and view.ready < len(view.wanted):
         return []
     missing = {view.job.worker_name(index) for index in view.wanted if index not in view.workers}
-    if view.job.transport is Transport.EXEC and missing - {one.body["metadata"]["name"] for one in change.creates}:
+    if view.job.transport is Transport.EXEC and missing - {one.name for one in change.creates}:
         return []
     return [Create(kind, objects.launcher(view.job, view.settings), "missing")]
 
@@ -125,7 +129,7 @@ def _kept_running(view: View) -> list[Delete]:
     restart = view.job.launcher.restart_policy
     ends = [(pod, pod.end(view.launcher_containers, restart)) for pod in view.launchers]
     return [
-        Delete(POD, pod.name, pod.uid, f"so that its Job counts it as failed: {end.words}")
+        Delete(POD, pod.name, pod.uid, f"so that its Job counts it as failed: {end.message}")
         for pod, end in ends
         if end is not None and not end.is_success and not pod.is_over and not pod.is_going
     ]
@@ -163,29 +167,13 @@ def _worker_counts(view: View) -> Counts:
 
 def _warnings(view: View) -> list[Event]:
     """Return the events that report problems of a job's templates, once."""
-    found = []
-    roles = (view.job.launcher, view.job.worker)
-    if any(mapping(role.template.get("spec")).get("restartPolicy") for role in roles):
-        is_v1 = view.job.dialect is Dialect.V1
-        reason = "SettedPodTemplateRestartPolicy" if is_v1 else "SetPodTemplateRestartPolicy"
-        message = "Restart policy in pod template overridden by restart policy in replica spec"
-        found.append(Event("Warning", reason, message))
-    if objects.has_api_token(view.job):
-        message = (
-            "automountServiceAccountToken is true: the user's container has the launcher's token, and what runs in it"
-            " may do what its Role allows, exec into all workers of this job included"
-        )
-        found.append(Event("Warning", "ServiceAccountTokenMounted", message))
-    if objects.shares_processes(view.job):
-        message = (
-            "the launcher shares its process namespace (shareProcessNamespace, hostPID): what runs in the user's"
-            " container with CAP_SYS_PTRACE can take the launcher's token from the processes of the hub and delivery"
-        )
-        found.append(Event("Warning", "ProcessNamespaceShared", message))
-    if message := objects.ignored_scheduling(view.job, view.settings):
-        found.append(Event("Warning", "SchedulerIgnored", message))
-    return found
-
-
-def _key(action: Create | CreateKeys) -> tuple[str, str]:
-    return action.kind.name, str(action.body["metadata"]["name"])
+    job = view.job
+    has_policy = any(part(role.template, "spec").get("restartPolicy") for role in (job.launcher, job.worker))
+    policy_reason = "SettedPodTemplateRestartPolicy" if job.dialect is Dialect.V1 else "SetPodTemplateRestartPolicy"
+    found = (
+        (policy_reason, _RESTART_POLICY if has_policy else ""),
+        ("ServiceAccountTokenMounted", _API_ACCESS if objects.has_api_token(job) else ""),
+        ("ProcessNamespaceShared", _PROCESSES_SHARED if objects.shares_processes(job) else ""),
+        ("SchedulerIgnored", objects.ignored_scheduling(job, view.settings)),
+    )
+    return [Event("Warning", reason, message) for reason, message in found if message]

@@ -10,7 +10,7 @@ v1 as training-operator has it, where All takes the launcher too, and v2beta1 (w
 T9k's `cleanUpWorkers` is All, and its document sends the user to the launcher's log to learn how the job ended.
 A launcher that has not ended when its job has (past its deadline or backoffLimit) goes whatever the policy; in v1 the
 running workers then go as well, as in training-operator's core. One whose program has ended, but which another
-container keeps Running, has a minute to end before it is taken away: its log goes with it. The PodGroup goes
+container keeps Running, has a minute to end before it is deleted: its log goes with it. The PodGroup goes
 unless pods may be left running. All that comes after the status that says how the job ended was written.
 
 Workers that only wait (`planning.idling`) go a moment later, when the launcher's hub has ended what was left in them,
@@ -19,26 +19,21 @@ and at once then: the kubelet knows no shorter grace period once it has begun to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.json_object import mapping
 from agents.job.model import CleanPodPolicy, Dialect
 from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, StatusBuilder, seconds
 from agents.operator.actions import Delete, DeleteWorkers, Plan
 from agents.operator.kube import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
 from agents.operator.planning import idling, launcher, resources, status
+from agents.operator.planning.pods import PodView
 from agents.operator.planning.status import Steps
-
-if TYPE_CHECKING:
-    from agents.operator.planning.pods import PodView
-    from agents.operator.planning.view import View
+from agents.operator.planning.view import View
 
 Removal = Delete | DeleteWorkers
 
 _KINDS = {kind.api_version: kind for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
-_END_GRACE_S = 60  # for a launcher pod to end after its program has: sidecars are told to first
+_END_GRACE_S = 60  # for a launcher pod to end after its program has: its sidecars are terminated first
 _LAUNCHER_END_S = 35  # for it and its hub, in which waiting workers are kept: a default grace period, and a bit
 
 
@@ -128,12 +123,8 @@ def _launcher(view: View, policy: CleanPodPolicy) -> tuple[tuple[Delete, ...], f
 
 def launcher_end(view: View, why: str) -> tuple[Delete, ...]:
     """Return the deletion of the launcher: its batch Job, which takes its pods along, or its pod."""
-    job = view.observed.launcher_job
-    if job is not None:
-        metadata = mapping(job.get("metadata"))
-        if metadata.get("deletionTimestamp"):
-            return ()
-        return (Delete(BATCH_JOB, str(metadata.get("name")), str(metadata.get("uid")), why),)
+    if view.observed.launcher_job is not None:
+        return resources.deletion(BATCH_JOB, view.observed.launcher_job, why)
     if not view.job.dialect.has_launcher_pod:
         return ()  # the garbage collector has them
     return tuple(Delete(POD, pod.name, pod.uid, why) for pod in view.launchers if not pod.is_going)

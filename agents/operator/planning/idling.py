@@ -9,13 +9,13 @@ keeps its own period:
 | `sleep` with durations, `tail -f /dev/null` | waits |
 | `sh -c TEXT` (bash, dash, ash, ksh, zsh), whose last command waits, behind `;`, `&&` or a new line | waits |
 | the same with `exec` before it, or with `& wait` behind it | waits |
-| an endless loop that does nothing but wait, or print what it is told to | waits |
+| an endless loop that does nothing but wait, or print text | waits |
 | a text with `trap`, `.`, `source`, `eval`, a here-document, or with anything else in the background | does not |
 | a text of more than 32 KiB | does not |
-| another program or script, or none: then it is the image's, or our own, which ends when it is told to | does not |
+| another program or script, or none: then it is the image's, or our own, which ends on SIGTERM | does not |
 
-A preStop hook, a stopSignal or another container of the user's keeps the period, too. Only jobs by exec have such
-workers: an sshd ends when it is told to. Who debugs a job may have started anything in them.
+A preStop hook, a stopSignal or another container of the user's keeps the period, too. Only jobs with transport exec
+have such workers: an sshd ends on SIGTERM. In debug mode anything may run in them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,16 @@ from __future__ import annotations
 import os.path
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from agents.job.json_object import Object, mapping, mappings
+from agents.job.json_object import Object, mappings, part
 from agents.job.model import Transport
 from agents.operator import objects
 from agents.operator.objects import names
+from agents.operator.planning.pods import PodView
+from agents.operator.planning.view import View
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.operator.planning.pods import PodView
-    from agents.operator.planning.view import View
-
-    Command = tuple[list[str], str]  # words, and the operator behind them
+Command = tuple[list[str], str]  # words, and the operator behind them
 
 GRACE_S = 2  # the least that the kubelet gives a container; 0 would not wait for the container's end at all
 
@@ -59,7 +55,7 @@ def are_idle(view: View, pods: Sequence[PodView]) -> bool:
     alive = [pod for pod in pods if not pod.is_over]
     if not alive or view.job.transport is not Transport.EXEC or view.job.debug is not None:
         return False
-    roles = (view.job.worker, *(() if view.given is None else (view.given.worker,)))
+    roles = (view.job.worker, *(() if view.unresumed is None else (view.unresumed.worker,)))
     waiting = {objects.template_hash(role) for role in roles if is_idle(role.template)}
     return bool(waiting) and all(_is_idle_pod(pod, waiting) for pod in alive)
 
@@ -87,8 +83,8 @@ def _has_swept(pod: PodView) -> bool:
 
 
 def _is_idle_pod(pod: PodView, waiting: set[str]) -> bool:
-    """Whether a pod is as one of these templates says: nobody has put a container into it on its way."""
-    spec = mapping(pod.raw.get("spec"))
+    """Whether a pod is as one of these templates says: no webhook has added a container."""
+    spec = part(pod.raw, "spec")
     sidecars = [one for one in mappings(spec.get("initContainers")) if one.get("restartPolicy") == "Always"]
     are_ours = all(str(one.get("name")).startswith(names.WORKER_AGENT) for one in sidecars)
     has_begun = pod.phase == "Running" or not spec.get("initContainers")  # until then an init container is the main one
@@ -98,7 +94,7 @@ def _is_idle_pod(pod: PodView, waiting: set[str]) -> bool:
 
 def is_idle(template: Object) -> bool:
     """Whether a template's pods have nothing to do when they are deleted, and a longer grace period than that takes."""
-    spec = mapping(template.get("spec"))
+    spec = part(template, "spec")
     containers, before = mappings(spec.get("containers")), mappings(spec.get("initContainers"))
     grace = spec.get("terminationGracePeriodSeconds")
     if len(containers) != 1 or any(one.get("restartPolicy") == "Always" for one in before):
@@ -106,7 +102,7 @@ def is_idle(template: Object) -> bool:
     if isinstance(grace, int) and grace <= GRACE_S:
         return False
     (container,) = containers
-    if mapping(container.get("lifecycle")).keys() & {"preStop", "stopSignal"} or not container.get("command"):
+    if part(container, "lifecycle").keys() & {"preStop", "stopSignal"} or not container.get("command"):
         return False
     return _waits([*container["command"], *container.get("args", [])])
 

@@ -2,12 +2,12 @@
 
 A pod that succeeded decides for both; a v2beta1 launcher has failed when its Job says so, which counts the tries.
 
-A launcher whose program was told to end by something else than the job was interrupted, whatever it ended with: its pod
+A launcher whose program was terminated by something else than the job was interrupted, whatever its exit code: its pod
 was being deleted (also by a drain), or is a DisruptionTarget, or the kubelet says so. Its end says nothing about the
-program: another launcher takes its place, and no limit counts it. In v2beta1 the Job does that by itself, and is made
-anew if it would end by it: as complete, or with its last try. What had ended before is as it ended.
+program: another launcher takes its place, and no limit counts it. In v2beta1 the Job does that by itself, and is
+recreated if that would end it: as complete, or with its last try. What ended before the interruption counts.
 
-By exec a success has to wait for the hub's end, a second later, which tells whether ranks were lost: then the job fails
+With exec, a success waits for the hub's end, a second later, which reports whether ranks were lost: then the job fails
 with RanksLost, for good, unless it is elastic or `ranksLost` is Ignore (`planning.lost_workers`).
 
 What becomes of a v1 launcher pod that failed (backoffLimit counts new pods, but for those of the first row, and
@@ -28,13 +28,13 @@ condition Restarting, so that a crash between counting and deleting counts none 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from agents.job import conditions
-from agents.job.conditions import Type, messages_of
-from agents.job.json_object import Object, mapping, mappings
+from agents.job.conditions import Type, messages_of, true_condition
+from agents.job.json_object import Object, mappings, part
 from agents.job.model import Dialect, RanksLost, RestartPolicy, Transport
 from agents.job.status import (
     BACKOFF_LIMIT_EXCEEDED,
@@ -47,18 +47,12 @@ from agents.job.status import (
     seconds,
 )
 from agents.operator.planning import lost_workers
+from agents.operator.planning.pods import End, PodView
+from agents.operator.planning.view import View
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.operator.planning.pods import End, PodView
-    from agents.operator.planning.view import View
-
-TRIED = "LauncherFailed"
-"""The reason of the condition LauncherWaiting between two of a Job's tries; its message ends with `TRIED_AGAIN`."""
-INTERRUPTED = "LauncherInterrupted"
-"""Likewise, where the last try was interrupted."""
-TRIED_AGAIN = "; its Job tries again"
+# Reasons of the condition LauncherWaiting between two of a Job's tries: the last one failed, or was interrupted.
+TRIED, INTERRUPTED = "LauncherFailed", "LauncherInterrupted"
+TRIED_AGAIN = "; its Job tries again"  # the end of its message
 
 _FIRST_DELAY_S = 10
 _LONGEST_DELAY_S = 360
@@ -70,7 +64,7 @@ class Stage(Enum):
     ABSENT = auto()  # and nothing is left of an earlier one
     STARTING = auto()
     RUNNING = auto()
-    ENDING = auto()  # its program has succeeded, and the hub is about to tell whether ranks were lost
+    ENDING = auto()  # its program has succeeded, and the hub has not reported yet whether ranks were lost
     GOING = auto()  # being deleted
     RETRY = auto()  # it failed or was interrupted, and another one is to take its place: in v2beta1 another Job
     SUCCEEDED = auto()
@@ -93,7 +87,7 @@ class Launcher:
     tried: str = TRIED  # the reason of LauncherWaiting that goes with `why` between two of a Job's tries
 
 
-def judge(view: View) -> Launcher:
+def state_of(view: View) -> Launcher:
     """Return the launcher's state."""
     ended = [
         (pod, end) for pod in view.launchers if not _is_stopped(view, pod) and (end := _end(view, pod)) is not None
@@ -101,14 +95,14 @@ def judge(view: View) -> Launcher:
     for pod, end in ended:
         if end.is_success and not pod.is_interrupted(end.at):
             return _succeeded(view, pod, end)
-    found = _judge_pod(view) if view.job.dialect.has_launcher_pod else _judge_job(view, ended)
+    found = _state_of_pod(view) if view.job.dialect.has_launcher_pod else _state_of_job(view, ended)
     return found if found.stage is Stage.ENDING else _within_deadline(view, found)
 
 
 def is_running(view: View) -> bool:
     """Whether a program of the launcher has been started and has not ended.
 
-    By ssh its container may run, and wait for the workers in it: then it is the job that has to run.
+    With SSH its container may run and wait for the workers: then the job has to be Running.
     """
     if view.job.transport is Transport.SSH and not conditions.is_true(view.conditions, Type.RUNNING):
         return False
@@ -138,7 +132,7 @@ def _within_deadline(view: View, found: Launcher) -> Launcher:
 
 def _succeeded(view: View, pod: PodView, end: End) -> Launcher:
     failed = failed_before(view)
-    if _tells_of_ranks(view) and pod.waits_for_hub:
+    if _expects_rank_report(view) and pod.waits_for_hub:
         return Launcher(Stage.ENDING, Counts(active=1, failed=failed), pod)
     counts = Counts(succeeded=1, failed=failed)
     ranks = lost_workers.lost_ranks(view, pod) if view.job.ranks_lost is RanksLost.FAIL else ""
@@ -149,7 +143,7 @@ def _succeeded(view: View, pod: PodView, end: End) -> Launcher:
     return Launcher(Stage.SUCCEEDED, counts, pod, ended_at=end.at)
 
 
-def _tells_of_ranks(view: View) -> bool:
+def _expects_rank_report(view: View) -> bool:
     """Whether the hub's termination message matters."""
     return view.job.transport is Transport.EXEC and not lost_workers.is_elastic(view)
 
@@ -170,7 +164,7 @@ def _end(view: View, pod: PodView) -> End | None:
 
 def failed_before(view: View) -> int:
     """Return how many of the launcher's pods have failed, as the status counts them."""
-    failed = mapping(mapping(view.status.get("replicaStatuses")).get("Launcher")).get("failed")
+    failed = part(view.status, "replicaStatuses", "Launcher").get("failed")
     return failed if isinstance(failed, int) else 0
 
 
@@ -180,7 +174,7 @@ def interruptions_before(view: View) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _judge_pod(view: View) -> Launcher:
+def _state_of_pod(view: View) -> Launcher:
     failed = failed_before(view)
     if not view.launchers:
         return Launcher(Stage.ABSENT, Counts(failed=failed), may_start_at=_may_start_at(view, failed))
@@ -204,7 +198,7 @@ def _judge_pod(view: View) -> Launcher:
 
 
 def _failed_pod(view: View, pod: PodView, end: End, failed: int) -> Launcher:
-    counts, why = Counts(failed=failed), end.words
+    counts, why = Counts(failed=failed), end.message
     policy = view.job.launcher.restart_policy
     if policy is RestartPolicy.EXIT_CODE and end.exit_code is not None and end.exit_code >= 128:
         if _is_past_limit(view, failed):
@@ -235,7 +229,7 @@ def _is_counted(view: View, uid: str) -> bool:
 
 def _interruption(pod: PodView, end: End) -> str:
     """Say how an interrupted launcher ended."""
-    message = end.words or f"{pod.name} exited with 0"
+    message = end.message or f"{pod.name} exited with 0"
     return f"{message}, while {pod.interruption[1]}" if pod.interruption and not pod.state.reason else message
 
 
@@ -247,23 +241,23 @@ def _may_start_at(view: View, failed: int) -> float:
     return since + min(_FIRST_DELAY_S * 2.0 ** min(max(failed, 1) - 1, 10), _LONGEST_DELAY_S)
 
 
-def _judge_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
+def _state_of_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     job = view.observed.launcher_job
     last = view.launchers[-1] if view.launchers else None
     if job is None:
         return Launcher(
             Stage.GOING if view.launchers else Stage.ABSENT, Counts(), last, may_start_at=_may_start_at(view, 0)
         )
-    status, metadata = mapping(job.get("status")), mapping(job.get("metadata"))
-    failed, uid = status.get("failed"), str(metadata.get("uid"))
+    status, metadata = part(job, "status"), part(job, "metadata")
+    failed, uid, reported = status.get("failed"), str(metadata.get("uid")), mappings(status.get("conditions"))
     running = [pod for pod in view.launchers if pod.phase == "Running"]
     counts = Counts(active=len(running), failed=failed if isinstance(failed, int) else 0)
     is_going = bool(metadata.get("deletionTimestamp"))
     if why := _replaced(view, uid, ended, _failure(view, status)):
         return Launcher(Stage.GOING if is_going else Stage.RETRY, counts, last, why=why)
-    complete, failure = _condition(status, "Complete"), _failure(view, status)
+    complete, failure = true_condition(reported, "Complete"), _failure(view, status)
     if complete is not None and not (_is_stopping(view) and is_going):
-        if _tells_of_ranks(view) and last is not None and not last.is_over and not last.is_going:
+        if _expects_rank_report(view) and last is not None and not last.is_over and not last.is_going:
             return Launcher(Stage.ENDING, counts, last)  # its pod is over as well: we have not heard of it yet
         at = seconds(status.get("completionTime"))
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
@@ -281,10 +275,10 @@ def _trying(view: View, counts: Counts, ended: Sequence[tuple[PodView, End]]) ->
     if alive:
         return Launcher(stage, counts, alive[-1])
     if not ended:
-        return Launcher(stage, counts, why=_noted_failure(view), tried=_noted_reason(view) or TRIED)
+        return Launcher(stage, counts, why=_reported_failure(view), tried=_reported_reason(view) or TRIED)
     pod, end = ended[-1]
     tried = INTERRUPTED if pod.is_interrupted(end.at) else TRIED
-    return Launcher(stage, counts, why=end.words, tried=tried)
+    return Launcher(stage, counts, why=end.message, tried=tried)
 
 
 def _failure(view: View, status: Object) -> Object | None:
@@ -292,16 +286,17 @@ def _failure(view: View, status: Object) -> Object | None:
 
     From Kubernetes 1.31 on it is Failed when its pods are gone, and why with them. Before, it says that it will be.
     """
-    failure = _condition(status, "Failed")
+    reported = mappings(status.get("conditions"))
+    failure = true_condition(reported, "Failed")
     if failure is None and view.launchers and all(pod.is_going or pod.is_over for pod in view.launchers):
-        return _condition(status, "FailureTarget")
+        return true_condition(reported, "FailureTarget")
     return failure
 
 
 def _replaced(view: View, uid: str, ended: Sequence[tuple[PodView, End]], failure: Object | None) -> str:
     """Say why another Job takes this one's place; "" if none does: its last pod was interrupted, and ends it.
 
-    The condition Restarting tells it once the pod is gone, and LauncherWaiting of a last try.
+    The condition Restarting reports it once the pod is gone, and LauncherWaiting a last try.
     """
     if _is_counted(view, uid):
         restarting = conditions.find(view.conditions, Type.RESTARTING) or {}
@@ -311,8 +306,8 @@ def _replaced(view: View, uid: str, ended: Sequence[tuple[PodView, End]], failur
         pod, end = ended[-1]
         is_last = end.is_success or (failure is not None and failure.get("reason") == BACKOFF_LIMIT_EXCEEDED)
         return f"{_interruption(pod, end)} (uid {uid})" if is_last and pod.is_interrupted(end.at) else ""
-    if failure is not None and not view.launchers and _noted_reason(view) == INTERRUPTED:
-        return f"{_noted_failure(view)} (uid {uid})"
+    if failure is not None and not view.launchers and _reported_reason(view) == INTERRUPTED:
+        return f"{_reported_failure(view)} (uid {uid})"
     return ""
 
 
@@ -323,11 +318,11 @@ def _failed_job(view: View, failure: Object, last: tuple[PodView, End] | None, c
     why = ""
     if last is not None:
         pod, end = last
-        why = end.words
+        why = end.message
         if reason == BACKOFF_LIMIT_EXCEEDED:
             reason += f"/{pod.state.reason or _container_reason(pod)}"
         message = f"{message}: {why}"
-    elif why := _last_failure(view) or _noted_failure(view):  # in place: the Job's own reason is all there is for it
+    elif why := _last_failure(view) or _reported_failure(view):  # in place: the Job's own reason is all there is for it
         message = f"{message}: {why}"
     at = seconds(failure.get("lastTransitionTime"))
     return Launcher(Stage.FAILED, counts, None, reason, cut(message), why, at)
@@ -338,21 +333,18 @@ def _last_failure(view: View) -> str:
     return next((one for one in failures if one), "")
 
 
-def _noted_failure(view: View) -> str:
+def _reported_failure(view: View) -> str:
     """Return what the status says of the last pod: it may be gone a moment before its Job has failed."""
-    noted = conditions.find(view.conditions, Type.LAUNCHER_WAITING)
-    return str(noted.get("message")).removesuffix(TRIED_AGAIN) if noted is not None and _noted_reason(view) else ""
+    waiting = conditions.find(view.conditions, Type.LAUNCHER_WAITING)
+    return (
+        str(waiting.get("message")).removesuffix(TRIED_AGAIN) if waiting is not None and _reported_reason(view) else ""
+    )
 
 
-def _noted_reason(view: View) -> str:
-    noted = conditions.find(view.conditions, Type.LAUNCHER_WAITING) or {}
-    return str(noted.get("reason")) if noted.get("reason") in (TRIED, INTERRUPTED) else ""
+def _reported_reason(view: View) -> str:
+    waiting = conditions.find(view.conditions, Type.LAUNCHER_WAITING) or {}
+    return str(waiting.get("reason")) if waiting.get("reason") in (TRIED, INTERRUPTED) else ""
 
 
 def _container_reason(pod: PodView) -> str:
     return next((one.reason for one in pod.state.containers if one.exit_code and one.state == "terminated"), "")
-
-
-def _condition(status: Object, wanted: str) -> Object | None:
-    entries = mappings(status.get("conditions"))
-    return next((one for one in entries if one.get("type") == wanted and one.get("status") == "True"), None)

@@ -1,21 +1,18 @@
 """Workers that were lost while the launcher ran: they explain a failure, or put a success in doubt.
 
-Open MPI 5.0's mpirun may exit with 0 though it lost a daemon. By exec the hub knows of each daemon how it ended, and
-says at its end which were lost while the launcher's last mpirun ran (`rshagent.hub.cuts`). With ssh, or if
+Open MPI 5.0's mpirun may exit with 0 though it lost a daemon. With exec the hub knows how each daemon ended, and
+reports at its end which were lost while the launcher's last mpirun ran (`rshagent.hub.cuts`). With SSH, or if
 the hub was killed, only the workers' pods show it. An elastic job loses workers by design.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from agents.common.text import one_line
-from agents.job.json_object import Object, mapping, mappings
-
-if TYPE_CHECKING:
-    from agents.operator.planning.pods import PodView
-    from agents.operator.planning.view import View
+from agents.job.json_object import Object, mapping, mappings, part
+from agents.operator.planning.pods import PodView
+from agents.operator.planning.view import View
 
 _ELASTIC = ("discover_hosts", "--host-discovery-script", "--min-np", "--min-num-proc")  # horovodrun's
 _NAMES_MAX = 3
@@ -44,7 +41,7 @@ def doubts(view: View, pod: PodView | None) -> str:
         return ""
     if ranks := lost_ranks(view, pod):
         return f"Ranks were lost while mpirun ran: {ranks}. See the launcher's log"
-    lost = [words for index in view.wanted if (words := _loss(view, index, started_at))]
+    lost = [loss for index in view.wanted if (loss := _loss(view, index, started_at))]
     if not lost:
         return ""
     more = f" and {len(lost) - _NAMES_MAX} more" if len(lost) > _NAMES_MAX else ""
@@ -57,7 +54,7 @@ def doubts(view: View, pod: PodView | None) -> str:
 def first_failure(view: View) -> str:
     """Return how the first worker failed, of those that still exist, to append to a message; "" if none has."""
     ends = [
-        (end.at or pod.created_at, index, end.words)
+        (end.at or pod.created_at, index, end.message)
         for index, pod in view.workers.items()
         if (end := pod.end(view.worker_containers, view.job.worker.restart_policy)) is not None and not end.is_success
     ]
@@ -76,7 +73,7 @@ def _load(message: str) -> Object:
         found = mapping(json.loads(message))
     except (ValueError, RecursionError):
         return {}
-    return mapping(found.get("ranksLost")) if found.get("version") == _VERSION else {}
+    return part(found, "ranksLost") if found.get("version") == _VERSION else {}
 
 
 def _number(value: object) -> float:

@@ -6,33 +6,23 @@ A rejected creation is reported until the object exists: neither a restarted ope
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from agents.common.not_ready import NotReady, Tolerance, not_ready, summary
 from agents.job import conditions
 from agents.job.conditions import NewCondition, Type
-from agents.job.model import Rbac, Transport
-from agents.job.settings import annotation
-from agents.job.status import FAILED, Event, Urgency
+from agents.job.model import Rbac, Transport, annotation
+from agents.job.status import FAILED, Event, StatusBuilder, Urgency
 from agents.job.template import main_container
 from agents.operator import objects
+from agents.operator.actions import Create
 from agents.operator.kube import BATCH_JOB, POD
-from agents.operator.planning.launcher import TRIED_AGAIN, Stage
-from agents.operator.planning.view import is_invalid_message
+from agents.operator.planning.launcher import TRIED_AGAIN, Launcher, Stage
+from agents.operator.planning.pods import PodView
+from agents.operator.planning.view import View, is_invalid_message
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from agents.job.status import StatusBuilder
-    from agents.operator.actions import Create, CreateKeys
-    from agents.operator.planning.launcher import Launcher
-    from agents.operator.planning.pods import PodView
-    from agents.operator.planning.view import View
-
-    Creation = Create | CreateKeys
-
+_PROBLEM = Urgency.PROBLEM
 _NAMES_MAX = 8
-_NOT_SEEN = NotReady("absent", "not created yet")
 
 
 def set_readiness(view: View, builder: StatusBuilder, launcher: Launcher, outdated: Sequence[int]) -> None:
@@ -43,44 +33,38 @@ def set_readiness(view: View, builder: StatusBuilder, launcher: Launcher, outdat
 
 
 def _set_workers_ready(view: View, builder: StatusBuilder) -> None:
-    total = len(view.wanted)
-    lacking = [(f"worker-{index}", lack) for index in view.wanted if (lack := _lack(view, index)) is not None]
-    message = summary(view.ready, total, [(name, lack, 0.0) for name, lack in lacking])
-    stuck = [pod for pod in view.workers.values() if _is_stuck(view, pod)]
-    if stuck:
-        reason, urgency = "WorkerStuck", Urgency.TROUBLE
-        message = f"{message} · {_stuck_message(view, stuck)}"
-    elif any(lack.tolerance is not Tolerance.UNLIMITED for _, lack in lacking):
-        reason, urgency = "WorkersInTrouble", Urgency.TROUBLE
+    reasons = {index: _not_ready(view.workers.get(index)) for index in view.wanted}
+    unready = [(f"worker-{index}", reason, 0.0) for index, reason in reasons.items() if reason is not None]
+    message = summary(view.ready, len(view.wanted), unready)
+    if stuck := _stuck(view, view.workers.values()):
+        builder.report(Type.WORKERS_READY, False, "WorkerStuck", f"{message} · {_stuck_message(view, stuck)}", _PROBLEM)
+    elif any(reason.tolerance is not Tolerance.UNLIMITED for _, reason, _ in unready):
+        builder.report(Type.WORKERS_READY, False, "WorkersInTrouble", message, _PROBLEM)
     else:
-        reason, urgency = "WaitingForWorkers", Urgency.LOW
-    if not lacking and not stuck:
-        builder.set_condition(NewCondition(Type.WORKERS_READY, True, "WorkersReady", message), urgency=Urgency.LOW)
-        return
-    event = Event("Warning", reason, message) if urgency is Urgency.TROUBLE else None
-    builder.set_condition(NewCondition(Type.WORKERS_READY, False, reason, message), event, urgency)
+        reason = "WaitingForWorkers" if unready else "WorkersReady"
+        condition = NewCondition(Type.WORKERS_READY, not unready, reason, message)
+        builder.set_condition(condition, urgency=Urgency.LOW)
 
 
 def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher) -> None:
     """Report why the launcher doesn't run, or a problem of a running one that may not heal, such as a crash loop."""
-    pod = launcher.pod
+    pod, kind = launcher.pod, Type.LAUNCHER_WAITING
     if pod is None and launcher.why:
         # Immediately: the reason is only in the pod, which may be gone before its Job reports its last try.
-        builder.set_condition(NewCondition(Type.LAUNCHER_WAITING, True, launcher.tried, f"{launcher.why}{TRIED_AGAIN}"))
+        builder.set_condition(NewCondition(kind, True, launcher.tried, f"{launcher.why}{TRIED_AGAIN}"))
         return
-    lack = not_ready(pod.state) if pod is not None and not pod.is_over and not pod.has_ended else None
-    is_trouble = lack is not None and lack.tolerance is not Tolerance.UNLIMITED
-    if pod is None or lack is None or not (is_trouble or launcher.stage is Stage.STARTING):
-        builder.remove_conditions([Type.LAUNCHER_WAITING])
+    reason = not_ready(pod.state) if pod is not None and not pod.is_over and not pod.has_ended else None
+    is_recoverable = reason is not None and reason.tolerance is not Tolerance.UNLIMITED
+    if pod is None or reason is None or not (is_recoverable or launcher.stage is Stage.STARTING):
+        builder.remove_conditions([kind])
         return
-    message = f"{pod.name} {lack.message}: {lack.detail}" if lack.detail else f"{pod.name} {lack.message}"
-    reason, urgency = "LauncherStarts", Urgency.LOW
-    if _is_stuck(view, pod):
-        reason, urgency, message = "LauncherStuck", Urgency.TROUBLE, _stuck_message(view, [pod])
-    elif is_trouble and not pod.is_going:
-        reason, urgency = "LauncherInTrouble", Urgency.TROUBLE
-    event = Event("Warning", reason, message) if urgency is Urgency.TROUBLE else None
-    builder.set_condition(NewCondition(Type.LAUNCHER_WAITING, True, reason, message), event, urgency)
+    message = f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"
+    if stuck := _stuck(view, [pod]):
+        builder.report(kind, True, "LauncherStuck", _stuck_message(view, stuck), _PROBLEM)
+    elif is_recoverable and not pod.is_going:
+        builder.report(kind, True, "LauncherInTrouble", message, _PROBLEM)
+    else:
+        builder.set_condition(NewCondition(kind, True, "LauncherStarts", message), urgency=Urgency.LOW)
 
 
 def set_stuck(view: View, builder: StatusBuilder) -> None:
@@ -89,22 +73,18 @@ def set_stuck(view: View, builder: StatusBuilder) -> None:
         (Type.WORKERS_READY, False, "WorkerStuck", view.workers.values()),
         (Type.LAUNCHER_WAITING, True, "LauncherStuck", view.launchers),
     ):
-        if stuck := [pod for pod in pods if _is_stuck(view, pod)]:
-            message = _stuck_message(view, stuck)
-            builder.set_condition(
-                NewCondition(kind, status, reason, message), Event("Warning", reason, message), Urgency.TROUBLE
-            )
+        if stuck := _stuck(view, pods):
+            builder.report(kind, status, reason, _stuck_message(view, stuck), _PROBLEM)
         else:
             builder.remove_conditions([kind])
 
 
-def _lack(view: View, index: int) -> NotReady | None:
-    pod = view.workers.get(index)
-    return _NOT_SEEN if pod is None else not_ready(pod.state)
+def _not_ready(pod: PodView | None) -> NotReady | None:
+    return not_ready(None if pod is None else pod.state)
 
 
-def _is_stuck(view: View, pod: PodView) -> bool:
-    return pod.stuck_at is not None and pod.stuck_at <= view.now
+def _stuck(view: View, pods: Iterable[PodView]) -> list[PodView]:
+    return [pod for pod in pods if pod.stuck_at is not None and pod.stuck_at <= view.now]
 
 
 def _stuck_message(view: View, stuck: Sequence[PodView]) -> str:
@@ -124,17 +104,16 @@ def _set_outdated(view: View, builder: StatusBuilder, outdated: Sequence[int]) -
         message = f"{annotation(key)} can't change while the job has pods: {current}. "
         messages.append(f"{message}Set it back, or pause and resume the job to apply it")
     if outdated:
-        names = _names([view.job.worker_name(index) for index in outdated])
-        message = f"{names}: created from an older template; delete the pod to update it"
-        messages.append(message)
-    if not messages:
-        builder.remove_conditions([Type.WORKERS_OUTDATED])
-        return
+        names = [view.job.worker_name(index) for index in outdated]
+        if len(names) > _NAMES_MAX:
+            names = [f"{names[0]}, {names[1]} and {len(names) - 2} more"]
+        messages.append(f"{', '.join(names)}: created from an older template; delete the pod to update it")
     reason, kind = ("SettingsKept", "Warning") if view.pinned else ("TemplateChanged", "Normal")
-    message = "; ".join(messages)
-    builder.set_condition(
-        NewCondition(Type.WORKERS_OUTDATED, True, reason, message), Event(kind, "WorkersOutdated", message)
-    )
+    if message := "; ".join(messages):
+        event = Event(kind, "WorkersOutdated", message)
+        builder.set_condition(NewCondition(Type.WORKERS_OUTDATED, True, reason, message), event)
+    else:
+        builder.remove_conditions([Type.WORKERS_OUTDATED])
 
 
 def set_rbac(view: View, builder: StatusBuilder) -> None:
@@ -144,13 +123,7 @@ def set_rbac(view: View, builder: StatusBuilder) -> None:
         return
     conflicts = {name for kind, name in view.observed.name_conflicts if kind == POD.name}
     message = objects.needed_rule(view.job, [one for one in view.hosts if view.job.worker_name(one) not in conflicts])
-    builder.set_condition(
-        NewCondition(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", message), Event("Normal", "RbacUnmanaged", message)
-    )
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _NAMES_MAX else f"{', '.join(names[:2])} and {len(names) - 2} more"
+    builder.report(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", message, event="Normal")
 
 
 def set_debugging(view: View, builder: StatusBuilder, launcher: Launcher) -> None:
@@ -169,7 +142,7 @@ def set_debugging(view: View, builder: StatusBuilder, launcher: Launcher) -> Non
     elif is_wanted and not is_debugged:
         reason = "DebugModeLater"
         message = f"debug mode is on, but this launcher was created without it: {_how_to_go_on(view)}"
-    builder.set_condition(NewCondition(Type.DEBUGGING, is_debugged, reason, message), Event("Normal", reason, message))
+    builder.report(Type.DEBUGGING, is_debugged, reason, message, event="Normal")
 
 
 def _how_to_enter(view: View) -> str:
@@ -189,61 +162,47 @@ def _launcher_resource(view: View, pod: str = "") -> str:
     return f"{pod if view.job.dialect.has_launcher_pod else 'job/'}{view.job.launcher_name}"
 
 
-def set_rejections(view: View, builder: StatusBuilder, creates: Sequence[Creation]) -> None:
+def set_rejections(view: View, builder: StatusBuilder, creates: Sequence[Create]) -> None:
     """State what holds now. `creates`: what is to be made, and so is not there."""
-    _set_name_conflicts(view, builder, creates)
-    faults = {key: summary for key, summary in view.observed.rejected.items() if is_invalid_message(summary)}
-    _set_invalid(builder, faults, creates)
-    _set_rejected(
-        view, builder, {key: view.observed.rejected[key] for key in view.observed.rejected.keys() - faults}, creates
-    )
-
-
-def _set_name_conflicts(view: View, builder: StatusBuilder, creates: Sequence[Creation]) -> None:
-    """Say it in kubeflow's message."""
-    conflicts, reason = sorted(view.observed.name_conflicts), "ErrResourceExists"
-    if not conflicts:
+    conflicts, rejected = sorted(view.observed.name_conflicts), view.observed.rejected
+    invalid = sorted(key for key, message in rejected.items() if is_invalid_message(message))
+    others = sorted(rejected.keys() - invalid)
+    if conflicts:  # in kubeflow's message
+        message = "; ".join(_conflict(*one) for one in conflicts[:_NAMES_MAX])
+        builder.report(Type.RESOURCE_EXISTS, True, "ErrResourceExists", message)
+    else:
         _remove_when_made(builder, Type.RESOURCE_EXISTS, creates, _conflict)
-        return
-    summary = "; ".join(_conflict(kind, name) for kind, name in conflicts[:_NAMES_MAX])
-    builder.set_condition(NewCondition(Type.RESOURCE_EXISTS, True, reason, summary), Event("Warning", reason, summary))
-
-
-def _set_invalid(builder: StatusBuilder, faults: dict[tuple[str, str], str], creates: Sequence[Creation]) -> None:
-    """Report an invalid template: only an edit of the job helps."""
-    if not faults:
-        _remove_when_made(builder, Type.VALIDATION_ERROR, creates, lambda kind, name: f"{kind} {name}: ")
-        return
-    (kind, name), message = min(faults.items())
-    reason, summary = "ValidationError", f"{kind} {name}: {message}"
-    builder.set_condition(NewCondition(Type.VALIDATION_ERROR, True, reason, summary), Event("Warning", reason, summary))
-
-
-def _set_rejected(
-    view: View, builder: StatusBuilder, rejected: dict[tuple[str, str], str], creates: Sequence[Creation]
-) -> None:
-    """Report what may heal by itself: a quota, a policy, a class that does not exist yet."""
-    if not rejected:
-        _remove_when_made(builder, Type.CREATION_REFUSED, creates, lambda kind, name: f"{kind} {name}: ")
-        return
-    (kind, name), message = min(rejected.items())
-    more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
-    event = Event("Warning", FAILED, f"{_what(view, kind, name)} created failed: {message}")
-    builder.set_condition(NewCondition(Type.CREATION_REFUSED, True, FAILED, f"{kind} {name}: {message}{more}"), event)
+    if invalid:  # only an edit of the job helps
+        message = f"{_named(*invalid[0])}{rejected[invalid[0]]}"
+        builder.report(Type.VALIDATION_ERROR, True, "ValidationError", message)
+    else:
+        _remove_when_made(builder, Type.VALIDATION_ERROR, creates, _named)
+    if others:  # may heal by itself: a quota, a policy, a class that does not exist yet
+        message = rejected[others[0]]
+        more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+        event = Event("Warning", FAILED, f"{_what(view, *others[0])} created failed: {message}")
+        summary = f"{_named(*others[0])}{message}{more}"
+        builder.set_condition(NewCondition(Type.CREATION_REFUSED, True, FAILED, summary), event)
+    else:
+        _remove_when_made(builder, Type.CREATION_REFUSED, creates, _named)
 
 
 def _remove_when_made(
-    builder: StatusBuilder, kind: Type, creates: Sequence[Creation], describe: Callable[[str, str], str]
+    builder: StatusBuilder, kind: Type, creates: Sequence[Create], describe: Callable[[str, str], str]
 ) -> None:
     """Remove a condition unless the object that it names is still to be created."""
     found = conditions.find(builder.status["conditions"], kind)
     message = "" if found is None else str(found.get("message"))
-    if not any(describe(one.kind.name, one.body["metadata"]["name"]) in message for one in creates):
+    if not any(describe(one.kind.name, one.name) in message for one in creates):
         builder.remove_conditions([kind])
 
 
 def _conflict(kind: str, name: str) -> str:
     return f'Resource "{name}" of Kind "{kind}" already exists and is not managed by MPIJob'
+
+
+def _named(kind: str, name: str) -> str:
+    return f"{kind} {name}: "
 
 
 def _what(view: View, kind: str, name: str) -> str:

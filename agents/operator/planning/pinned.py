@@ -7,21 +7,14 @@ time, and so are the further shared settings: a worker that comes back would be 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-from agents.job.dialects import is_t9k
-from agents.job.json_object import Object, mapping, mappings
-from agents.job.model import KUBEFLOW, LAUNCHER, Dialect, Job, Transport
+from agents.job.json_object import Object, mapping, mappings, part
+from agents.job.model import KUBEFLOW, LAUNCHER, Dialect, Job, Problem, Transport, annotation, is_t9k
 from agents.job.read import read
-from agents.job.settings import annotation, shared, with_shared
 from agents.job.template import container_names
 from agents.operator.objects import names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from agents.job.model import Problem
-    from agents.operator.planning.view import Observed
+from agents.operator.planning.view import Observed
 
 _CHOICES = {"transport": tuple(Transport), "dialect": KUBEFLOW}
 _DIALECTS = {"mpijob-controller": Dialect.V1, "mpi-operator": Dialect.V2BETA1}
@@ -30,27 +23,27 @@ _OPERATOR = "training.kubeflow.org/operator-name"  # label of kubeflow's pods
 
 def pin(job: Job | tuple[Problem, ...], observed: Observed) -> tuple[Job | tuple[Problem, ...], Mapping[str, str]]:
     """Return the job with the settings of its pods, and those that differ from its spec: setting → value."""
-    job, kept = _pin_transport_and_dialect(job, observed)
+    job, differing = _pin_transport_and_dialect(job, observed)
     if not isinstance(job, Job):
-        return job, kept
-    wanted = shared(job)
+        return job, differing
+    wanted = names.shared(job)
     differ = {key: value for key, value in _written(observed).items() if wanted.get(key, value) != value}
     known = container_names(job.worker.template)
     if known and differ.get("mainContainer", known[0]) not in known:
-        del differ["mainContainer"]  # gone from the template: kept, it would have ranks run in the first of the others
+        del differ["mainContainer"]  # gone from the template: pinned, ranks would run in the first of the others
     try:
-        return with_shared(job, differ), {**kept, **differ}
+        return names.with_shared(job, differ), {**differing, **differ}
     except ValueError:  # someone else has written it
-        return job, kept
+        return job, differing
 
 
 def _pin_transport_and_dialect(
     job: Job | tuple[Problem, ...], observed: Observed
 ) -> tuple[Job | tuple[Problem, ...], Mapping[str, str]]:
-    """Hold transport and dialect, by which all else is read."""
+    """Pin transport and dialect, by which all else is read."""
     made = made_with(observed)
-    metadata = mapping(observed.resource.get("metadata"))
-    annotations = mapping(metadata.get("annotations"))
+    metadata = part(observed.resource, "metadata")
+    annotations = part(metadata, "annotations")
     given = {key: annotations.get(annotation(key)) or made[key] for key in made}
     differ = {key: made[key] for key in made if given[key] != made[key]}
     if isinstance(job, Job):
@@ -66,8 +59,8 @@ def made_with(observed: Observed) -> dict[str, str]:
     """Return the transport and dialect of the job's pods, or of its launcher's batch Job."""
     resource = observed.resource
     secret = f"{mapping(resource.get('metadata')).get('name', '')}-ssh"
-    specs = (mapping(one.get("spec")) for one in _made(observed))
-    transports = (_transport(mapping(mapping(spec.get("template")).get("spec")) or spec, secret) for spec in specs)
+    specs = (part(one, "spec") for one in _made(observed))
+    transports = (_transport(part(spec, "template", "spec") or spec, secret) for spec in specs)
     found: dict[str, Transport | Dialect | None] = {"transport": next(filter(None, transports), None)}
     if not is_t9k(resource):
         labelled = (_DIALECTS.get(str(_labels(one).get(_OPERATOR))) for one in _made(observed))
@@ -86,14 +79,14 @@ def _made(observed: Observed) -> Iterator[Object]:
 def _batch_job(observed: Observed) -> Object | None:
     """Return the launcher's batch Job; of one that is being deleted its pods are what is left."""
     job = observed.launcher_job
-    return None if job is None or "deletionTimestamp" in mapping(job.get("metadata")) else job
+    return None if job is None or "deletionTimestamp" in part(job, "metadata") else job
 
 
 def _transport(spec: Object, secret: str) -> Transport | None:
-    """Return the transport of a pod, by the volumes that it was given: keys by ssh, else the agent's configuration."""
+    """Return the transport of a pod, by its volumes: keys for SSH, else the agent's configuration."""
     volumes = {str(one.get("name")): one for one in mappings(spec.get("volumes"))}
     if any(
-        name.startswith(names.SSH_KEYS_VOLUME) and mapping(one.get("secret")).get("secretName") == secret
+        name.startswith(names.SSH_KEYS_VOLUME) and part(one, "secret").get("secretName") == secret
         for name, one in volumes.items()
     ):
         return Transport.SSH
@@ -103,9 +96,9 @@ def _transport(spec: Object, secret: str) -> Transport | None:
 def _written(observed: Observed) -> dict[str, str]:
     """Return the shared settings as they are written on the launcher, or without one on the first worker.
 
-    None are held if they are not written there: by a worker that came since, they would be held against the launcher.
+    Without them nothing is pinned: settings of a later worker would be applied to the launcher.
     """
-    texts = (mapping(mapping(one.get("metadata")).get("annotations")).get(names.SETTINGS) for one in _made(observed))
+    texts = (part(one, "metadata", "annotations").get(names.SETTINGS) for one in _made(observed))
     text = next(texts, None) or "{}"
     try:
         found = json.loads(str(text))
@@ -115,4 +108,4 @@ def _written(observed: Observed) -> dict[str, str]:
 
 
 def _labels(pod: Object) -> Mapping[str, object]:
-    return mapping(mapping(pod.get("metadata")).get("labels"))
+    return part(pod, "metadata", "labels")

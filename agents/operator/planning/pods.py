@@ -3,90 +3,57 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from agents.common import pods
 from agents.common.text import one_line
-from agents.job.json_object import Object, mapping, mappings
+from agents.job.conditions import true_condition
+from agents.job.json_object import Object, mapping, mappings, part
 from agents.job.model import RestartPolicy
 from agents.job.status import seconds
 
-if TYPE_CHECKING:
-    from collections.abc import Set
-
-
 DELETION_GRACE_S = 60  # a pod that is there so long after its grace period is on a node that does not answer
 _HUB = re.compile(r"hub(-\d+)?")
-_WORDS_MAX = 300  # of a container's termination message
+_OUTPUT_MAX = 300  # of a container's termination message
 
-# Why a pod ended that says nothing about its program: the kubelet's (eviction, node shutdown, admission) and the node
-# lifecycle's words (kubernetes, pkg/kubelet: eviction, nodeshutdown, lifecycle/predicate.go, cm/topologymanager;
+# Reasons of a pod's end that say nothing about its program: the kubelet's (eviction, node shutdown, admission) and the
+# node lifecycle's (kubernetes, pkg/kubelet: eviction, nodeshutdown, lifecycle/predicate.go, cm/topologymanager;
 # pkg/controller/podgc).
 _DISRUPTIONS = frozenset({
     "Evicted", "Preempting", "Preempted", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "NodeAffinity",
     "UnexpectedAdmissionError", "TopologyAffinityError",
 })  # fmt: skip
 _GRACE_S = 30  # Kubernetes' default
-_NO_ROOM = "OutOf"  # and the resource: cpu, memory, pods, nvidia.com/gpu
+_OUT_OF = "OutOf"  # and the resource: cpu, memory, pods, nvidia.com/gpu
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a pod's own containers ended. `words`: which one, how, and what it said; "" for a success."""
+    """How a pod's own containers ended. `message`: which one, how, and what it said; "" for a success."""
 
     exit_code: int | None  # None: no container ended by itself
     is_success: bool
     at: float | None  # epoch seconds
-    words: str = ""
+    message: str = ""
 
 
-@dataclass(frozen=True)
 class PodView:
-    """One pod."""
+    """One pod: `raw` as it is cached, `state` as the agents read it."""
 
-    raw: Object
-
-    @cached_property
-    def state(self) -> pods.Pod:
-        """What the agents read from it."""
-        return pods.parse(dict(self.raw))
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.state.name
-
-    @property
-    def uid(self) -> str:
-        """Its uid."""
-        return self.state.uid
-
-    @property
-    def phase(self) -> str:
-        """Pending, Running, Succeeded, Failed or Unknown; "" before its first status."""
-        return self.state.phase
-
-    @property
-    def is_going(self) -> bool:
-        """Whether it is being deleted."""
-        return self.state.deleting
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all its containers have ended for good."""
-        return self.phase in ("Succeeded", "Failed")
-
-    @property
-    def created_at(self) -> float:
-        """Epoch seconds; 0 if it does not say."""
-        return seconds(self._metadata.get("creationTimestamp")) or 0.0
-
-    @property
-    def annotations(self) -> Object:
-        """Those of ours."""
-        return mapping(self._metadata.get("annotations"))
+    def __init__(self, raw: Object) -> None:
+        self.raw, self.state = raw, pods.parse(dict(raw))
+        self._metadata, self._status = part(raw, "metadata"), part(raw, "status")
+        self.annotations: Object = part(self._metadata, "annotations")  # only ours are cached
+        self.name, self.uid = self.state.name, self.state.uid
+        self.phase = self.state.phase  # Pending, Running, Succeeded, Failed or Unknown; "" before its first status
+        self.is_going = self.state.deleting  # being deleted
+        self.is_over = self.phase in ("Succeeded", "Failed")  # all its containers have ended for good
+        self.created_at = seconds(self._metadata.get("creationTimestamp")) or 0.0  # epoch seconds
+        # When its grace period is, or was, over; None if it is not being deleted.
+        self.deleted_by = seconds(self._metadata.get("deletionTimestamp")) if self.is_going else None
+        # When its deletion takes longer than it can on a node that answers.
+        self.stuck_at = None if self.deleted_by is None else self.deleted_by + DELETION_GRACE_S
 
     @property
     def is_disrupted(self) -> bool:
@@ -96,11 +63,11 @@ class PodView:
     @property
     def _is_evicted(self) -> bool:
         reason = self.state.reason
-        return self.phase == "Failed" and (reason in _DISRUPTIONS or reason.startswith(_NO_ROOM))
+        return self.phase == "Failed" and (reason in _DISRUPTIONS or reason.startswith(_OUT_OF))
 
     @property
     def interruption(self) -> tuple[float, str] | None:
-        """Since when its program is told to end by something else than the job (epoch seconds), and by what.
+        """Since when something else than the job terminates its program (epoch seconds), and what.
 
         By the API server's clock; 0 where only the end of it is known.
         """
@@ -118,7 +85,7 @@ class PodView:
         return min(found, default=None)
 
     def is_interrupted(self, ended_at: float | None) -> bool:
-        """Whether its program, which ended then by its node's clock, was told to end by something else than the job."""
+        """Whether something else than the job terminated its program, which ended then by its node's clock."""
         if self.interruption is None:
             return False
         return ended_at is None or ended_at + self._clock_lag_s >= self.interruption[0]
@@ -127,23 +94,11 @@ class PodView:
     def _clock_lag_s(self) -> float:
         """How far at least its node's clock is behind the API server's: no node sees a pod before it is bound."""
         bound_at = seconds((self._condition("PodScheduled") or {}).get("lastTransitionTime"))
-        seen_at = seconds(mapping(self.raw.get("status")).get("startTime"))
+        seen_at = seconds(self._status.get("startTime"))
         return 0.0 if bound_at is None or seen_at is None else max(0.0, bound_at - seen_at)
 
     def _condition(self, wanted: str) -> Object | None:
-        """Return a condition that is True."""
-        found = mappings(mapping(self.raw.get("status")).get("conditions"))
-        return next((one for one in found if one.get("type") == wanted and one.get("status") == "True"), None)
-
-    @property
-    def deleted_by(self) -> float | None:
-        """When its grace period is, or was, over; None: it is not being deleted."""
-        return seconds(self._metadata.get("deletionTimestamp")) if self.is_going else None
-
-    @property
-    def stuck_at(self) -> float | None:
-        """When its deletion will have taken, or took, longer than it can on a node that answers; None: not deleted."""
-        return None if self.deleted_by is None else self.deleted_by + DELETION_GRACE_S
+        return true_condition(mappings(self._status.get("conditions")), wanted)
 
     @property
     def failed_at(self) -> float:
@@ -152,7 +107,7 @@ class PodView:
 
     def restarts(self, own: Set[str]) -> int:
         """How often the kubelet has started its own containers again, and init containers that are no sidecars."""
-        init = mappings(mapping(self.raw.get("spec")).get("initContainers"))
+        init = mappings(part(self.raw, "spec").get("initContainers"))
         counted = {one.get("name") for one in init if one.get("restartPolicy") != "Always"} | own
         return sum(one.restarts for one in self.state.containers if one.name in counted)
 
@@ -164,7 +119,7 @@ class PodView:
         """When one of its own containers ended and was started again, and why it ended: the last one that did."""
         found = []
         for status in self._statuses(own):
-            last = mapping(mapping(status.get("lastState")).get("terminated"))
+            last = part(status, "lastState", "terminated")
             at = seconds(last.get("finishedAt"))
             if at is not None:
                 found.append((at, str(last.get("reason") or "Error")))
@@ -185,7 +140,7 @@ class PodView:
         if self.phase == "Failed" or (have_ended and policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE)):
             first = self._first_failure(own)
             code = None if first is None else first.exit_code
-            return End(code, is_success=False, at=self._ended_at(own), words=self._words(first))
+            return End(code, is_success=False, at=self._ended_at(own), message=self._end_message(first))
         return None
 
     def last_failure(self, own: Set[str]) -> str:
@@ -196,9 +151,9 @@ class PodView:
                 ended = mapping(mapping(status.get(state)).get("terminated"))
                 if ended.get("exitCode"):
                     name, reason = f"container {status.get('name')}", str(ended.get("reason") or "")
-                    words = f"{self.name}: {pods.exited(name, ended['exitCode'], reason)}"
-                    said = one_line(str(ended.get("message") or ""))[:_WORDS_MAX]
-                    found.append((seconds(ended.get("finishedAt")) or 0.0, f"{words}{': ' if said else ''}{said}"))
+                    summary = f"{self.name}: {pods.exited(name, ended['exitCode'], reason)}"
+                    at = seconds(ended.get("finishedAt")) or 0.0
+                    found.append((at, _with_output(summary, str(ended.get("message") or ""))))
         return max(found, default=(0.0, ""))[1]
 
     @property
@@ -215,7 +170,7 @@ class PodView:
 
     @property
     def waits_for_hub(self) -> bool:
-        """Whether the kubelet ends the hub, which then tells what it knows: nothing else keeps the pod running."""
+        """Whether the kubelet ends the hub, which then reports lost ranks: nothing else keeps the pod running."""
         hub = self.hub
         return self.has_ended and not self.is_over and not self.is_going and hub is not None and hub.state == "running"
 
@@ -225,40 +180,37 @@ class PodView:
         own_first = sorted(failed, key=lambda one: one.sidecar or not (one.init or one.name in own))
         return own_first[0] if own_first else None
 
-    def _words(self, container: pods.ContainerState | None) -> str:
+    def _end_message(self, container: pods.ContainerState | None) -> str:
         if self.state.reason or container is None:
-            said = one_line(self.state.message)
-            why = self.state.reason or "without a reason"
-            return f"{self.name} failed ({why}){': ' if said else ''}{said[:_WORDS_MAX]}"
-        said = one_line(container.message)[:_WORDS_MAX]
-        words = f"{self.name}: {pods.end_of(container)}"
-        return f"{words}: {said}" if said else words
+            return _with_output(f"{self.name} failed ({self.state.reason or 'without a reason'})", self.state.message)
+        return _with_output(f"{self.name}: {pods.end_of(container)}", container.message)
 
     def _ended_at(self, own: Set[str]) -> float | None:
         return max((at for at in map(_finished_at, self._statuses(own)) if at is not None), default=None)
 
     def _statuses(self, own: Set[str] | None = None) -> list[Object]:
-        status = mapping(self.raw.get("status"))
-        found = mappings(status.get("containerStatuses"))
+        found = mappings(self._status.get("containerStatuses"))
         if own is None:
-            return [*mappings(status.get("initContainerStatuses")), *found]
+            return [*mappings(self._status.get("initContainerStatuses")), *found]
         return [one for one in found if one.get("name") in own]
-
-    @property
-    def _metadata(self) -> Object:
-        return mapping(self.raw.get("metadata"))
 
 
 def own_containers(template: Object, main: str = "") -> frozenset[str]:
     """Return the containers whose end is a pod's end: all of the user's template, or the main one if it is there."""
-    named = {str(one.get("name")) for one in mappings(mapping(template.get("spec")).get("containers"))}
+    named = {str(one.get("name")) for one in mappings(part(template, "spec").get("containers"))}
     return frozenset({main} if main in named else named)
 
 
+def _with_output(summary: str, output: str) -> str:
+    """Return a summary with what the container, or the kubelet, said."""
+    output = one_line(output)[:_OUTPUT_MAX]
+    return f"{summary}: {output}" if output else summary
+
+
 def _started_at(status: Object) -> float | None:
-    state = mapping(status.get("state"))
+    state = part(status, "state")
     return seconds(mapping(state.get("running") or state.get("terminated")).get("startedAt"))
 
 
 def _finished_at(status: Object) -> float | None:
-    return seconds(mapping(mapping(status.get("state")).get("terminated")).get("finishedAt"))
+    return seconds(part(status, "state", "terminated").get("finishedAt"))

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.json_object import Object, mapping, mappings
-from agents.job.model import LAUNCHER, WORKER, Dialect
-from agents.job.status import Urgency, raw_conditions, seconds
+from agents.job.json_object import Object, mappings, part
+from agents.job.model import LAUNCHER, WORKER, Dialect, Job
+from agents.job.status import StatusBuilder, Urgency, raw_conditions, seconds
 from agents.job.t9k_status import Phase, Replica, Task, replicas_of
-from agents.operator.actions import Create, Emit, Plan, WriteStatus
-from agents.operator.kube import BATCH_JOB, POD
+from agents.operator.actions import Action, Create, Emit, Plan, WriteStatus
+from agents.operator.kube import BATCH_JOB, FIELD_MANAGER, POD
+from agents.operator.planning.pods import End, PodView
+from agents.operator.planning.view import View
 from agents.operator.planning.workers import score
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from agents.job.model import Job
-    from agents.job.status import StatusBuilder
-    from agents.operator.actions import Action
-    from agents.operator.planning.pods import End, PodView
-    from agents.operator.planning.view import View
-
-MANAGER = "mpi-agents"  # the field manager of all that we write
-
 # How long after the last write the next one comes, if nothing in it is urgent: a start makes many small steps.
-_WAITS_S = {Urgency.NONE: 0.0, Urgency.LOW: 20.0, Urgency.TROUBLE: 5.0, Urgency.AT_ONCE: 0.0}
+_WAITS_S = {Urgency.NONE: 0.0, Urgency.LOW: 20.0, Urgency.PROBLEM: 5.0, Urgency.AT_ONCE: 0.0}
 # How old a job is when its status is first written. A client that creates a job and then updates what it got must meet
 # no other version for at least 1 s; creationTimestamp has whole seconds, and may be by another clock than ours.
 _FIRST_S, _FIRST_SEEN_S = 2.25, 1.25
@@ -36,8 +27,8 @@ _AT_ONCE = (Type.RUNNING, Type.SUCCEEDED, Type.FAILED, Type.RESTARTING, Type.DEB
 
 def is_written(resource: Object) -> bool:
     """Whether we have written this job's status."""
-    managers = mappings(mapping(resource.get("metadata")).get("managedFields"))
-    return any((one.get("manager"), one.get("subresource")) == (MANAGER, "status") for one in managers)
+    managers = mappings(part(resource, "metadata").get("managedFields"))
+    return any((one.get("manager"), one.get("subresource")) == (FIELD_MANAGER, "status") for one in managers)
 
 
 def first_write_at(
@@ -52,7 +43,7 @@ def first_write_at(
         return None
     if job is not None and job.resume and conditions.is_true(current, Type.SUSPENDED):
         return None  # what it runs when it is resumed depends on that
-    created_at = seconds(mapping(resource.get("metadata")).get("creationTimestamp")) or 0.0
+    created_at = seconds(part(resource, "metadata").get("creationTimestamp")) or 0.0
     times = (created_at + _FIRST_S, seen_at + _FIRST_SEEN_S)
     # A clock that is far off delays nothing.
     return max((at for at in times if now < at <= now + 2 * _FIRST_S), default=None)
@@ -103,7 +94,7 @@ class Steps:
     def plan(self) -> Plan:
         """Return the plan."""
         steps = [tuple(step) for step in self._steps]
-        metadata = mapping(self._view.observed.resource.get("metadata"))
+        metadata = part(self._view.observed.resource, "metadata")
         version = str(metadata.get("resourceVersion", ""))
         if self.is_written:
             write = WriteStatus(self._builder.build(), version, "the status has changed")
@@ -149,7 +140,7 @@ def _gone(name: str, before: Mapping[str, Replica]) -> Replica:
 def _replica(view: View, role: str, pod: PodView) -> Replica:
     phase = Phase(pod.phase) if pod.phase in _POD_PHASES else Phase.CREATING
     if phase is Phase.RUNNING and (end := _end(view, role, pod)) is not None:
-        phase = Phase.SUCCEEDED if end.is_success else Phase.FAILED  # its sidecars are told to end, and take a while
+        phase = Phase.SUCCEEDED if end.is_success else Phase.FAILED  # its sidecars take a while to end
     if phase is Phase.PENDING and not pod.state.node:
         phase = Phase.CREATING
     return Replica(pod.name, phase, pod.uid, _ended(pod))
@@ -163,7 +154,7 @@ def _end(view: View, role: str, pod: PodView) -> End | None:
 
 def _ended(pod: PodView) -> tuple[tuple[str, int], ...]:
     """Return the exit codes of its containers, and of an init container that kept them from being started."""
-    init = mappings(mapping(pod.raw.get("spec")).get("initContainers"))
+    init = mappings(part(pod.raw, "spec").get("initContainers"))
     sidecars = {one.get("name") for one in init if one.get("restartPolicy") == "Always"}
     ended = [one for one in pod.state.containers if one.state == "terminated" and one.exit_code is not None]
     return tuple(

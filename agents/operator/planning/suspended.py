@@ -1,26 +1,22 @@
 """Plans a job that is suspended or paused: its pods are deleted.
 
-The launcher goes first: its mpirun is told to end, ends the ranks, and these may use its grace period to save what they
+The launcher goes first: its mpirun is terminated, ends the ranks, and these may use its grace period to save what they
 have. The workers go when no program of the launcher runs any more, or that period is over; those that only wait
 (`planning.idling`) when its pod has gone, and at once then. A job that is resumed before all pods are gone is stopped
-to the end: what it is then, it is made anew from its templates.
+to the end: what it is then, it is recreated from its templates.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.json_object import mapping
+from agents.job.json_object import part
 from agents.job.status import Counts, StatusBuilder, Urgency, seconds
+from agents.operator.actions import Plan
 from agents.operator.planning import ended, idling, launcher, own_conditions, resources, status
+from agents.operator.planning.pods import PodView
 from agents.operator.planning.status import Steps
-
-if TYPE_CHECKING:
-    from agents.operator.actions import Plan
-    from agents.operator.planning.pods import PodView
-    from agents.operator.planning.view import View
+from agents.operator.planning.view import View
 
 _GRACE_S = 30  # Kubernetes' default
 _DELAY_S = 30  # for the garbage collector to delete what belonged to a batch Job
@@ -75,8 +71,8 @@ def _ends_by(view: View, pod: PodView) -> float:
         suspended = conditions.find(view.conditions, Type.SUSPENDED) or {}
         if job is None:
             asked_at = seconds(suspended.get("lastTransitionTime"))
-        elif "deletionTimestamp" in mapping(job.get("metadata")):
-            asked_at = seconds(mapping(job.get("metadata")).get("deletionTimestamp"))
-    spec = mapping(view.job.launcher.template.get("spec"))
+        elif "deletionTimestamp" in part(job, "metadata"):
+            asked_at = seconds(part(job, "metadata").get("deletionTimestamp"))
+    spec = part(view.job.launcher.template, "spec")
     grace = spec.get("terminationGracePeriodSeconds")
     return (asked_at or view.now) + (grace if isinstance(grace, int) else _GRACE_S) + _DELAY_S

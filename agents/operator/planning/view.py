@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.json_object import Object, mapping
+from agents.job.json_object import Object, part
+from agents.job.model import Job
 from agents.job.status import conditions_of, seconds
+from agents.operator.kube import Kind
 from agents.operator.planning.pods import PodView, own_containers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from agents.job.model import Job
-    from agents.operator.kube import Kind
-    from agents.operator.settings import PodSettings
+from agents.operator.settings import PodSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +49,8 @@ class View:
     observed: Observed
     settings: PodSettings
     now: float  # epoch seconds
-    pinned: Mapping[str, str] = field(
-        default_factory=dict
-    )  # settings that the job's pods have, and that it would change
-    given: Job | None = None  # the job without its resumeSpecs: what pods of before a suspension were made from
+    pinned: Mapping[str, str] = field(default_factory=dict)  # settings of the job's pods that differ from its spec
+    unresumed: Job | None = None  # without its resumeSpecs: what pods from before a suspension were created from
 
     @cached_property
     def workers(self) -> dict[int, PodView]:
@@ -98,7 +92,7 @@ class View:
     @property
     def status(self) -> Object:
         """The job's status as it was last written."""
-        return mapping(self.observed.resource.get("status"))
+        return part(self.observed.resource, "status")
 
     @property
     def conditions(self) -> list[Object]:

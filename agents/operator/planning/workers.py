@@ -12,10 +12,10 @@ What happens to a worker pod while the job needs it:
 | it was started as an sshd, and ended with 0 | replaced | replaced |
 | is being deleted | waited for, then created again | the same |
 
-`Never` is what the kubelet is told: it starts no container again in its pod. kubeflow has it as the workers' default
+`Never` is for the kubelet: it restarts no container in its pod. kubeflow has it as the workers' default
 and lets the job hang on a failed one; here another pod comes. For a Succeeded one no other comes with kubeflow by any
 policy (v0.8.2, getOrCreateWorker), nor here: a script may have done its work. An sshd has none to do. It ends with 0
-when SIGTERM tells it to, as the kubelet does after a failed liveness probe, and the launcher's next try needs it.
+on SIGTERM, which the kubelet sends after a failed liveness probe, and the launcher's next try needs it.
 
 The first replacement comes at once, but that of an sshd which ended with 0 after 10 s: a launcher may have ended it as
 its last act. The next one waits 10 s, and twice as long after each further one, 5 minutes at most. A pod that lived for
@@ -25,21 +25,17 @@ its last act. The next one waits 10 s, and twice as long after each further one,
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from agents.job.json_object import Body
 from agents.job.model import PREFIX, RestartPolicy, WorkerUpdate
 from agents.operator import objects
 from agents.operator.actions import Create, Delete
 from agents.operator.kube import POD
 from agents.operator.planning import launcher
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from agents.job.json_object import Body
-    from agents.operator.planning.pods import End, PodView
-    from agents.operator.planning.view import View
+from agents.operator.planning.pods import End, PodView
+from agents.operator.planning.view import View
 
 RESTARTS = f"{PREFIX}restarts"  # annotation: how many pods of this name have failed one after the other before it
 TEMPLATE = f"{PREFIX}template"  # annotation: hash of the template that it was made from
@@ -59,7 +55,7 @@ class Changes:
     deletes: tuple[Delete, ...] = ()
     creates: tuple[Create, ...] = ()
     evicted: int = 0  # of those that are replaced now
-    outdated: tuple[int, ...] = ()  # kept although their template has changed
+    outdated: tuple[int, ...] = ()  # not replaced although their template has changed
     requeue_at: float | None = None
     failure: str = ""  # why the job has failed by a worker
 
@@ -70,14 +66,14 @@ def changes(view: View) -> Changes:
     permanent = [end for index, end in failed.items() if _is_permanent(view, view.workers[index], end)]
     if permanent:
         message = f"MPIJob {view.job.name} is failed because {len(permanent)} Worker replica(s) failed"
-        return Changes(failure=f"{message}: {permanent[0].words}")
+        return Changes(failure=f"{message}: {permanent[0].message}")
     due_at = {index: _replaced_at(view.workers[index], end) for index, end in failed.items()}
     missing = [index for index in view.wanted if index not in view.workers and not _is_faulty(view, index)]
     at_once = _at_once(view, len(due_at) + len(missing))
     due = [index for index, at in due_at.items() if at <= view.now][:at_once]
     rolled, outdated = _outdated(view, [index for index in view.wanted if index not in failed])
     deletes = [_delete(pod, "replicas was reduced") for pod in _from_the_top(view.surplus)]
-    deletes += [_delete(view.workers[index], f"replaced: {failed[index].words}") for index in due]
+    deletes += [_delete(view.workers[index], f"replaced: {failed[index].message}") for index in due]
     deletes += [_delete(view.workers[index], "its template has changed") for index in rolled]
     creates = [_create(view, index, 0) for index in missing[: at_once - len(due)]]
     creates += [_create(view, index, score(view.workers[index]) + 1) for index in due if not _is_faulty(view, index)]
@@ -100,7 +96,7 @@ def _failure(view: View, index: int) -> End | None:
         return end
     if not objects.is_sshd(view.job):
         return None
-    return replace(end, is_success=False, words=f"{pod.name}: its sshd was ended")
+    return replace(end, is_success=False, message=f"{pod.name}: its sshd was ended")
 
 
 def _is_permanent(view: View, pod: PodView, end: End) -> bool:
@@ -124,7 +120,7 @@ def _replaced_at(pod: PodView, end: End) -> float:
 
 
 def _outdated(view: View, candidates: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return those of a former template that are deleted now, and those that are kept.
+    """Return the workers of an older template: those that are deleted now, and those that stay.
 
     What is not ready is of no use and goes at once, which also heals a template that never got ready. A ready one
     goes, from the highest index on, when all others are ready: one at a time.
@@ -171,4 +167,4 @@ def _create(view: View, index: int, score: int) -> Create:
 
 
 def _ordinal(action: Create) -> int:
-    return int(str(action.body["metadata"]["name"]).rpartition("-")[2])
+    return int(action.name.rpartition("-")[2])

@@ -4,8 +4,8 @@
 {{- end }}
 
 {{- /*
-The operator's rights in the jobs' namespaces. It has pods/exec only to grant it to launchers, as nobody can grant a right
-that they lack. Kubernetes deletes a job's objects with the job; the operator deletes pods before, and the launcher's
+The operator's rights in the jobs' namespaces. It has pods/exec only to grant it to launchers, as a right can be granted only
+by one who has it. Kubernetes deletes a job's objects with the job; the operator deletes pods before, and the launcher's
 rights when a job changes to ssh.
 */}}
 {{- define "mpi-agents.rules" -}}
@@ -62,8 +62,8 @@ rights when a job changes to ssh.
 {{- end }}
 {{- end }}
 
-{{- /* By which other operators for MPIJobs are seen; only who serves all namespaces looks for them. */}}
-{{- define "mpi-agents.neighbours" -}}
+{{- /* To detect other operators for MPIJobs; only an operator for all namespaces looks for them. */}}
+{{- define "mpi-agents.otherOperators" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [{{ include "mpi-agents.lease" . | quote }}, mpi-operator, 1ca428e5.training-operator.kubeflow.org]

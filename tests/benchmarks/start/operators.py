@@ -17,8 +17,9 @@ from tests.cluster.images import image
 from tests.cluster.local.build import run
 from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.daemons import Daemon, until
-from tests.cluster.local.places import Places
-from tests.cluster.operators.operator import LABELS, alone
+from tests.cluster.local.places import Places, SetupError
+from tests.cluster.operators.operator import LABELS, taken
+from tests.cluster.turns import one_session
 
 from .jobs import IMAGE, RAISED, THEIRS
 
@@ -87,12 +88,14 @@ class Operators:
 
 @contextlib.contextmanager
 def operators(api: Api, kubeconfig: str) -> Iterator[Operators]:
-    """Define the kind, have ours run, and leave nothing of it all. Raises SetupError, TakenError."""
+    """Define the kind, have ours run, and leave nothing of it all. Raises SetupError."""
     folder = Path(tempfile.mkdtemp(prefix="mpi-agents-bench-"))
     made = Operators(api, kubeconfig, folder)
     definition = made.ours.definition  # kubeflow's own with more fields
     definition["metadata"]["labels"] = {**definition["metadata"].get("labels", {}), **LABELS}
-    with alone(api):
+    with one_session():
+        if said := taken(api):
+            raise SetupError(said)
         _remove(api, *_DEFINITION)
         try:
             api.call("post", api.path(*_DEFINITION[:2]), definition)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.definition.defined import Definition, Jobs
-from tests.cluster.operators.operator import TakenError, alone
+from tests.cluster.operators.operator import skip_if_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,17 +19,13 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Api, Namespace
 
 
-# Of the package: tests of operators, which want the cluster for themselves too, come later.
 @pytest.fixture(scope="package")
 def definition(api: Api) -> Iterator[Definition]:
     """The cluster's definition, which is there for these tests alone."""
-    try:
-        with alone(api):
-            made = Definition(api)
-            yield made
-            made.remove()
-    except TakenError as error:
-        pytest.skip(str(error))
+    skip_if_taken(api)
+    made = Definition(api)
+    yield made
+    made.remove()
 
 
 @pytest.fixture

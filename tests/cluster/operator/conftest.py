@@ -19,52 +19,40 @@ from tests.cluster.kube import Namespace
 from tests.cluster.local.places import Places
 from tests.cluster.operator.release import Release
 from tests.cluster.operator.submitted import Submitted
-from tests.cluster.operators.operator import TakenError, alone
+from tests.cluster.operators.operator import skip_if_taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.kube import Api
     from tests.cluster.operator.mpijob import MpiJob
+    from tests.cluster.turns import Turns
 
+NAMESPACE = "mpi-agents-tests"
 _GONE_S = 120.0
 
 
-# Of the package, so that kubeflow's operators, whose tests come later, find it gone.
-@pytest.fixture(scope="package")
-def cluster_without_operator(api: Api) -> Iterator[None]:
-    """The cluster, with no operator for MPIJobs but the one under test."""
-    try:
-        with alone(api):
-            yield
-    except TakenError as error:
-        pytest.skip(str(error))
+@pytest.fixture(scope="session")
+def installed(api: Api, turns: Turns) -> Iterator[Release]:
+    """The operator's release in a namespace that enforces *restricted*, installed with default values.
 
-
-@pytest.fixture(scope="package")
-def installable(api: Api, cluster_without_operator: None) -> Iterator[Release]:
-    """The operator's release before it is installed, in a namespace that enforces *restricted*."""
-    namespace = Namespace(api, f"mpi-agents-{os.getpid()}")
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    api.call("post", api.path("Namespace", "v1"), {"metadata": {"name": namespace.name, "labels": labels}})
-    release = Release(api, os.environ["KUBECONFIG"], namespace.name)
-    release.remove_definition()
-    try:
-        yield release
-    finally:
-        release.remove_definition()
-        namespace.delete("Namespace", namespace.name)
-        namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
-
-
-@pytest.fixture(scope="package")
-def installed(installable: Release) -> Iterator[Release]:
-    """The operator's release, installed with default values, and uninstalled after all tests."""
-    try:
-        installable.notes = installable.install()
-        yield installable
-    finally:
-        installable.uninstall()
+    All processes share it. The first that needs it installs it, and the last that has used it uninstalls it.
+    """
+    release = Release(api, os.environ["KUBECONFIG"], NAMESPACE)
+    with turns.release.locked():
+        notes = turns.release.said()
+        if notes is None:
+            skip_if_taken(api)
+            release.remove_everything()
+            release.create_namespace()
+            notes = release.install()
+            turns.release.say(notes)
+        release.notes = notes
+    yield release
+    with turns.release.locked():
+        if turns.is_last_user():
+            turns.release.say(None)
+            release.remove_everything()
 
 
 @pytest.fixture

@@ -61,6 +61,22 @@ class Release:
         self.helm.run("uninstall", NAME, "--wait", "--timeout=2m")
         self.namespace.until(lambda pods: not pods, "the operator's pods are gone", _GONE_S)
 
+    def create_namespace(self) -> None:
+        """Create its namespace."""
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        body = {"metadata": {"name": self.namespace.name, "labels": labels}}
+        self.api.call("post", self.api.path("Namespace", "v1"), body)
+
+    def remove_everything(self) -> None:
+        """Uninstall it if it is there, also from an earlier run, with its namespace and the definitions."""
+        if self.helm.run("list", "--short", "--all").strip():
+            self.uninstall()
+        self.remove_definition()
+        namespace = self.namespace
+        if self.api.find(namespace.path("Namespace", namespace.name)):
+            namespace.delete("Namespace", namespace.name)
+            namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
+
     def mark(self) -> None:
         """Mark the definition as the tests' own, so that another session may replace it."""
         if self.definition() is not None:

@@ -62,6 +62,7 @@ def test_the_users_containers_have_no_token(submit: Submit, version: str) -> Non
             assert "/var/run/secrets/kubernetes.io/serviceaccount" not in mounts
 
 
+@pytest.mark.alone
 def test_an_upgrade_leaves_a_running_job_alone(release: Release, submit: Submit) -> None:
     running = submit(MpiJob("v2beta1").run("pi", "20"))
     running.until_condition("Running")
@@ -77,6 +78,7 @@ def test_an_upgrade_leaves_a_running_job_alone(release: Release, submit: Submit)
         release.upgrade()
 
 
+@pytest.mark.alone
 def test_it_serves_the_namespaces_that_it_is_told_and_no_other(
     release: Release, submit: Submit, new_namespace: Callable[[str], Namespace]
 ) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Submit = Callable[[MpiJob], Submitted]
 
+pytestmark = pytest.mark.alone
 TAKEN_OVER_S = 30.0  # a killed leader's lease of 15 s, seen and seen to be over by looks of 2 s, on a busy node
 
 

@@ -173,6 +173,7 @@ def test_why_a_worker_does_not_start_is_in_the_status(submit: Submit) -> None:
     )
 
 
+@pytest.mark.alone
 def test_an_operator_that_is_killed_makes_nothing_twice(release: Release, submit: Submit) -> None:
     running = submit(MpiJob("v2beta1"))
     for pod in release.pods():

@@ -44,6 +44,7 @@ def seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+@pytest.mark.alone
 def test_a_tenant_s_lease_and_deployment_stop_no_job(release: Release, namespace: Namespace, submit: Submit) -> None:
     names = ("mpi-operator", "1ca428e5.training-operator.kubeflow.org", "mpi-agents-operator")
     namespace.apply([lease(name, _FAR) for name in names])

@@ -15,7 +15,7 @@ import pytest
 from tests.cluster.local.places import Places
 from tests.cluster.operators.mpi_operator import MpiOperator
 from tests.cluster.operators.mpijob import OURS
-from tests.cluster.operators.operator import TakenError, alone
+from tests.cluster.operators.operator import skip_if_taken
 from tests.cluster.operators.submitted import Submitted
 from tests.cluster.operators.training_operator import TrainingOperator
 
@@ -29,20 +29,10 @@ if TYPE_CHECKING:
 OPERATORS: dict[str, type[Operator]] = {"training-operator": TrainingOperator, "mpi-operator": MpiOperator}
 
 
-# Of the package, so that the tests of our own operator by ssh and in T9k's words, which come later, find it gone.
-@pytest.fixture(scope="package")
-def their_cluster(api: Api) -> Iterator[None]:
-    """The cluster, with no operator but the one under test."""
-    try:
-        with alone(api):
-            yield
-    except TakenError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="package", params=OPERATORS)
-def installed(request: pytest.FixtureRequest, api: Api, their_cluster: None) -> Iterator[Operator]:
+def installed(request: pytest.FixtureRequest, api: Api) -> Iterator[Operator]:
     """One of the operators, installed, and gone afterwards: they define the same kind."""
+    skip_if_taken(api)
     kind = OPERATORS[request.param]
     if not kind.program.can_be_had and not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
         pytest.skip("the operators are built by Go (https://go.dev), which only a cluster of our own wants anyway")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pytest
 import yaml
 from kubernetes.dynamic.exceptions import NotFoundError
 
@@ -15,8 +15,6 @@ from tests.cluster.local.places import Places
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cluster.kube import Api
     from tests.cluster.operators.programs import Program
 
@@ -26,10 +24,6 @@ _DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.k
 LABELS = {"mpi-agents/made-by": "tests"}
 NAMESPACE = "default"  # where it keeps what is its own
 _START_S = 120.0
-
-
-class TakenError(Exception):
-    """The cluster has an operator for MPIJobs already."""
 
 
 class Operator:
@@ -119,19 +113,19 @@ class Operator:
         return self.api.path(kind, api_version, name, namespace)
 
 
-@contextlib.contextmanager
-def alone(api: Api) -> Iterator[None]:
-    """Let one session at a time run operators here. Raises TakenError."""
-    folder = Places.of().cache / "operators"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with contextlib.suppress(NotFoundError):
-            kind, api_version, name = _DEFINITION
-            found = api.call("get", api.path(kind, api_version, name))
-            if not LABELS.items() <= (found["metadata"].get("labels") or {}).items():
-                raise TakenError(f"the cluster has {name} already: its operator and the one tested here would collide")
-        yield
+def skip_if_taken(api: Api) -> None:
+    """Skip a test where the cluster has an operator for MPIJobs that is not the tests'."""
+    if said := taken(api):
+        pytest.skip(said)
+
+
+def taken(api: Api) -> str:
+    """Why no operator can be tested here: the cluster has one for MPIJobs already. "" if it has none."""
+    kind, api_version, name = _DEFINITION
+    found = api.find(api.path(kind, api_version, name))
+    if not found or LABELS.items() <= (found["metadata"].get("labels") or {}).items():
+        return ""
+    return f"the cluster has {name} already: its operator and the one tested here would collide"
 
 
 def answers(address: str, path: str) -> bool:

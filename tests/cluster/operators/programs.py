@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shutil
@@ -45,8 +46,13 @@ class Program:
 
     def build(self, say: Callable[[str], None]) -> None:
         """Build it, unless that was done before. Raises SetupError."""
-        if self.binary.exists():
-            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:  # of the processes that run tests side by side
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self.binary.exists():
+                self._build(say)
+
+    def _build(self, say: Callable[[str], None]) -> None:
         if not self.can_be_had:
             raise SetupError(f"{self.command} is built from a Go module: install Go (https://go.dev)")
         say(f"building {self.module} {self.version}: two minutes, once")

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.operator.conftest import (  # noqa: F401 (fixtures)
-    cluster_without_operator,
-    installable,
     installed,
     kubectl,
     release,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.cluster.operator.submitted import Submitted
     from tests.cluster.ssh.conftest import SubmitAll
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 # mpirun of the image for Open MPI 5 and ssh crashes as a user that its passwd doesn't have, also by itself.
 USERS = {"openmpi4": 123456, "openmpi5": 1000, "mpich": 123456, "intel": 123456}

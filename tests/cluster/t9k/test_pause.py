@@ -41,6 +41,7 @@ def pausable(node: str, folder: str) -> T9kJob:
     return job
 
 
+@pytest.mark.alone
 @pytest.mark.pod_security("privileged")
 def test_ranks_save_when_paused_and_go_on_when_resumed(run: Run, release: Release) -> None:
     node = str(release.pods()[0]["spec"]["nodeName"])

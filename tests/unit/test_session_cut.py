@@ -8,7 +8,7 @@ import pytest
 from scripted_exec import Bench, benches, pod
 
 from agents.common import pods
-from rshagent.session.control import KILL_AFTER_S
+from rshagent.session.reaper import KILL_AFTER_S
 from rshagent.stream.status import Exited
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def test_a_daemon_that_was_killed(bench: Bench, code: int) -> None:
     start.is_confirmed = True
     start.end(Exited(code))
     is_killed = 128 < code <= 192
-    assert bench.launch.cut == (f"{KILLED} {code - 128}" if is_killed else "")
+    assert bench.session.facts.cut == (f"{KILLED} {code - 128}" if is_killed else "")
     assert bench.end == (code, "")
 
 
 def test_a_command_that_did_not_start_was_no_daemon(bench: Bench) -> None:
     bench.start().end(Exited(128 + KILL))
-    assert bench.launch.cut == ""
+    assert bench.session.facts.cut == ""
 
 
 @pytest.mark.parametrize("number", [HUP, TERM, None], ids=["HUP", "TERM", "its client died"])
@@ -48,12 +48,12 @@ def test_mpirun_may_end_its_agents_before_they_hear_of_the_loss(
     """Open MPI's kills them; in a good run they are told by its end."""
     is_cut = code in (128 + KILL, 128 + TERM) or (code == 255 and number is None and not has_output)
     start = bench.run()
-    bench.launch.has_output = has_output
-    bench.launch.end(number)
+    bench.session.facts.has_output = has_output
+    bench.session.end(number)
     bench.wait(GRACE_S / 2)
     start.is_confirmed = True
     start.end(Exited(code))
-    assert bool(bench.launch.cut) is is_cut
+    assert bool(bench.session.facts.cut) is is_cut
     assert bench.ends
 
 
@@ -63,7 +63,7 @@ def test_mpirun_may_end_its_agents_before_they_hear_of_the_loss(
 )
 def test_what_we_end_is_not_cut(bench: Bench, code: int, after_s: float, is_cut: bool) -> None:
     start = bench.run()
-    bench.launch.end(None)
+    bench.session.end(None)
     bench.wait(GRACE_S)
     control = bench.reap()
     bench.wait(after_s)
@@ -71,24 +71,24 @@ def test_what_we_end_is_not_cut(bench: Bench, code: int, after_s: float, is_cut:
     bench.wait(GRACE_S)
     start.end(Exited(code))
     control.answer("left 0")
-    assert bool(bench.launch.cut) is is_cut
+    assert bool(bench.session.facts.cut) is is_cut
 
 
 @pytest.mark.parametrize(("number", "is_cut"), [(TERM, False), (KILL, True)])
 def test_what_the_hubs_own_end_sends_is_ours(bench: Bench, number: int, is_cut: bool) -> None:
     start = bench.run()
-    bench.launch.ours = (TERM,)
-    bench.launch.end(TERM, 25.0)
+    bench.session.facts.ours = (TERM,)
+    bench.session.end(TERM, 25.0)
     start.end(Exited(128 + number))
-    assert bool(bench.launch.cut) is is_cut
+    assert bool(bench.session.facts.cut) is is_cut
 
 
 @pytest.mark.parametrize(("number", "is_cut"), [(USR1, False), (USR2, True)])
 def test_a_signal_that_the_agent_was_sent_is_ours(bench: Bench, number: int, is_cut: bool) -> None:
     start = bench.run()
-    bench.launch.signal(USR1)
+    bench.session.signal(USR1)
     start.end(Exited(128 + number))
-    assert bool(bench.launch.cut) is is_cut
+    assert bool(bench.session.facts.cut) is is_cut
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_a_signal_that_the_agent_was_sent_is_ours(bench: Bench, number: int, is_
 def test_a_session_whose_stream_was_lost(bench: Bench, answer: str, cut: str) -> None:
     bench.run().end()
     bench.ask().answer(answer)
-    assert bench.launch.cut == cut
+    assert bench.session.facts.cut == cut
     assert bench.ends
 
 
 @pytest.mark.parametrize("pid", [7, None])
 def test_a_session_of_the_hub_before(bench: Bench, pid: int | None) -> None:
     """Without its process id it may not have started."""
-    bench.launch.resume(pid)
+    bench.session.resume(pid)
     bench.ask().answer("gone")
-    assert bool(bench.launch.cut) is (pid is not None)
+    assert bool(bench.session.facts.cut) is (pid is not None)
 
 
 def terminated() -> pods.Pod:
@@ -136,9 +136,9 @@ def test_a_worker_that_ended(bench: Bench, now: dict[str, pods.Pod], cut: str, i
     bench.engine.pods = {"worker-0": pods.parse({"metadata": {"name": "worker-0", "uid": "a"}, "status": before})}
     bench.run()
     if is_told:
-        bench.launch.end(None, 5.0)
+        bench.session.end(None, 5.0)
     bench.engine.pods = now
     bench.engine.pod_changed("worker-0")
     bench.wait(GRACE_S + 0.2)
-    assert bench.launch.cut == cut
+    assert bench.session.facts.cut == cut
     assert bool(bench.ends) is bool(cut)

@@ -1,4 +1,4 @@
-"""One client of the hub: its messages, its descriptors, its launch (docs/protocol.md)."""
+"""The hub's side of a client's connection: its messages, its descriptors, its session (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import select
 import socket
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agents.common.text import printable
-from rshagent.call import arguments, discovery, explain, hosts, kubectl_get, surroundings
-from rshagent.call.bootstrap import MAX_ARGUMENT, Mark
-from rshagent.hub import cuts
+from agents.common.text import printable, shown
+from rshagent.call import arguments, discovery, explain, hosts, kubectl_get, parsed, surroundings
+from rshagent.call.bootstrap import MAX_ARGUMENT
+from rshagent.hub import cuts, resume_token
 from rshagent.native import protocol
 from rshagent.net.stdio import Stdio
-from rshagent.session import decisions
-from rshagent.session.execution import Where
-from rshagent.session.launch import Launch
+from rshagent.session import begin, decisions
+from rshagent.session.session import Session
+from rshagent.session.target import ExecTarget
 from rshagent.stream.status import AGENT_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rshagent.call.arguments import Call
+    from rshagent.call.bootstrap import Mark
     from rshagent.call.kubectl_get import Query
+    from rshagent.call.parsed import Call
     from rshagent.hub.server import Hub
+    from rshagent.session.target import Options
 
 _ANCILLARY = socket.CMSG_SPACE(protocol.FDS * array.array("i").itemsize)
 _READ_SIZE = 64 * 1024
-_SESSION_BYTES = 8
-SESSIONS_MAX = 4096  # of some 35 KiB each: a launcher of so many needs a larger limit on the hub's memory
 _TOO_LONG = f"a command for the launcher itself can't have more than {MAX_ARGUMENT} bytes (execve(2))"
 
 
-class Client:
+class ClientConnection:
     """A connected client, from its first byte to the exit code that it is sent."""
 
     def __init__(self, hub: Hub, sock: socket.socket) -> None:
@@ -44,7 +44,7 @@ class Client:
         self._inbox = protocol.Inbox()
         self._out = bytearray()
         self._fds: list[int] = []
-        self._launch: Launch | None = None
+        self._session: Session | None = None
         self._size = 0  # of what it asked for, in bytes
         self._is_open = True
         self._is_waiting = False  # with all that it has to say: for the workers to be known, or for room
@@ -55,7 +55,7 @@ class Client:
         hub.loop.add(sock.fileno(), select.EPOLLIN, self._ready)
 
     def close(self) -> None:
-        """Let go of the client; its launch, if any, has ended."""
+        """Let go of the client; its session, if any, has ended."""
         if self._is_open:
             self._is_open = False
             self._hub.loop.remove(self._sock.fileno())
@@ -69,8 +69,8 @@ class Client:
 
     def end(self, number: int) -> None:
         """End the client's session as by a signal, without a grace: the hub itself has been told to end."""
-        if self._launch is not None:
-            self._launch.end(number, 0)
+        if self._session is not None:
+            self._session.end(number, 0)
         else:
             self.close()
 
@@ -103,17 +103,17 @@ class Client:
             if not self._is_waiting:
                 self._hub.pending.hold(self, self._inbox.size)
         except protocol.ProtocolError as error:
-            launch, self._launch = self._launch, None
+            session, self._session = self._session, None
             self._fail(f"the client and the hub do not speak the same protocol: {error}")
-            if launch is not None:
-                launch.end(None)
+            if session is not None:
+                session.end(None)
 
     def _gone(self) -> None:
         """End the session of a client that has died."""
-        launch, self._launch = self._launch, None
+        session, self._session = self._session, None
         self.close()
-        if launch is not None:
-            launch.end(None)
+        if session is not None:
+            session.end(None)
 
     def _take(self, message: protocol.Message, *, is_cut: bool) -> None:
         self._fds += message.fds
@@ -121,7 +121,7 @@ class Client:
             self._send(protocol.encode(protocol.OK))
         elif message.kind == protocol.SIGNAL:
             self._take_signal(message.number_to(protocol.SIGNAL_MAX))
-        elif self._launch is not None or self._is_waiting:
+        elif self._session is not None or self._is_waiting:
             raise protocol.ProtocolError("a second start on one connection")
         elif message.kind == protocol.ENDING:
             self._take_ending(message.number_to(protocol.GRACE_MAX_S))
@@ -139,7 +139,7 @@ class Client:
                 "a security module keeps them from being passed between this pod's containers"
             )
         elif self._hub.is_full:
-            self._fail(f"the hub holds {SESSIONS_MAX} sessions, which is as many as it can")
+            self._fail(f"the hub holds {self._hub.sessions_max} sessions, which is as many as it can")
         elif message.kind == protocol.START:
             self._start(message.payload)
         else:
@@ -147,8 +147,8 @@ class Client:
             self._resume(message.payload)
 
     def _take_signal(self, number: int) -> None:
-        if self._launch is not None:
-            self._launch.signal(number)
+        if self._session is not None:
+            self._session.signal(number)
         elif self._is_waiting and not self._resumes and number not in decisions.PASSED_ON:  # nothing was started
             self._finish(protocol.exit_message(decisions.told_to_end(number).code))
         elif self._is_waiting and number not in self._early_signals:
@@ -177,7 +177,7 @@ class Client:
             call = arguments.parse(start.argv)
             found = self._hub.workers.resolve(call.host, call.namespace, self._hub.engine.pods)
             call.container = self._container(call.container or environ.get("MPI_AGENT_CONTAINER") or None)
-        except (arguments.UsageError, hosts.UnknownHost) as error:
+        except (parsed.UsageError, hosts.UnknownHost) as error:
             if not self._once_known(error, partial(self._start, payload)):
                 self._fail(self._hub.no_hostfile() or str(error))
             return
@@ -187,18 +187,18 @@ class Client:
             self._show_pods(call.text, call.query, payload)
         elif isinstance(found, str):
             self._run_there(call.text, null_stdin=not call.wants_stdin)
-        elif not self._hub.has_room(len(call.text)):
-            self._hub.once_room(self, len(call.text), partial(self._again, partial(self._start, payload)))
+        elif not self._hub.admission.has_room(len(call.text)):
+            self._hub.admission.once_room(self, len(call.text), partial(self._again, partial(self._start, payload)))
             self._wait()  # last: it may close the client, which then waits for nothing
         else:
-            self._launch_in(found, call, start, environ)
+            self._start_in(found, call, start, environ)
 
     def _discover(self) -> None:
         """Have the client print which hosts there are, as far as that was ever known."""
         found = self._hub.hosts_now()
         if found is not None:
             self._run_there(discovery.answer(found), null_stdin=True)
-        elif self._hub.once_told(self, partial(self._again, self._discover)):
+        elif self._hub.admission.once_answered(self, partial(self._again, self._discover)):
             self._wait()
         else:
             self._fail(f"the workers are not known: {self._hub.why_unwatched}")
@@ -208,7 +208,7 @@ class Client:
         found = self._hub.pods_now()
         if found is not None:
             answer = query.answer(found, self._hub.engine.cluster.namespace, time.time())
-        elif self._hub.once_told(self, partial(self._again, partial(self._start, payload))):
+        elif self._hub.admission.once_answered(self, partial(self._again, partial(self._start, payload))):
             self._wait()
             return
         else:
@@ -217,7 +217,7 @@ class Client:
 
     def _once_known(self, error: Exception, go: Callable[[], None]) -> bool:
         """Try an unknown host again once the hub, which has just started, has its list of workers; say whether."""
-        waits = isinstance(error, hosts.UnknownHost) and self._hub.once_known(self, partial(self._again, go))
+        waits = isinstance(error, hosts.UnknownHost) and self._hub.admission.once_listed(self, partial(self._again, go))
         if waits:
             self._wait()
         return waits
@@ -238,27 +238,22 @@ class Client:
         """Return the container to exec into: where the hub was given one, that is the only one."""
         named = self._hub.container
         if named is not None and asked is not None and asked != named:
-            shown = arguments.shown(asked)
-            raise arguments.UsageError(f"the container {shown} can't be reached: this job's hub execs into {named!r}")
+            raise parsed.UsageError(
+                f"the container {shown(asked)} can't be reached: this job's hub execs into {named!r}"
+            )
         return named or asked
 
-    def _launch_in(self, worker: hosts.Worker, call: Call, start: protocol.Start, environ: dict[str, str]) -> None:
+    def _start_in(self, worker: hosts.Worker, call: Call, start: protocol.Start, environ: dict[str, str]) -> None:
         hub = self._hub
-        instance = surroundings.instance_of(hub.engine.launcher, hub.pod, start.instance.decode("ascii", "replace"))
+        instance = start.instance.decode("ascii", "replace")
         try:
-            mark = Mark(hub.engine.launcher, worker.pod, instance, os.urandom(_SESSION_BYTES).hex())
-            where = Where(worker.namespace, worker.pod, call.container)
+            mark = begin.new_mark(hub.engine.launcher, hub.pod, worker.pod, instance)
+            target = ExecTarget(worker.namespace, worker.pod, call.container)
         except ValueError as error:
             self._fail(str(error))
             return
-        launch = self._make(where, mark, environ.get("MPI_AGENT_CALLER", ""), wants_stdin=call.wants_stdin)
-        life = surroundings.life(environ, start.instance.decode("ascii", "replace"), hub.shared_first_process)
-        launch.life = surroundings.instance_of(hub.engine.launcher, hub.pod, life) if life else ""
-        launch.is_traced = surroundings.is_on(environ, "MPI_AGENT_TRACE")
-        launch.wants_terminal = call.wants_terminal
-        launch.has_output = decisions.has_output(call.text, environ.get("MPI_AGENT_LOST_OUTPUT", ""))
-        launch.text_by_stdin |= surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN")
-        launch.start(call.text)
+        options = begin.options(call, environ, hub.engine.launcher, hub.pod, instance, hub.shared_first_process)
+        self._make(target, mark, options, wants_stdin=call.wants_stdin).start(call.text)
         self._pass_on_early_signals()
 
     def _explain(self, call: Call, found: hosts.Worker | str, environ: dict[str, str]) -> None:
@@ -275,48 +270,48 @@ class Client:
             return
         self._finish(protocol.local_message(text, null_stdin=null_stdin))
 
-    def _resume(self, ticket: bytes) -> None:
+    def _resume(self, token: bytes) -> None:
         """Take over a session of the hub that was here before us."""
         try:
-            where, mark, pid, has_output = read_ticket(ticket)
-            found = self._hub.workers.resolve(where.pod, where.namespace, self._hub.engine.pods)
-            where.container = self._container(where.container)
-        except (ValueError, TypeError, RecursionError, hosts.UnknownHost, arguments.UsageError) as error:
-            if self._once_known(error, partial(self._resume, ticket)):
+            target, mark, pid, options = resume_token.read(token)
+            found = self._hub.workers.resolve(target.pod, target.namespace, self._hub.engine.pods)
+            target.container = self._container(target.container)
+        except (ValueError, TypeError, RecursionError, hosts.UnknownHost, parsed.UsageError) as error:
+            if self._once_known(error, partial(self._resume, token)):
                 return
             self._fail(self._hub.no_hostfile() or f"the session that is to be resumed is none of this job's: {error}")
             return
-        known = isinstance(found, hosts.Worker) and (found.namespace, found.pod) == (where.namespace, where.pod)
+        known = isinstance(found, hosts.Worker) and (found.namespace, found.pod) == (target.namespace, target.pod)
         if not known or mark.launcher != self._hub.engine.launcher:
             self._fail("the session that is to be resumed is none of this job's")
             return
-        self._make(where, mark, read_caller(ticket), wants_stdin=False).resume(pid, has_output=has_output)
+        self._make(target, mark, options, wants_stdin=False).resume(pid)
         self._pass_on_early_signals()
 
     def _pass_on_early_signals(self) -> None:
         for number in self._early_signals:
-            if self._launch is not None:
-                self._launch.signal(number)
+            if self._session is not None:
+                self._session.signal(number)
 
-    def _make(self, where: Where, mark: Mark, caller: str, *, wants_stdin: bool) -> Launch:
+    def _make(self, target: ExecTarget, mark: Mark, options: Options, *, wants_stdin: bool) -> Session:
         stdin, stdout, stderr = self._fds
         self._fds = []
         self._hub.pending.remove(self)
         self._inbox.most = protocol.TICKET_MAX
         stdio = Stdio(self._hub.loop, stdin, stdout, stderr, reads_stdin=wants_stdin)
-        self._launch = Launch(self._hub.engine, where, mark, stdio, self._ended, self._asked)
-        self._launch.caller = cuts.valid_caller(caller)
-        self._hub.cuts.begin(self._launch)
-        return self._launch
+        options = options._replace(caller=cuts.valid_caller(options.caller))
+        self._session = Session(self._hub.engine, target, mark, stdio, options, self._ended, self._requested)
+        self._hub.begin(self._session)
+        return self._session
 
-    def _asked(self, launch: Launch) -> None:
+    def _requested(self, session: Session) -> None:
         """Give the client what another hub needs to find the session again."""
-        self._send(protocol.encode(protocol.TICKET, write_ticket(launch)))
+        self._send(protocol.encode(protocol.TICKET, resume_token.write(session)))
 
-    def _ended(self, launch: Launch) -> None:
-        self._launch = None
-        self._hub.ended(launch)
-        self._finish(protocol.exit_message(launch.code))
+    def _ended(self, session: Session) -> None:
+        self._session = None
+        self._hub.ended(session)
+        self._finish(protocol.exit_message(session.facts.code))
 
     def _fail(self, text: str) -> None:
         line = printable(text)
@@ -360,32 +355,6 @@ class Client:
         for fd in (*self._fds, *self._inbox.take_fds()):
             os.close(fd)
         self._fds = []
-
-
-def write_ticket(launch: Launch) -> bytes:
-    """Return what finds a session again; nothing in it is secret."""
-    mark, where = launch.mark, launch.where
-    parts = [where.namespace, where.pod, where.container, mark.launcher, mark.instance, mark.session]
-    line = json.dumps([*parts, launch.pid, launch.has_output])
-    return (f"{line}\n{launch.caller}" if launch.caller else line).encode()
-
-
-def read_ticket(ticket: bytes) -> tuple[Where, Mark, int | None, bool]:
-    """Read a ticket, which came from outside: raises ValueError, TypeError or RecursionError for a bad one."""
-    parts: Any = json.loads(ticket.partition(b"\n")[0])
-    namespace, pod, container, launcher, instance, session, pid, has_output = parts
-    if not all(isinstance(part, str) for part in (namespace, pod, launcher, instance, session)):
-        raise TypeError("a part of the ticket is no string")
-    if not isinstance(container, str | None) or not isinstance(pid, int | None) or isinstance(pid, bool):
-        raise TypeError("a part of the ticket has the wrong type")
-    if not isinstance(has_output, bool):
-        raise TypeError("a part of the ticket is neither true nor false")
-    return Where(namespace, pod, container), Mark(launcher, pod, instance, session), pid, has_output
-
-
-def read_caller(ticket: bytes) -> str:
-    """Return the launcher that stands in a ticket's second line, "" if none does."""
-    return ticket.partition(b"\n")[2].decode("ascii", "replace")
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

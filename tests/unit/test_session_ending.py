@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_exec import Bench, benches, pod
 
+from rshagent.session.events import State
 from rshagent.stream.status import Exited, Failure
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 def test_a_made_up_success_within_the_grace_is_not_the_end(bench: Bench) -> None:
     start = bench.run()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     start.end(Exited(0))
     assert bench.ends == []
     bench.wait(GRACE_S)
@@ -35,7 +36,7 @@ def test_a_made_up_success_within_the_grace_is_not_the_end(bench: Bench) -> None
 def test_a_status_within_the_grace_is_the_end(bench: Bench, code: int) -> None:
     start = bench.run()
     start.is_confirmed = code == 0
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     start.end(Exited(code))
     assert bench.end == (KILLED_BY + TERM, "ended by SIGTERM")
     bench.wait(10)
@@ -55,7 +56,7 @@ def test_what_does_not_end_by_itself_is_ended(
     bench: Bench, number: int | None, name: str, end: tuple[int, str]
 ) -> None:
     start = bench.run()
-    bench.launch.end(number)
+    bench.session.end(number)
     bench.wait(GRACE_S - 0.4)
     assert bench.execs == [start]
     bench.wait(0.6)
@@ -65,14 +66,14 @@ def test_what_does_not_end_by_itself_is_ended(
     control.answer("left 0")
     assert bench.end == end
     assert start.is_closed
-    assert (bench.launch.is_client_dead, bench.launch.ended_by_signal) == (number is None, number is not None)
+    assert (bench.session.facts.is_client_dead, bench.session.facts.signal) == (number is None, number)
 
 
 def test_only_the_first_word_counts(bench: Bench) -> None:
     bench.run()
-    bench.launch.end(INT)
-    bench.launch.end(TERM)
-    bench.launch.end(None)
+    bench.session.end(INT)
+    bench.session.end(TERM)
+    bench.session.end(None)
     bench.wait(GRACE_S)
     bench.reap("INT").answer("left 0")
     assert bench.end == (KILLED_BY + INT, "ended by SIGINT")
@@ -82,7 +83,7 @@ def test_only_the_first_word_counts(bench: Bench) -> None:
 def test_one_that_was_acknowledged_is_looked_for_once(bench: Bench, is_lost: bool) -> None:
     start = bench.start()
     start.open()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     start.acknowledge()
     if is_lost:
         start.end()
@@ -95,7 +96,7 @@ def test_one_that_was_acknowledged_is_looked_for_once(bench: Bench, is_lost: boo
 def test_one_that_was_not_acknowledged_is_looked_for_twice(bench: Bench) -> None:
     start = bench.start()
     start.open()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     bench.wait(GRACE_S)
     bench.reap().answer("left 0")
     bench.wait(SECOND_LOOK_S - 0.4)
@@ -112,7 +113,7 @@ def test_one_that_was_not_acknowledged_is_looked_for_twice(bench: Bench) -> None
 def test_a_status_before_the_second_look_spares_it(bench: Bench) -> None:
     start = bench.start()
     start.open()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     bench.wait(GRACE_S)
     bench.reap().answer("left 0")
     start.end(Exited(1))
@@ -125,7 +126,7 @@ def test_a_status_before_the_second_look_spares_it(bench: Bench) -> None:
 def test_a_stream_that_is_lost_in_the_grace_tells_nothing(bench: Bench, outcome: Failure | None) -> None:
     start = bench.start()
     start.open()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     start.end(outcome)
     bench.wait(GRACE_S)
     bench.reap().answer("left 0")
@@ -135,7 +136,7 @@ def test_a_stream_that_is_lost_in_the_grace_tells_nothing(bench: Bench, outcome:
 
 def test_a_status_while_its_processes_are_ended_is_not_the_end(bench: Bench) -> None:
     start = bench.run()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     bench.wait(GRACE_S)
     control = bench.reap()
     start.end(Exited(1))
@@ -150,7 +151,7 @@ def test_processes_that_can_not_be_ended_are_told_of(bench: Bench, is_acknowledg
     start.open()
     if is_acknowledged:
         start.acknowledge()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     bench.wait(GRACE_S)
     bench.reap().end(Failure("exec is forbidden", retryable=False))
     assert bench.end == (
@@ -163,7 +164,7 @@ def test_one_that_is_settled_is_not_asked_for_any_more(bench: Bench) -> None:
     bench.run().end()
     control = bench.ask()
     control.answer("alive")
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     assert control.is_closed
     bench.wait(GRACE_S)
     bench.reap().answer("left 0")
@@ -172,16 +173,16 @@ def test_one_that_is_settled_is_not_asked_for_any_more(bench: Bench) -> None:
 
 def test_one_that_ends_leaves_its_place_to_the_next_start(bench: Bench) -> None:
     bench.start()
-    assert bench.engine.gate.inside == {bench.launch}
-    bench.launch.end(TERM)
-    assert bench.engine.gate.inside == set()
+    assert bench.engine.limiter.inside == {bench.session}
+    bench.session.end(TERM)
+    assert bench.engine.limiter.inside == set()
     bench.wait(GRACE_S)
 
 
 def test_a_worker_that_goes_is_the_end(bench: Bench) -> None:
     bench.engine.pods = {"worker-0": pod("1")}
     bench.run()
-    bench.launch.end(TERM)
+    bench.session.end(TERM)
     bench.wait(GRACE_S)
     control = bench.reap()
     bench.engine.pods = {}
@@ -191,21 +192,41 @@ def test_a_worker_that_goes_is_the_end(bench: Bench) -> None:
     assert control.is_closed
 
 
+def test_no_timer_outlives_the_session(bench: Bench) -> None:
+    bench.engine.pods = {"worker-0": pod("1")}
+    start = bench.run()
+    bench.engine.pods = {}
+    bench.engine.pod_changed("worker-0")
+    assert any(timer.call is not None for timer in bench.loop._timers)
+    start.end(Exited(3))
+    assert bench.end == (3, "")
+    assert not any(timer.call is not None for timer in bench.loop._timers)
+
+
 def test_one_that_is_left_ends_with_the_code_it_was_told(bench: Bench) -> None:
     bench.run()
-    bench.launch.end(TERM, 25)
+    bench.session.end(TERM, 25)
     assert bench.ends == []
-    bench.launch.leave()
+    bench.session.leave()
     assert bench.end == (KILLED_BY + TERM, "ended by SIGTERM")
 
 
 def test_one_that_was_not_asked_for_has_nothing_to_end(bench: Bench) -> None:
     bench.engine.pods = {}
-    bench.launch.start(b"true")
-    assert bench.launch.state == "waiting"
-    bench.launch.end(TERM)
+    bench.session.start(b"true")
+    assert bench.session.facts.state is State.WAITING
+    bench.session.end(TERM)
     assert bench.end == (KILLED_BY + TERM, "ended by SIGTERM")
     assert bench.execs == []
+
+
+def test_one_whose_client_has_died_when_it_is_told_is_not_requested(bench: Bench) -> None:
+    bench.session.on_requested = lambda session: session.end(None)
+    bench.session.start(b"true")
+    assert bench.execs == []
+    bench.wait(GRACE_S)
+    bench.reap().answer("left 0")
+    assert (bench.end[0], bench.starts) == (255, 0)
 
 
 def test_one_between_two_tries_may_run_and_has_no_grace(bench: Bench) -> None:
@@ -213,8 +234,8 @@ def test_one_between_two_tries_may_run_and_has_no_grace(bench: Bench) -> None:
     start.open()
     start.end()
     bench.ask().answer("gone")
-    assert bench.launch.state == "backoff"
-    bench.launch.end(TERM)
+    assert bench.session.facts.state is State.BACKOFF
+    bench.session.end(TERM)
     bench.wait(0.2)
     bench.reap().answer("left 0")
     assert bench.end[0] == KILLED_BY + TERM
@@ -244,7 +265,7 @@ def test_a_bug_on_the_way_to_its_end_ends_it(bench: Bench, monkeypatch: pytest.M
 
     bench.loop.on_error = lambda call, _error: call.__self__.abandon()  # type: ignore[attr-defined]
     bench.run()
-    bench.launch.end(TERM)
-    monkeypatch.setattr("rshagent.session.control.Reaper.__init__", fail)
+    bench.session.end(TERM)
+    monkeypatch.setattr("rshagent.session.parts.Reaper.__init__", fail)
     bench.wait(GRACE_S)
     assert len(bench.ends) == 1

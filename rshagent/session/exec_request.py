@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rshagent.net.cluster import ConfigError
 from rshagent.net.connection import Link, Lost, Owner
 from rshagent.stream import status, streams
+from rshagent.stream.spdy import SpdyStream
 from rshagent.stream.streams import Ended, Opened, Owed, Ponged, Refused, StreamError
+from rshagent.stream.websocket import WebSocketStream
 
-TYPE_CHECKING = False  # typing costs every launch 3 ms to import
 if TYPE_CHECKING:
     from agents.common.loop import Timer
     from rshagent.session.engine import Engine
+    from rshagent.session.target import ExecTarget
     from rshagent.stream.status import Exited, Failure
     from rshagent.stream.streams import Event, ExecStream
 
 _CLOSE_S = 5.0  # from the command's status to the end of the stream
 
 
-_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-")
-_NAME_MAX = 253  # Kubernetes: DNS subdomain names
-
-
-class Where:
-    """A container that a command is to run in; `container` None leaves the choice to the API server.
-
-    Raises ValueError for names that Kubernetes has none of: they become part of a request's path.
-    """
-
-    __slots__ = ("container", "namespace", "pod")
-
-    def __init__(self, namespace: str, pod: str, container: str | None) -> None:
-        for name in (namespace, pod, "x" if container is None else container):
-            if not name or len(name) > _NAME_MAX or not _ALLOWED.issuperset(name):
-                raise ValueError(f"{name[:40]!a} is no name of a namespace, pod or container")
-        self.namespace, self.pod, self.container = namespace, pod, container
-
-    def __str__(self) -> str:
-        return f"{self.pod}" + (f" ({self.container})" if self.container else "")
-
-
 class Listener:
-    """Whom an execution tells. After `exec_ended` nothing more comes."""
+    """Whom an exec request tells. After `exec_ended` nothing more comes."""
 
     __slots__ = ()
 
@@ -48,7 +30,7 @@ class Listener:
         """Opened, Acknowledged or Output."""
 
     def exec_drained(self) -> None:
-        """What was sent to the command has left (`Execution.is_behind`)."""
+        """What was sent to the command has left (`ExecRequest.is_behind`)."""
 
     def exec_stalled(self) -> None:
         """Nothing comes, and that may be since the command does not take its stdin. Told again while it lasts."""
@@ -60,31 +42,18 @@ class Listener:
 _NOBODY = Listener()
 
 
-class Execution(Owner):
+class ExecRequest(Owner):
     """An exec request from its connection to its end."""
 
     __slots__ = (
-        "_by_spdy",
-        "_closing",
-        "_cluster",
-        "_engine",
-        "_first",
-        "_heard_at",
-        "_is_asked",
-        "_link",
-        "_listener",
-        "_loop",
-        "_ping",
-        "_pings",
-        "_pings_behind",
-        "_request",
-        "_stream",
-    )
+        "_by_spdy", "_closing", "_cluster", "_engine", "_first", "_heard_at", "_is_asked", "_link",
+        "_listener", "_loop", "_ping", "_pings", "_pings_behind", "_request", "_stream",
+    )  # fmt: skip
 
     def __init__(
         self,
         engine: Engine,
-        where: Where,
+        exec_target: ExecTarget,
         command: list[bytes],
         listener: Listener,
         *,
@@ -94,7 +63,7 @@ class Execution(Owner):
         """Begin; what comes of it is told to `listener` by the loop, never from within this call."""
         loop, cluster = engine.loop, engine.cluster
         self._engine, self._loop, self._cluster, self._listener = engine, loop, cluster, listener
-        target = streams.target(where.namespace, where.pod, where.container, command, stdin=stdin)
+        target = streams.target(exec_target.namespace, exec_target.pod, exec_target.container, command, stdin=stdin)
         self._request: tuple[str, bytes | None, bool] | None = (cluster.path + target, acknowledgement, stdin)
         self._closing: Timer | None = None
         self._ping: Timer | None = None
@@ -294,9 +263,5 @@ class Execution(Owner):
 
 def _stream(engine: Engine, acknowledgement: bytes | None, *, stdin: bool, by_spdy: bool) -> ExecStream:
     if by_spdy:
-        from rshagent.stream.spdy import SpdyStream  # noqa: PLC0415 (few need it, and a start is to be light)
-
         return SpdyStream(acknowledgement, stdin=stdin)
-    from rshagent.stream.websocket import WebSocketStream  # noqa: PLC0415
-
     return WebSocketStream(acknowledgement, engine.offer)

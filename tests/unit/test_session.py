@@ -9,6 +9,7 @@ import pytest
 from scripted_exec import Bench, benches, pod
 
 from rshagent.call import bootstrap
+from rshagent.session.events import State
 from rshagent.stream.status import Exited
 from rshagent.stream.streams import STDERR
 
@@ -29,10 +30,10 @@ def test_one_that_is_found_is_not_started_again(bench: Bench, outcome: Exited | 
     start = bench.start()
     start.may_run = True  # and no answer yet: an old kubelet answers when the command has been started
     start.end(outcome)
-    assert bench.launch.state == "finding"
+    assert bench.session.facts.state is State.FINDING
     control = bench.ask()
     control.answer("alive")
-    assert bench.launch.times.acknowledged == bench.now, "it counts as started"
+    assert bench.session.facts.acknowledged_at == bench.now, "it counts as started"
     for _ in range(30):  # longer than a start may take
         bench.wait(5)
         control.answer("alive")
@@ -58,7 +59,7 @@ def test_one_that_has_ended_unheard_is_not_started_again(bench: Bench) -> None:
     start.end()
     bench.ask().answer("exit 4")
     assert bench.end == (4, "")
-    assert bench.launch.times.acknowledged, "what it left is known to be there"
+    assert bench.session.facts.acknowledged_at, "what it left is known to be there"
 
 
 def test_one_whose_worker_goes_while_it_is_looked_for_is_started_in_the_next(bench: Bench) -> None:
@@ -106,7 +107,7 @@ def test_signals_that_came_before_it_was_found_are_passed_on(bench: Bench) -> No
     start.open()
     start.end()
     control = bench.ask()
-    bench.launch.signal(10)
+    bench.session.signal(10)
     assert len(bench.execs) == 2
     control.answer("alive")
     messenger = bench.execs[-1]
@@ -116,7 +117,7 @@ def test_signals_that_came_before_it_was_found_are_passed_on(bench: Bench) -> No
 
 def test_what_was_never_sent_is_not_looked_for_and_leaves_nothing_to_end(bench: Bench) -> None:
     bench.start().end()
-    assert bench.launch.state == "backoff"
+    assert bench.session.facts.state is State.BACKOFF
     while not bench.ends:
         tries = bench.starts
         while bench.starts == tries:
@@ -131,7 +132,7 @@ def test_a_text_that_was_never_sent_was_not_started(monkeypatch: pytest.MonkeyPa
         start = bench.start()
         start.may_run = True  # the bootstrap, which waits for its stdin
         start.end()
-        assert bench.launch.state == "backoff"
+        assert bench.session.facts.state is State.BACKOFF
 
 
 def test_one_whose_stdin_was_in_the_lost_stream_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +141,7 @@ def test_one_whose_stdin_was_in_the_lost_stream_is_started_again(monkeypatch: py
         start = bench.start()
         start.open()
         start.end()
-        assert bench.launch.state == "backoff"
+        assert bench.session.facts.state is State.BACKOFF
     os.close(writer)
 
 
@@ -231,7 +232,7 @@ def test_one_that_the_worker_does_not_know_ends_if_its_stream_still_hangs(bench:
     start.is_silent = is_silent
     bench.ask().answer("gone")
     assert bool(bench.ends) == is_silent
-    assert bench.launch.code == 255
+    assert bench.session.facts.code == 255
     start.end(Exited(4))
     assert bench.end[0] == (255 if is_silent else 4)
 
@@ -253,26 +254,27 @@ ENDS = {"unknown": (True, 255, "output with it"), "a launcher's daemon": (False,
 def test_a_success_whose_output_was_lost_is_never_silent(
     bench: Bench, has_output: bool, code: int, said: str, writes: bool
 ) -> None:
-    bench.launch.has_output = has_output
+    bench.session.facts.has_output = has_output
     start = bench.run()
     if writes:
         start.write(b"a line")
     start.end()
-    assert bench.launch.state == "settling"
+    assert bench.session.facts.state is State.RECOVERING
     bench.ask().answer("exit 0")
     assert bench.end[0] == code
     assert said in bench.said
 
 
 def test_one_that_another_hub_started_is_asked_for_and_never_started(bench: Bench) -> None:
-    bench.launch.resume(42)
+    bench.session.resume(42)
     bench.ask().answer("exit 5")
     assert (bench.end, bench.starts) == ((5, ""), 0)
 
 
 @pytest.mark.parametrize(("has_output", "code", "said"), ENDS.values(), ids=ENDS)
 def test_what_another_hub_knew_of_its_output_holds(bench: Bench, has_output: bool, code: int, said: str) -> None:
-    bench.launch.resume(42, has_output=has_output)
+    bench.session.facts.has_output = has_output
+    bench.session.resume(42)
     bench.ask().answer("exit 0")
     assert bench.end[0] == code
     assert said in bench.said
@@ -299,7 +301,7 @@ def test_output_that_can_not_be_written_is_no_success(
 
 @pytest.mark.parametrize("code", [1, 7, 254])
 def test_a_failure_whose_output_was_lost_is_that_failure(bench: Bench, code: int) -> None:
-    bench.launch.resume(42)
+    bench.session.resume(42)
     bench.ask().answer(f"exit {code}")
     assert (bench.end, bench.said) == ((code, ""), "")
 
@@ -310,7 +312,7 @@ def test_a_stream_that_breaks_while_its_last_output_is_waited_for_is_settled(ben
     start.stall()
     bench.ask().answer("exit 0")
     start.end()
-    assert bench.launch.state == "settling"
+    assert bench.session.facts.state is State.RECOVERING
     bench.wait(1)
     assert bench.ends == [], "it was the stream that was to bring the rest"
     bench.ask().answer("exit 0")
@@ -319,12 +321,12 @@ def test_a_stream_that_breaks_while_its_last_output_is_waited_for_is_settled(ben
 
 def test_a_worker_that_is_never_ready_is_the_end_and_one_that_runs_is_asked_all_the_same(bench: Bench) -> None:
     bench.engine.pods = {"worker-0": pod("1")._replace(phase="Pending", ready=False)}
-    bench.launch.start(b"true")
+    bench.session.start(b"true")
     bench.wait(bench.engine.limits["worker"] - 1)
-    assert bench.launch.state == "waiting"
+    assert bench.session.facts.state is State.WAITING
     bench.engine.pods = {"worker-0": pod("1")._replace(ready=False)}
     bench.wait(2)
-    assert (bench.launch.state, bench.starts) == ("asked", 1)
+    assert (bench.session.facts.state, bench.starts) == (State.STARTING, 1)
 
 
 @pytest.mark.parametrize("flood", [b"x" * 5000, b"alive\n" * 1000, b"exit " + b"9" * 4200])
@@ -355,15 +357,15 @@ def test_a_kept_status_that_is_no_code_is_no_success(bench: Bench, said: str, co
 def test_signals_without_end_are_one_request_at_a_time(bench: Bench) -> None:
     bench.start().acknowledge()
     for _ in range(1000):
-        bench.launch.signal(10)
+        bench.session.signal(10)
     (messenger,) = bench.execs[1:]
     messenger.open()
     for _ in range(1000):
-        bench.launch.signal(10)
+        bench.session.signal(10)
     assert messenger.sent == [b"signal USR1\n"]
     messenger.answer("left 3")
     assert messenger.sent == [b"signal USR1\n"] * 2, "those that came later are one more"
     messenger.answer("left 3")
     assert messenger.is_closed
-    bench.launch.signal(10)
+    bench.session.signal(10)
     assert len(bench.execs) == 3

@@ -1,0 +1,169 @@
+"""Signals to a session's processes in the worker: all of them are ended (Reaper), or sent one signal (SignalSender)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rshagent.session.control import Control
+from rshagent.session.decisions import ENDING, KILL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agents.common.loop import Timer
+    from rshagent.call.bootstrap import Mark
+    from rshagent.session.engine import Engine
+    from rshagent.session.target import ExecTarget
+    from rshagent.stream.status import Failure
+
+KILL_AFTER_S = 5.0
+_COUNT_FIRST_S, _COUNT_LONGEST_S = 0.05, 0.5
+
+
+class Reaper:
+    """Ends all processes that carry a session's mark: first `signal_name`, KILL after 5 s if nothing else is said.
+
+    `on_done(reason)`: reason "" where none is left, else what is known of those that are. A refusal is believed after
+    a while (`Failure.patience_s`) where it `believes_refusals`, else it is tried on as long as any other trouble.
+    """
+
+    __slots__ = (
+        "_believes_refusals", "_control", "_deadline", "_delay_s", "_engine", "_kill_after_s", "_kill_at", "_on_done",
+        "_refused_at", "_signal", "_timer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        engine: Engine,
+        target: ExecTarget,
+        mark: Mark,
+        signal_name: str,
+        on_done: Callable[[str], None],
+        kill_after_s: float = KILL_AFTER_S,
+        *,
+        believes_refusals: bool = False,
+    ) -> None:
+        self._engine, self._signal, self._on_done = engine, signal_name, on_done
+        self._kill_after_s, self._believes_refusals = kill_after_s, believes_refusals
+        self._refused_at: float | None = None
+        self._delay_s = _COUNT_FIRST_S
+        self._kill_at: float | None = None
+        self._timer: Timer | None = None
+        self._deadline = engine.loop.call_later(engine.limits["reap"], self._too_late)
+        self._control: Control | None = Control(
+            engine, target, mark, None,
+            on_ready=self._begin, on_answer=self._take, on_gone=self._gone, is_worth_it=self._is_worth_it,
+        )  # fmt: skip
+
+    @property
+    def sent(self) -> tuple[int, ...]:
+        """The signals by which the processes may have ended that were sent from here."""
+        return (*ENDING, KILL) if self._signal == "KILL" else (*ENDING,)
+
+    @property
+    def why(self) -> str:
+        """Say, to be added to a line, what has gone wrong since the last answer."""
+        return self._control.why if self._control is not None else ""
+
+    def close(self) -> None:
+        """Stop, whatever is left."""
+        self._deadline.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._kill_at is None:
+            self._kill_at = self._engine.loop.now() + self._kill_after_s
+        self._say(f"signal {self._signal}")
+
+    def _take(self, answer: str) -> None:
+        word, _, number = answer.partition(" ")
+        if word != "left":
+            return
+        if number == "0":
+            self._finish("")
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._engine.loop.call_later(self._delay_s, self._look_again)
+        self._delay_s = min(self._delay_s * 2, _COUNT_LONGEST_S)
+
+    def _look_again(self) -> None:
+        assert self._kill_at is not None
+        if self._engine.loop.now() >= self._kill_at:
+            # Again and again: what is forked while the script looks is not found before the next look.
+            self._signal = "KILL"
+            self._say("signal KILL")
+        else:
+            self._say("count")
+
+    def _say(self, line: str) -> None:
+        if self._control is not None:
+            self._control.say(line)
+
+    def _is_worth_it(self, failure: Failure) -> bool:
+        if _is_absent(failure):
+            return False
+        if not self._believes_refusals or failure.patience_s is None:
+            self._refused_at = None
+            return True
+        now = self._engine.loop.now()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        return now < self._refused_at + failure.patience_s
+
+    def _gone(self, failure: Failure) -> None:
+        reason = "" if _is_absent(failure) else f"its processes could not be ended: {failure.message}"
+        self._finish(reason)
+
+    def _too_late(self) -> None:
+        reap_s = self._engine.limits["reap"]
+        self._finish(f"its processes could not all be ended within {reap_s:.0f} s{self.why}")
+
+    def _finish(self, reason: str) -> None:
+        self.close()
+        self._on_done(reason)
+
+
+def _is_absent(failure: Failure) -> bool:
+    """Say whether the pod, or the container, is not there: no process is, then, and what comes next has none of ours.
+
+    The kubelet looks for a container among those that run.
+    """
+    return failure.http_status == 404 or "container not found" in failure.message
+
+
+class SignalSender:
+    """Passes one signal on to a session's processes, and goes."""
+
+    __slots__ = ("_control", "_repeats", "is_done", "name")
+
+    def __init__(self, engine: Engine, target: ExecTarget, mark: Mark, signal_name: str) -> None:
+        self.is_done = self._repeats = False
+        self.name = signal_name
+        self._control = Control(
+            engine, target, mark, None, on_ready=self._say, on_answer=self._finish, on_gone=self._finish
+        )
+
+    def close(self) -> None:
+        """Give up."""
+        self.is_done = True
+        self._control.close()
+
+    def repeat(self) -> None:
+        """Pass it on once more, unless it has not been sent yet."""
+        self._repeats = True
+
+    def _say(self) -> None:
+        self._repeats = False
+        self._control.say(f"signal {self.name}")
+
+    def _finish(self, answer: object) -> None:
+        if self._repeats and isinstance(answer, str):
+            self._say()
+        else:
+            self.close()
