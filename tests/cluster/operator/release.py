@@ -24,6 +24,7 @@ LEASE = "mpi-agents-operator"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 DEFINITION = f"{_DEFINITIONS}mpijobs.kubeflow.org"
 T9K_DEFINITION = f"{_DEFINITIONS}mpijobs.batch.tensorstack.dev"
+_SELECTOR = "app.kubernetes.io/name=mpi-agents"
 _READY_S = 180.0
 _GONE_S = 180.0
 _LOOK_S = 150.0  # it looks every minute
@@ -52,9 +53,13 @@ class Release:
         return notes.partition("NOTES:\n")[2]
 
     def upgrade(self, values: Mapping[str, Any] | None = None, *options: str) -> None:
-        """Upgrade it to the default values but for these, and wait until it is ready. Raises HelmError, WaitError."""
+        """Upgrade it to the default values but for these, and wait until only the new pods are left.
+
+        A former leader that is being deleted still creates pods by its own settings. Raises HelmError, WaitError.
+        """
         self.helm.run("upgrade", NAME, str(CHART), *options, values={**self.values, **(values or {})})
         self.until_ready()
+        until("the former pods are gone", lambda: not any(map(_is_ending, self.namespace.pods(_SELECTOR))), _GONE_S)
 
     def uninstall(self) -> None:
         """Uninstall it, and wait until its pods are gone. Raises HelmError, WaitError."""
@@ -110,8 +115,7 @@ class Release:
 
     def pods(self) -> list[of.Pod]:
         """The operator's pods that are not being deleted, by name."""
-        found = self.namespace.pods("app.kubernetes.io/name=mpi-agents")
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in self.namespace.pods(_SELECTOR) if not _is_ending(pod)]
 
     def until_ready(self, deadline_s: float = _READY_S) -> None:
         """Wait until all replicas are of the latest generation and Ready. Raises WaitError."""
@@ -159,6 +163,10 @@ class Release:
     def refusals(self) -> list[tuple[str, dict[str, str], float]]:
         """The API requests that were forbidden."""
         return [one for one in self.metrics() if one[1].get("code") == "403"]
+
+
+def _is_ending(pod: of.Pod) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def _is_rolled_out(deployment: Object) -> bool:
