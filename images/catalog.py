@@ -56,6 +56,12 @@ class Image:
         return digest.hexdigest()
 
 
+def _example(name: str, folder: str = "", *, stands_on: str = "", argument: str = "", is_kept: bool = False) -> Image:
+    """An image of `images/examples`, from the Dockerfile in the folder of its own name if no other is given."""
+    repository, dockerfile = f"mpi-agents-example-{name}", f"{folder or name}/Dockerfile"
+    return Image(name, repository, dockerfile, _EXAMPLES, stands_on=stands_on, argument=argument, is_kept=is_kept)
+
+
 AGENTS = Image("mpi-agents", "mpi-agents", "images/mpi-agents.Dockerfile", ROOT)
 KUBECTL = Image(
     "mpi-agents-kubectl",
@@ -67,20 +73,20 @@ KUBECTL = Image(
     stands_on=AGENTS.name,
     argument="AGENTS",
 )
-EXAMPLES = tuple(
-    Image(name, f"mpi-agents-example-{name}", f"{name}/Dockerfile", _EXAMPLES, is_kept=name == "horovod")
-    for name in ("openmpi4", "openmpi5", "mpich", "intel", "horovod", "openmpi4-ssh", "openmpi5-ssh")
-)
-_WITH_SSHD = tuple(
-    Image(f"{name}-ssh", f"mpi-agents-example-{name}-ssh", "ssh/Dockerfile", _EXAMPLES, stands_on=name, argument="MPI")
-    for name in ("mpich", "intel")
+EXAMPLES = (
+    *(_example(name) for name in ("openmpi4", "openmpi5", "mpich", "intel")),
+    _example("horovod", is_kept=True),
+    *(_example(name) for name in ("openmpi4-ssh", "openmpi5-ssh", "runtime", "mpi", "mpi4")),
+    *(_example(f"{name}-ssh", "ssh", stands_on=name, argument="MPI") for name in ("mpich", "intel")),
+    # An application with the runtime, where the image of its own name has none.
+    *(_example(f"{name}-runtime", name, stands_on="runtime", argument="ON") for name in ("mpi",)),
 )
 # As little as an image can have, so that tests show what the delivered tools need of it.
 BARE = tuple(
     Image(f"bare-{name}", f"mpi-agents-bare-{name}", f"{name}.Dockerfile", os.path.join(_IMAGES, "bare"))
     for name in ("static", "musl", "glibc231")
 )
-IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *_WITH_SSHD, *BARE)}
+IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *BARE)}
 
 
 def bases_in(dockerfile: str) -> dict[str, str]:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 # built where CLUSTER_IMAGES=all says so, and then kept, and in the cluster of each run, while its files stay the same.
 BARE = ("bare-static", "bare-musl", "bare-glibc231")
 WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
-IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *BARE)
+VIRTUAL = ("runtime", "mpi", "mpi4", "mpi-runtime")
+IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *VIRTUAL, *BARE)
 SLOW_IMAGES = ("horovod",)
 PARALLEL = ("-n3", "--dist=loadgroup", "--no-loadscope-reorder")  # groups in the order of tests.cluster.turns
 
