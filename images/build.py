@@ -30,6 +30,11 @@ class Options:
     platform: str | None
     sbom: str
     unpinned: bool
+    npb: str
+
+    def given(self, image: catalog.Image) -> str:
+        """Path of the file that an image is built from and the user provides; "" if it needs none."""
+        return self.npb if image.given else ""
 
     def arguments(self, image: catalog.Image) -> dict[str, str]:
         """Build arguments of an image: its bases, where they are not its Dockerfile's, and the index."""
@@ -64,6 +69,12 @@ class Options:
     "--kubectl-sha256", default="", metavar="HEX", help="The checksum of that program; the default's is known."
 )
 @click.option(
+    "--npb",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Archive of the NAS Parallel Benchmarks, which npb and npb-runtime are built from.",
+)
+@click.option(
     "--sbom", metavar="FOLDER", help="Where the bills of materials go. Default: beside --save's FILE, else build/sbom."
 )
 @click.option("--network", metavar="MODE", help="Network of the build's containers, for example `host`.")
@@ -81,7 +92,8 @@ def main(
 
     NAME is mpi-agents (the default: one image for all roles), mpi-agents-kubectl (the same with kubectl in it), an
     example: openmpi4, openmpi5, mpich, intel (with sshd: openmpi4-ssh and so on), horovod (which takes ten minutes,
-    and is not built again while its files stay the same), for virtual clusters runtime, mpi, mpi4, mpi-runtime,
+    and is not built again while its files stay the same), for virtual clusters runtime, runtime-podman, mpi, mpi4,
+    npb and gromacs (with the runtime: mpi-runtime, npb-runtime, gromacs-runtime),
     or, for tests, bare-static, bare-musl, bare-glibc231. The images' full names go to stdout.
     """
     folder = os.path.dirname(os.path.abspath(save)) if save else os.path.join(catalog.ROOT, "build/sbom")
@@ -95,7 +107,12 @@ def main(
         platform=options["platform"],
         sbom=options["sbom"] or folder,
         unpinned=unpinned,
+        npb=options["npb"] or "",
     )
+    images = catalog.in_order(names)
+    for image in images:
+        if image.given and not chosen.given(image):
+            raise click.UsageError(f"{image.name} is built from a file that you provide: --npb NPB3.4.2.tar.gz")
     if push and not chosen.repository:
         raise click.UsageError("--push needs --repository: where to")
     if unpinned or (chosen.base and "@sha256:" not in chosen.base):
@@ -104,7 +121,7 @@ def main(
         click.echo("images: base images are taken by tag, not by digest: not for a registry", err=True)
     try:
         engine = Engine()
-        tags = [_build(engine, image, chosen) for image in catalog.in_order(names)]
+        tags = [_build(engine, image, chosen) for image in images]
         if save:
             _save(engine, tags, save)
         for tag in tags if push else ():
@@ -121,7 +138,8 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
     version = catalog.version()
     tag = image.tag(version, options.repository)
     progress = Progress(image.name, sys.stderr)
-    content = image.content(options.arguments(image), options.platform) if image.is_kept else ""
+    given = options.given(image)
+    content = image.content(options.arguments(image), options.platform, given=given) if image.is_kept else ""
     if content and engine.keep(tag, content):
         progress.done(f"{tag} is there, built from the same files")
         _write_bill(engine, tag, options.sbom)
@@ -139,8 +157,12 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
                 index_url=options.index_url,
                 sha256=options.kubectl_sha256,
             )
-            shutil.copy(os.path.join(image.context, image.dockerfile), folder)
             context, arguments = folder, {}
+        if given:
+            shutil.copy(given, os.path.join(folder, image.given))
+            context = folder
+        if context == folder:
+            shutil.copy(os.path.join(image.context, image.dockerfile), folder)
         if image.stands_on:
             arguments |= {image.argument: catalog.IMAGES[image.stands_on].tag(version, options.repository)}
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _IMAGES = os.path.join(ROOT, "images")
 _EXAMPLES = os.path.join(_IMAGES, "examples")
+NPB = "npb.tar.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Image:
     context: str
     variant: str = ""  # follows the version in the tag
     has_kubectl: bool = False  # its context is the Dockerfile and a kubectl
+    given: str = ""  # its context is the Dockerfile and a file that the user provides, under this name
     stands_on: str = ""  # another of these images, by name
     argument: str = ""  # its Dockerfile's argument for it
     is_kept: bool = False  # takes long to build: not built again while `content` stays the same
@@ -41,9 +43,11 @@ class Image:
         name = f"{prefix.rstrip('/')}/{self.repository}" if prefix else self.repository
         return f"{name}:{version}-{self.variant}" if self.variant else f"{name}:{version}"
 
-    def content(self, *options: object) -> str:
-        """A hash of the Dockerfile, of the files that it copies, and of the build's other arguments."""
+    def content(self, *options: object, given: str = "") -> str:
+        """A hash of the Dockerfile, of the files that it copies (`given`: the user's), and of the build's arguments."""
         digest = hashlib.sha256(repr(options).encode())
+        if self.stands_on:
+            digest.update(IMAGES[self.stands_on].content().encode())
         with open(os.path.join(self.context, self.dockerfile), "rb") as file:
             text = file.read()
         digest.update(text)
@@ -51,15 +55,29 @@ class Image:
             words = line.split()
             if words[:1] == ["COPY"] and "--from=" not in line:
                 for name in (word for word in words[1:-1] if not word.startswith("--")):
-                    with open(os.path.join(self.context, name), "rb") as file:
+                    path = given if name == self.given else os.path.join(self.context, name)
+                    with open(path, "rb") as file:
                         digest.update(hashlib.sha256(file.read()).digest())
         return digest.hexdigest()
 
 
-def _example(name: str, folder: str = "", *, stands_on: str = "", argument: str = "", is_kept: bool = False) -> Image:
+def _example(
+    name: str, folder: str = "", *, stands_on: str = "", argument: str = "", given: str = "", is_kept: bool = False
+) -> Image:
     """An image of `images/examples`, from the Dockerfile in the folder of its own name if no other is given."""
-    repository, dockerfile = f"mpi-agents-example-{name}", f"{folder or name}/Dockerfile"
-    return Image(name, repository, dockerfile, _EXAMPLES, stands_on=stands_on, argument=argument, is_kept=is_kept)
+    context, dockerfile = _EXAMPLES, f"{folder or name}/Dockerfile"
+    if given:
+        context, dockerfile = os.path.split(os.path.join(_EXAMPLES, dockerfile))
+    return Image(
+        name,
+        f"mpi-agents-example-{name}",
+        dockerfile,
+        context,
+        given=given,
+        stands_on=stands_on,
+        argument=argument,
+        is_kept=is_kept,
+    )
 
 
 AGENTS = Image("mpi-agents", "mpi-agents", "images/mpi-agents.Dockerfile", ROOT)
@@ -78,8 +96,13 @@ EXAMPLES = (
     _example("horovod", is_kept=True),
     *(_example(name) for name in ("openmpi4-ssh", "openmpi5-ssh", "runtime", "mpi", "mpi4")),
     *(_example(f"{name}-ssh", "ssh", stands_on=name, argument="MPI") for name in ("mpich", "intel")),
-    # An application with the runtime, where the image of its own name has none.
-    *(_example(f"{name}-runtime", name, stands_on="runtime", argument="ON") for name in ("mpi",)),
+    _example("npb", given=NPB, is_kept=True),
+    _example("gromacs", is_kept=True),
+    # Applications with the runtime, where the image of their own name has none.
+    _example("mpi-runtime", "mpi", stands_on="runtime", argument="ON"),
+    _example("npb-runtime", "npb", stands_on="runtime", argument="ON", given=NPB, is_kept=True),
+    _example("gromacs-runtime", "gromacs", stands_on="runtime", argument="ON", is_kept=True),
+    _example("runtime-podman", stands_on="runtime", argument="RUNTIME", is_kept=True),
 )
 # As little as an image can have, so that tests show what the delivered tools need of it.
 BARE = tuple(

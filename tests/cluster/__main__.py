@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from images import catalog
-from tests.cluster.images import REPOSITORY, image
+from tests.cluster.images import NPB, REPOSITORY, image, is_asked_for
 from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.places import Places, SetupError
 from tests.cluster.operators import kubectl_delivery
@@ -24,13 +24,13 @@ from tests.cluster.operators import kubectl_delivery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Built on each run, from layers that are there already. A slow one takes a quarter of an hour the first time: it is
-# built where CLUSTER_IMAGES=all says so, and then kept, and in the cluster of each run, while its files stay the same.
+# Built on each run, from layers that are there already. The others take up to a quarter of an hour the first time, or
+# are large: built where CLUSTER_IMAGES says so, and kept, and in the cluster of each run, while their files stay the same.
 BARE = ("bare-static", "bare-musl", "bare-glibc231")
 WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
 VIRTUAL = ("runtime", "mpi", "mpi4", "mpi-runtime")
 IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *VIRTUAL, *BARE)
-SLOW_IMAGES = ("horovod",)
+SLOW_IMAGES = tuple(image.name for image in catalog.IMAGES.values() if image.is_kept)
 PARALLEL = ("-n3", "--dist=loadgroup", "--no-loadscope-reorder")  # groups in the order of tests.cluster.turns
 
 
@@ -88,9 +88,9 @@ def _bring_up(cluster: LocalCluster) -> None:
     cluster.up()
     try:
         cluster.engine.start()
-        is_all = os.environ.get("CLUSTER_IMAGES") == "all"
-        names = [*IMAGES, *(name for name in SLOW_IMAGES if is_all or _is_kept(cluster, name))]
+        names = [*IMAGES, *(name for name in SLOW_IMAGES if _is_wanted(cluster, name))]
         options = ["--unpinned", "--network", "host", "--repository", REPOSITORY]  # the engine's bases are its own
+        options += ["--npb", str(NPB)] if NPB.exists() else []
         builder = [sys.executable, "-m", "images.build", *options, *names]
         if subprocess.run(builder, env=cluster.engine.environment, stdout=subprocess.DEVNULL, check=False).returncode:
             raise SetupError("the images could not be built")
@@ -100,9 +100,12 @@ def _bring_up(cluster: LocalCluster) -> None:
         cluster.engine.stop()
 
 
-def _is_kept(cluster: LocalCluster, name: str) -> bool:
+def _is_wanted(cluster: LocalCluster, name: str) -> bool:
+    """Whether an image that takes long is asked for, or kept; not where the file is missing that it is built from."""
     slow = catalog.IMAGES[name]
-    return cluster.engine.has_content(slow.content(slow.by_tag(), None))
+    if slow.given and not NPB.exists():
+        return False
+    return is_asked_for(name) or cluster.engine.has_content(slow.content(slow.by_tag(), None, given=str(NPB)))
 
 
 def _say(text: str) -> None:

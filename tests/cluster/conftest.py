@@ -19,9 +19,10 @@ from kubernetes.config import ConfigException
 from kubernetes.dynamic.exceptions import ForbiddenError
 from urllib3.exceptions import HTTPError
 
+from images import catalog
 from tests.cluster.failure import describe
 from tests.cluster.faults import node  # noqa: F401 (a fixture)
-from tests.cluster.images import image
+from tests.cluster.images import NPB, image, is_asked_for
 from tests.cluster.kube import Api, Namespace
 from tests.cluster.running import Running
 from tests.cluster.turns import Turns, group, one_session, order
@@ -108,9 +109,11 @@ def _needed_images(request: pytest.FixtureRequest) -> None:
     """Skip a test whose image was not built, unless the cluster has it from before."""
     for mark in request.node.iter_markers("needs_image"):
         wanted = image(mark.args[0])
+        if catalog.IMAGES[mark.args[0]].given and not NPB.exists():
+            pytest.skip(f"there is no {NPB}, which {wanted} is built from")
         # A node tells of what it has pulled, and so of nothing that waits in a registry.
-        if os.environ.get("CLUSTER_IMAGES") != "all" and wanted not in request.getfixturevalue("images_there"):
-            pytest.skip(f"no node has {wanted}, which CLUSTER_IMAGES=all builds, or says is in the registry")
+        if not is_asked_for(mark.args[0]) and wanted not in request.getfixturevalue("images_there"):
+            pytest.skip(f"no node has {wanted}, which CLUSTER_IMAGES={mark.args[0]} builds, or says is in the registry")
 
 
 @pytest.fixture(scope="session")

@@ -257,7 +257,18 @@ def test_what_an_image_is_built_from_is_told_by_a_hash(tmp_path: Path) -> None:
     assert len(set(found)) == len(found)
 
 
-def test_of_the_images_that_are_kept_all_files_are_there() -> None:
-    kept = [image for image in catalog.IMAGES.values() if image.is_kept]
-    assert [image.name for image in kept] == ["horovod"]
-    assert all(image.content() for image in kept)
+def test_of_the_images_that_are_kept_all_files_are_there(tmp_path: Path) -> None:
+    archive = tmp_path / "NPB3.4.2.tar.gz"
+    archive.write_text("1")
+    kept = {image.name: image.content(given=str(archive)) for image in catalog.IMAGES.values() if image.is_kept}
+    assert kept.keys() == {"horovod", "npb", "npb-runtime", "gromacs", "gromacs-runtime", "runtime-podman"}
+    assert len({*kept.values()}) == len(kept)  # with a runtime it is another image, though the Dockerfile is the same
+    archive.write_text("2")
+    again = {name: catalog.IMAGES[name].content(given=str(archive)) for name in kept}
+    assert {name for name in kept if kept[name] != again[name]} == {"npb", "npb-runtime"}
+
+
+def test_an_image_of_the_users_own_file_asks_for_it() -> None:
+    done = run_build("npb-runtime")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "npb-runtime is built from a file that you provide: --npb NPB3.4.2.tar.gz" in done.stderr
