@@ -14,7 +14,7 @@ from sshd_bootstrap.settings import HostKeys, Settings
 
 ALL_HOSTS = ("*",)
 # In the user's own ~/.ssh, where ssh to other hosts must work as before: names of a job's pods, in every dialect.
-JOB_HOSTS = ("*-worker-*", "*-launcher*")
+JOB_HOSTS = ("*-worker-*", "*-launcher*", "*-node-*", "*-login*")
 
 
 def sshd_config(settings: Settings) -> str:

@@ -35,6 +35,7 @@ class Type(StrEnum):
     WORKERS_READY = "WorkersReady"  # if not, its message says which are not, and why
     LAUNCHER_WAITING = "LauncherWaiting"  # it is there and does not run; its message says why
     WORKERS_OUTDATED = "WorkersOutdated"  # their template or a setting has changed, and they are not replaced
+    DVM_OUTDATED = "DvmOutdated"  # of a virtual cluster: its DVM runs, and lacks nodes or has ones that are gone
     DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     CREATION_REFUSED = "CreationRefused"  # the API server rejected an object; it is tried again
@@ -204,6 +205,19 @@ _T9K = Messages(
 )
 
 
+_VIRTUAL = Messages(
+    created=ConditionText("Created", "Virtual cluster {full} is created."),
+    running=ConditionText("Running", "All pods of virtual cluster {full} have been running."),
+    restarting=ConditionText("Restarting", "The login pod is replaced because it ended: {why}"),
+    suspended=ConditionText("Suspended", "The virtual cluster is suspended: its pods are deleted, or being deleted."),
+    not_running=ConditionText("Suspended", "The virtual cluster is suspended."),
+    resumed=ConditionText("Resumed", "The virtual cluster is resumed: its pods are created again."),
+    succeeded=ConditionText("-", "-"),  # it never ends
+    never_ran=ConditionText("-", "-"),
+    failure="",
+)
+
+
 def messages_of(dialect: Dialect) -> Messages:
     """Return a dialect's messages."""
-    return {Dialect.V1: _V1, Dialect.V2BETA1: _V2BETA1, Dialect.T9K: _T9K}[dialect]
+    return {Dialect.V1: _V1, Dialect.V2BETA1: _V2BETA1, Dialect.T9K: _T9K, Dialect.VIRTUAL: _VIRTUAL}[dialect]

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from agents.job.json_object import Object
-from agents.job.model import Dialect, KeyType, Passwd, Problem, Ssh, annotation
+from agents.job.model import KUBEFLOW, WORKER, Dialect, KeyType, Passwd, Problem, Ssh, annotation
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Fields:
 
     def quantities(self) -> dict[str, str]:
         """Return all that is here: amounts of resources, which may be written as numbers."""
-        return {key: self._quantity(key) for key, value in self.value.items() if value is not None}
+        return {key: self.quantity(key) for key, value in self.value.items() if value is not None}
 
     def choice(self, key: str, choices: Iterable[E], *, otherwise: E | None = None) -> E | None:
         """Return the one of these that a key names. `otherwise`: what any other name means, if it is no fault."""
@@ -121,8 +121,11 @@ class Fields:
                 self.add(f"must be text, not {kind(one)}", f"{key}[{index}]")
         return [one for one in found if isinstance(one, str)]
 
-    def _quantity(self, key: str) -> str:
-        value = self.value[key]
+    def quantity(self, key: str) -> str:
+        """Return the amount at a key, which may be written as a number; "" if there is none."""
+        value = self.value.get(key)
+        if value is None:
+            return ""
         text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else self.text(key)
         if not _QUANTITY.fullmatch(text) and (text or not value):
             self.add("must be a quantity, as 500m or 2Gi", key)
@@ -247,13 +250,13 @@ _LABEL_SIZE = 63
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def read_name(metadata: Fields, workers: int, *, is_host: bool) -> str:
-    """Return a job's name. `is_host`: its workers' names are host names too.
+def read_name(metadata: Fields, workers: int, *, is_host: bool, suffix: str = WORKER) -> str:
+    """Return a job's name. `is_host`: its workers' names are host names too, with this suffix and their index.
 
     Digits first and dots are no fault: what must be a DNS label is named otherwise.
     """
     name = metadata.needed("name")
-    longest = f"{name}-worker-{max(workers - 1, 0)}"
+    longest = f"{name}-{suffix}-{max(workers - 1, 0)}"
     if name and not _SUBDOMAIN.fullmatch(name):
         metadata.add("must be lower case letters, digits, '-' and '.', with a letter or digit at each end", "name")
     elif len(name) > _LABEL_SIZE:
@@ -273,7 +276,7 @@ def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
     ssh = settings.child("ssh", _SSH_NAMES)
     known = Ssh()
     return Ssh(
-        mount_path=_path(ssh if dialect is Dialect.T9K else settings, "sshAuthMountPath", known.mount_path),
+        mount_path=_path(settings if dialect in KUBEFLOW else ssh, "sshAuthMountPath", known.mount_path),
         sshd_path=_path(ssh, "sshdPath", known.sshd_path),
         port=ssh.number("port", least=1, most=65535),
         key_type=ssh.choice("keyType", KeyType) or known.key_type,

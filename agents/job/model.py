@@ -15,6 +15,8 @@ from agents.job.json_object import Object
 
 GROUP = "kubeflow.org"
 T9K_GROUP = "batch.tensorstack.dev"
+VIRTUAL_GROUP = "mpi-agents.io"
+MPI_JOB, VIRTUAL_CLUSTER = "MPIJob", "VirtualCluster"  # the kinds
 PREFIX = "mpi-agents/"  # of the annotations and labels that are ours
 LAUNCHER, WORKER = "launcher", "worker"  # the roles
 MAX_WORKERS = 20_000  # with more, the hostfile is larger than a ConfigMap may be, even if names are short
@@ -33,11 +35,32 @@ class Dialect(StrEnum):
     V1 = "v1"
     V2BETA1 = "v2beta1"
     T9K = "t9k"  # batch.tensorstack.dev/v1beta1
+    VIRTUAL = "virtual"  # mpi-agents.io/v1alpha1: the workers are its nodes, the launcher is its login pod
 
     @property
     def has_launcher_pod(self) -> bool:
         """Whether the launcher is a Pod; else it is a batch Job, which counts the tries."""
         return self is not Dialect.V2BETA1
+
+    @property
+    def never_ends(self) -> bool:
+        """Whether a launcher that has ended is replaced, however it ended: it waits for its users."""
+        return self is Dialect.VIRTUAL
+
+    @property
+    def kind(self) -> str:
+        """The kind of the resource."""
+        return VIRTUAL_CLUSTER if self is Dialect.VIRTUAL else MPI_JOB
+
+    @property
+    def launcher_suffix(self) -> str:
+        """What is behind the resource's name in the launcher's."""
+        return "login" if self is Dialect.VIRTUAL else LAUNCHER
+
+    @property
+    def worker_suffix(self) -> str:
+        """What is behind the resource's name in a worker's, before its index."""
+        return "node" if self is Dialect.VIRTUAL else WORKER
 
     @property
     def has_short_hosts(self) -> bool:
@@ -204,6 +227,7 @@ class Job:
     resume: Mapping[str, Override] = field(default_factory=dict)  # what a resumed job's roles run instead
     has_worker_agent: bool | None = None  # None: the operator's setting
     tools: tuple[Tool, ...] | None = None  # None: the operator's setting
+    has_dvm: bool = False  # virtual clusters: prte runs in the login pod
     launch_command: tuple[str, ...] = ()  # T9k: the mpirun line that was made of the job's fields
     annotations: Mapping[str, str] = field(default_factory=dict)  # the job's own
     is_being_deleted: bool = False
@@ -211,7 +235,7 @@ class Job:
     @property
     def launcher_name(self) -> str:
         """The launcher's Pod (v1) or batch Job (v2beta1), and its ServiceAccount, Role and RoleBinding."""
-        return f"{self.name}-launcher"
+        return f"{self.name}-{self.dialect.launcher_suffix}"
 
     @property
     def config_name(self) -> str:
@@ -225,12 +249,12 @@ class Job:
 
     def worker_name(self, index: int) -> str:
         """The worker Pod's name."""
-        return f"{self.name}-worker-{index}"
+        return f"{self.name}-{self.dialect.worker_suffix}-{index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with an MPIJob, and where: `spec.mpiReplicaSpecs[Worker].replicas`."""
+    """What is wrong with a resource, and where: `spec.mpiReplicaSpecs[Worker].replicas`."""
 
     path: str
     message: str
@@ -245,3 +269,14 @@ def is_t9k(resource: Object, served: str = "") -> bool:
     if not isinstance(version, str) or not version:
         return served == Dialect.T9K
     return version.partition("/")[0] == T9K_GROUP
+
+
+def kind_of(resource: Object) -> str:
+    """Return the kind of a resource, by its API group."""
+    return VIRTUAL_CLUSTER if is_virtual(resource) else MPI_JOB
+
+
+def is_virtual(resource: Object) -> bool:
+    """Return whether this is a VirtualCluster."""
+    version = resource.get("apiVersion")
+    return isinstance(version, str) and version.partition("/")[0] == VIRTUAL_GROUP

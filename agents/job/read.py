@@ -1,4 +1,6 @@
-"""Reads an MPIJob from the API server into a `Job`, or into all its problems. T9k's are read by `t9k`.
+"""Reads a resource from the API server into a `Job`, or into all its problems.
+
+T9k's MPIJobs are read by `t9k`, VirtualClusters by `virtual_cluster`.
 
 kubeflow's two dialects are one table of rules and defaults.
 """
@@ -32,10 +34,12 @@ from agents.job.model import (
     WorkerUpdate,
     annotation,
     is_t9k,
+    is_virtual,
 )
 from agents.job.run_mode import RunMode, read_run_mode
 from agents.job.t9k import read_t9k
 from agents.job.template import check_size, container_names, read_template, wants_gpu
+from agents.job.virtual_cluster import read_virtual
 
 
 class _LauncherCreation(StrEnum):
@@ -96,6 +100,8 @@ def dialect_of(resource: Object, served: str) -> Dialect:
     """
     if is_t9k(resource, served):
         return Dialect.T9K
+    if is_virtual(resource):
+        return Dialect.VIRTUAL
     metadata, spec = part(resource, "metadata"), part(resource, "spec")
     written = mappings(metadata.get("managedFields"))
     versions = [entry.get("apiVersion") for entry in written if not entry.get("subresource")]
@@ -122,6 +128,8 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
     """
     if isinstance(resource, Mapping) and is_t9k(resource, served):
         return read_t9k(resource)
+    if isinstance(resource, Mapping) and is_virtual(resource):
+        return read_virtual(resource)
     problems: list[Problem] = []
     root = Fields(resource, "", problems)
     metadata, spec = root.child("metadata"), root.child("spec")

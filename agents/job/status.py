@@ -2,7 +2,7 @@
 
 Fields are kubeflow's, messages the dialect's (`agents.job.conditions`). What is ours is appended to a message or is a
 condition of our own; `readyWorkers` is ours too. For T9k's jobs `agents.job.t9k_status` translates the status to T9k's
-when it is written, and back to kubeflow's when it is read.
+when it is written, and back to kubeflow's when it is read; so does `virtual_cluster_status` for VirtualClusters.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import NamedTuple
 
-from agents.job import conditions, t9k_status
+from agents.job import conditions, t9k_status, virtual_cluster_status
 from agents.job.conditions import Change, ConditionText, NewCondition, Type, messages_of
 from agents.job.json_object import Body, Object, mappings, part
-from agents.job.model import Dialect, Job, is_t9k
+from agents.job.model import Dialect, Job, is_t9k, is_virtual
 from agents.job.t9k_status import Task
 
 MESSAGE_MAX = 1024  # of an Event's message; what is longer the API server refuses
@@ -74,8 +74,8 @@ class StatusBuilder:
         self._full_name = f"{metadata.get('namespace', '')}/{self._name}"
         self._job, self._resource = job, resource
         self._is_v1 = job is not None and job.dialect is Dialect.V1
-        self._is_t9k = is_t9k(resource)
-        dialect = Dialect.T9K if self._is_t9k else Dialect.V2BETA1
+        self._is_t9k, self._is_virtual = is_t9k(resource), is_virtual(resource)
+        dialect = Dialect.T9K if self._is_t9k else Dialect.VIRTUAL if self._is_virtual else Dialect.V2BETA1
         self._messages = messages_of(dialect if job is None else job.dialect)
         self._before = status
         self._now = format_time(now)
@@ -146,7 +146,9 @@ class StatusBuilder:
         self._end(NewCondition(Type.FAILED, True, reason, cut(message)), at)
 
     def counts(self, launcher: Counts, worker: Counts, ready: str, urgency: Urgency = Urgency.LOW) -> None:
-        """State both roles' pods; `ready` as `3/4`."""
+        """State both roles' pods; `ready` as `3/4`. A virtual cluster has fields of its own for that."""
+        if self._is_virtual:
+            return
         replicas = {"Launcher": launcher.as_json(), "Worker": worker.as_json()}
         if self.status.get("replicaStatuses") != replicas:
             self.status["replicaStatuses"] = replicas
@@ -158,17 +160,21 @@ class StatusBuilder:
 
     def interruptions(self, count: int) -> None:
         """State how many of the launcher's failed pods were interrupted; 0: none since the job has had any."""
-        if count != self.status.get(INTERRUPTIONS, 0):
+        if count != self.status.get(INTERRUPTIONS, 0) and not self._is_virtual:
             self.status.pop(INTERRUPTIONS, None)
             self.status |= {INTERRUPTIONS: count} if count else {}
             self._at_least(Urgency.LOW)
 
     def tasks(self, tasks: Sequence[Task]) -> None:
         """State the pods of each role: T9k's status lists them."""
-        for field, listed in t9k_status.tasks(self._resource, tasks).items():
-            if self.status.get(field) != listed:
-                self.status[field] = listed
-                self._at_least(Urgency.LOW)
+        self.fields(t9k_status.tasks(self._resource, tasks))
+
+    def fields(self, stated: Object, urgency: Urgency = Urgency.LOW) -> None:
+        """State fields that are one dialect's own."""
+        for field, value in stated.items():
+            if self.status.get(field) != value:
+                self.status[field] = value
+                self._at_least(urgency)
 
     def set_condition(
         self, stated: NewCondition, event: Event | None = None, urgency: Urgency = Urgency.AT_ONCE
@@ -208,6 +214,8 @@ class StatusBuilder:
         if self._job is not None and self._job.launch_command:
             line = shlex.join(self._job.launch_command)
             status["launchCommand"] = line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX]}…"
+        if self._is_virtual:
+            return virtual_cluster_status.to_virtual(status, self._before, self._now)
         if not self._is_t9k:
             return {"replicaStatuses": {}, **status}  # without it, training-operator's definition takes none
         return t9k_status.to_t9k(status, self._before, self._now, is_readable=self._job is not None)
@@ -251,6 +259,8 @@ class StatusBuilder:
 def conditions_of(resource: Object) -> list[Object]:
     """Return the job's conditions, by kubeflow's types; none for what is no list of objects."""
     found = raw_conditions(resource)
+    if is_virtual(resource):
+        return virtual_cluster_status.from_virtual(found)
     return t9k_status.from_t9k(found) if is_t9k(resource) else found
 
 

@@ -135,7 +135,7 @@ class Caches:
     def _freed(self, body: Body) -> None:
         """Queue a new job that waits for an object of an earlier job of the same name."""
         by = owner(body)
-        for store in self._jobs.values() if by.get("kind") == "MPIJob" else ():
+        for store in self._jobs.values() if by.get("kind") in kube.JOBS else ():
             job = store.get(body["metadata"].get("namespace", ""), by.get("name", ""))
             if job is not None and job["metadata"]["uid"] != by.get("uid"):
                 self._job_changed(None, job)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from agents.job.conditions import Type, find, is_true
 from agents.job.json_object import Body, part
-from agents.job.model import KeyType
+from agents.job.model import KeyType, kind_of
 from agents.job.status import conditions_of, format_time
 from agents.operator import kube
 from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
@@ -59,7 +59,7 @@ class Executor:
         path, selector = kind.path(metadata["namespace"]), f"metadata.name={metadata['name']}"
         for body in self._api.list(path, keep=whole_job, fieldSelector=selector).get("items") or ():
             return dict(body)  # by list: the role may not allow get
-        raise kube.NotFoundError(f"MPIJob {metadata['name']} has just been deleted", 404)
+        raise kube.NotFoundError(f"{kind.name} {metadata['name']} has just been deleted", 404)
 
     def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[kube.ApiError]:
         """Carry out one step's actions; return why some failed."""
@@ -229,7 +229,7 @@ def _grace(action: Delete | DeleteWorkers) -> dict[str, int]:
 def _is_of_earlier_job(body: Body, resource: Body) -> bool:
     """Whether an object is of an earlier job of this name: the garbage collector is about to take it."""
     by = owner(body)
-    wanted = (group_of(resource), "MPIJob", resource["metadata"]["name"])
+    wanted = (group_of(resource), kind_of(resource), resource["metadata"]["name"])
     return (group_of(by), by.get("kind"), by.get("name")) == wanted
 
 

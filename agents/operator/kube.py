@@ -48,7 +48,9 @@ SCHEDULER_PLUGINS_POD_GROUP = Kind("PodGroup", "scheduling.x-k8s.io/v1alpha1", "
 MPI_JOB_V1 = Kind("MPIJob", "kubeflow.org/v1", "mpijobs")
 T9K_POD_GROUP = Kind("PodGroup", "scheduler.tensorstack.dev/v1beta1", "podgroups")
 MPI_JOB_T9K = Kind("MPIJob", "batch.tensorstack.dev/v1beta1", "mpijobs")
+VIRTUAL_CLUSTER = Kind("VirtualCluster", "mpi-agents.io/v1alpha1", "virtualclusters")
 MPI_JOB_V2BETA1 = Kind("MPIJob", "kubeflow.org/v2beta1", "mpijobs")
+JOBS = frozenset({MPI_JOB_V1.name, VIRTUAL_CLUSTER.name})  # names of the kinds that pods are created for
 
 _POD_GROUPS = {"volcano": VOLCANO_POD_GROUP, "t9k": T9K_POD_GROUP}
 

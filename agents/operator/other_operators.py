@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from agents.job.json_object import Body, mappings, part
-from agents.job.model import PREFIX, T9K_GROUP
+from agents.job.model import PREFIX, T9K_GROUP, VIRTUAL_GROUP
 from agents.job.status import has_begun, raw_conditions, seconds
 from agents.operator.api import Api
 from agents.operator.caches import group_of
@@ -29,6 +29,7 @@ _TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
 _LEASES = ("mpi-operator", _TRAINING_LEASE)  # kubeflow's two
 _DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
 _DEPLOYMENTS = ("mpi-operator", "training-operator")  # also those that elect by Endpoints, or not at all
+_OURS_ALONE = (T9K_GROUP, VIRTUAL_GROUP)  # groups that kubeflow's operators don't know
 _CLOCKS_S = 30  # how far the clocks of two nodes may be apart, either way
 CLAIM_LABEL = f"{PREFIX}adopt"  # a job's label
 MANAGED_BY = f"{PREFIX}operator"  # a job's runPolicy.managedBy, which kubeflow's operator (v0.8) leaves alone
@@ -93,10 +94,12 @@ class OtherOperators:
     def others(self, group: str) -> frozenset[str]:
         """The other operators for a group's MPIJobs.
 
-        Kubeflow's leave T9k's alone; a second one of ours has a lease of the same name.
+        Kubeflow's leave those of other groups alone; a second one of ours has a lease of the same name.
         """
         seen = self.seen()
-        return seen if group != T9K_GROUP else frozenset(one for one in seen if one.endswith(f"/{self._own[1]}"))
+        if group not in _OURS_ALONE:
+            return seen
+        return frozenset(one for one in seen if one.endswith(f"/{self._own[1]}"))
 
     def is_alone(self, group: str) -> bool:
         """Whether there is no other operator for a group's MPIJobs as far as we may look; False until that is known."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from agents.job.model import GROUP, T9K_GROUP
+from agents.job.read import dialect_of
 from agents.operator.access import Access
 from agents.operator.actions import Plan
 from agents.operator.api import Api
@@ -20,7 +20,15 @@ from agents.operator.controller import Controller, Planner, Scope
 from agents.operator.executor import Executor
 from agents.operator.http_server import Answer, HttpServer
 from agents.operator.informer import Informer
-from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, ApiError, Kind, NotFoundError
+from agents.operator.kube import (
+    MPI_JOB_T9K,
+    MPI_JOB_V1,
+    MPI_JOB_V2BETA1,
+    VIRTUAL_CLUSTER,
+    ApiError,
+    Kind,
+    NotFoundError,
+)
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
 from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
@@ -33,7 +41,8 @@ _LOG = logging.getLogger(__name__)
 _LEASE_REQUEST_S = 4.0
 _START_REQUEST_S = 8.0  # for requests at the start: a process that is stopped meanwhile has 30 s in all
 _CRD_WAIT_S = 2.0
-_T9K_WAIT_S = 15.0  # between two looks for T9k's MPIJobs
+_OPTIONAL_WAIT_S = 15.0  # between two looks for the optional kinds
+_OPTIONAL = {MPI_JOB_T9K: "T9k's MPIJobs", VIRTUAL_CLUSTER: "VirtualClusters"}  # kinds that a cluster may not have
 _STEPS_END_S = 6.0  # for requests that have begun; then the lease is handed over all the same
 _EVENTS_END_S = 3.0
 
@@ -92,7 +101,7 @@ class Process:
         )
         self._informers: list[Informer] = []
         self._of_made: list[Informer] = []  # of them, those of what is made for jobs
-        self._of_t9k: list[Informer] = []  # of them, those of its MPIJobs
+        self._of_optional: dict[Kind, list[Informer]] = {}  # of them, those of optional kinds
         self._controller: Controller | None = None
         self._metrics.is_leader.set_function(self._leads)
 
@@ -122,7 +131,7 @@ class Process:
     def _lead(self, kind: Kind) -> None:
         options = self._options
         # Caches and queue know each other: a changed job is queued, and the queue asks which jobs are large.
-        caches = Caches((kind, MPI_JOB_T9K), self._settings.gang_scheduler, on_job=lambda key: queue.add(key))  # noqa: PLW0108 (bound later)
+        caches = Caches((kind, *_OPTIONAL), self._settings.gang_scheduler, on_job=lambda key: queue.add(key))  # noqa: PLW0108 (bound later)
         queue = Queue[Key](turn=lambda key: key.namespace, is_large=caches.is_large)
         recorder = Recorder(self._api, self._metrics, socket.gethostname())
         executor = Executor(self._api, caches, recorder, self._metrics)
@@ -152,15 +161,8 @@ class Process:
             self._api, self._metrics, options.namespaces, on_synced=lambda: _add_all(caches, queue)
         )
         self._inform(self._of_made)
-        self._inform_of_jobs(GROUP, caches)
-        if options.t9k is T9k.ON or (options.t9k is T9k.AUTO and self._has_t9k()):
-            self._inform_of_jobs(T9K_GROUP, caches)
-            _LOG.info("also managing T9k's MPIJobs (%s)", MPI_JOB_T9K.resource)
-        elif options.t9k is T9k.AUTO:
-            _LOG.info(
-                "the API server does not serve %s (T9k's MPIJobs): checking again periodically", MPI_JOB_T9K.resource
-            )
-            threading.Thread(target=self._await_t9k, args=(caches,), name="t9k", daemon=True).start()
+        self._inform_of_jobs(kind, caches)
+        self._inform_of_optional(caches)
         recorder.start()
         if self._synced():
             _LOG.info("caches synced: %d MPIJobs; starting %d workers", len(caches.all_jobs()), options.workers)
@@ -180,32 +182,54 @@ class Process:
         for informer in informers:
             informer.start()
 
-    def _inform_of_jobs(self, group: str, caches: Caches) -> None:
+    def _inform_of_jobs(self, kind: Kind, caches: Caches) -> None:
         options = self._options
-        informers = caches.informers(group, self._api, self._metrics, options.namespaces, options.selector)
-        if group == T9K_GROUP:
-            self._of_t9k = informers
+        informers = caches.informers(kind.group, self._api, self._metrics, options.namespaces, options.selector)
+        if kind in _OPTIONAL:
+            self._of_optional[kind] = informers
         self._inform(informers)
 
-    def _await_t9k(self, caches: Caches) -> None:
-        while not self._stop.wait(_T9K_WAIT_S):
-            if self._has_t9k():
-                _LOG.info("the API server now serves T9k's MPIJobs (%s)", MPI_JOB_T9K.resource)
-                self._inform_of_jobs(T9K_GROUP, caches)
-                return
+    def _inform_of_optional(self, caches: Caches) -> None:
+        """Begin with the optional kinds that are served or were asked for, and look for the others later."""
+        missing = []
+        for kind, title in _OPTIONAL.items():
+            wanted = self._wanted(kind)
+            if wanted is T9k.ON or (wanted is T9k.AUTO and self._is_served(kind)):
+                self._inform_of_jobs(kind, caches)
+                _LOG.info("also managing %s (%s)", title, kind.resource)
+            elif wanted is T9k.AUTO:
+                _LOG.info("the API server does not serve %s (%s): checking again periodically", kind.resource, title)
+                missing.append(kind)
+        if missing:
+            threading.Thread(target=self._await_optional, args=(missing, caches), name="optional", daemon=True).start()
 
-    def _has_t9k(self) -> bool:
+    def _await_optional(self, missing: list[Kind], caches: Caches) -> None:
+        while missing and not self._stop.wait(_OPTIONAL_WAIT_S):
+            for kind in [one for one in missing if self._is_served(one)]:
+                _LOG.info("the API server now serves %s (%s)", _OPTIONAL[kind], kind.resource)
+                self._inform_of_jobs(kind, caches)
+                missing.remove(kind)
+
+    def _wanted(self, kind: Kind) -> T9k:
+        return self._options.t9k if kind is MPI_JOB_T9K else T9k.AUTO
+
+    def _is_served(self, kind: Kind) -> bool:
         try:
-            return not self._stop.is_set() and self._has(MPI_JOB_T9K)
+            return not self._stop.is_set() and self._has(kind)
         except ApiError:
             return False
 
+    def _may_be_missing(self) -> list[Informer]:
+        """Return the informers of kinds that were not asked for."""
+        found = list(self._of_optional.items())  # another thread may add one
+        return [each for kind, informers in found if self._wanted(kind) is T9k.AUTO for each in informers]
+
     def _synced(self) -> bool:
-        """Wait for the caches, but for T9k's jobs unless they were asked for; False if stopped before.
+        """Wait for the caches, but for optional kinds unless they were asked for; False if stopped before.
 
         A namespace that is gone, with our rights in it, holds up no other.
         """
-        later = self._of_t9k if self._options.t9k is T9k.AUTO else []
+        later = self._may_be_missing()
         while not self._stop.is_set():
             missing = [each for each in self._informers if each not in later and not each.synced.is_set()]
             is_any_known = any(map(self._knows, self._options.namespaces))
@@ -273,8 +297,7 @@ class Process:
             return (
                 (503, f"{complaint}\n") if complaint else (200, f"standby; {self._leader.holder or 'nobody'} leads\n")
             )
-        # T9k's definition may go as it came.
-        waived = [each for each in self._of_t9k if each.is_missing and self._options.t9k is T9k.AUTO]
+        waived = [each for each in self._may_be_missing() if each.is_missing]  # a definition may go as it came
         complaints = sorted({each.complaint for each in self._informers if each.complaint and each not in waived})
         if self._controller is None or complaints:
             return 503, "".join(f"{each}\n" for each in complaints) or "waiting for the caches to sync\n"
@@ -287,5 +310,5 @@ def _add_all(caches: Caches, queue: Queue[Key]) -> None:
 
 
 def _job_info(caches: Caches) -> list[tuple[str, ...]]:
-    jobs = [job["metadata"] for job in caches.all_jobs()]
-    return [(f"{metadata['name']}-launcher", metadata["namespace"]) for metadata in jobs]
+    jobs = [(dialect_of(job, "").launcher_suffix, job["metadata"]) for job in caches.all_jobs()]
+    return [(f"{metadata['name']}-{suffix}", metadata["namespace"]) for suffix, metadata in jobs]

@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 from agents.common.text import printable
 from agents.job.json_object import Body
+from agents.job.model import kind_of
 from agents.job.status import format_time
 from agents.operator.actions import Emit
 from agents.operator.api import Api
@@ -99,7 +100,7 @@ def _body(name: str, resource: Body, event: Emit, at: str, host: str) -> Body:
         "metadata": {"name": name, "namespace": metadata["namespace"]},
         "involvedObject": {
             "apiVersion": resource["apiVersion"],
-            "kind": "MPIJob",
+            "kind": kind_of(resource),
             **metadata,
         },
         "type": event.type,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agents.job.json_object import Body
-from agents.operator.kube import Kind
+from agents.operator.kube import JOBS, Kind
 from agents.operator.trim import job_uid, trim
 
 Name = tuple[str, str]  # namespace and name
@@ -164,7 +164,7 @@ class Store:
 
     def _job(self, body: Body) -> str:
         """The uid of the job that an object is of."""
-        return _uid(body) if self.kind.name == "MPIJob" else job_uid(body)
+        return _uid(body) if self.kind.name in JOBS else job_uid(body)
 
     def _unindex(self, name: Name, body: Body) -> None:
         job = self._job(body)

@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.job.json_object import Body, mapping, mappings, part
 from agents.job.model import PREFIX
-from agents.operator.kube import Kind
+from agents.operator.kube import JOBS, Kind
 
 JOB_UID = f"{PREFIX}job-uid"  # the label of all that we make, by which it is watched
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # a copy of the whole object
@@ -47,7 +47,7 @@ def job_uid(body: Body | None) -> str:
 
 def trim(kind: Kind, body: Body) -> Body:
     """Return what is kept of an object of this kind, as `Observed` has it. It may be anything that the API sends."""
-    if kind.name == "MPIJob":
+    if kind.name in JOBS:
         return body if isinstance(body, Outline) else _outlined(whole_job(body))
     keep = _KEEP.get(kind.name)
     metadata = part(body, "metadata")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-_API_GROUPS = ("kubeflow.org", "batch.tensorstack.dev")
+_KINDS = {("kubeflow.org", "MPIJob"), ("batch.tensorstack.dev", "MPIJob"), ("mpi-agents.io", "VirtualCluster")}
 _UID = "00000000-0000-0000-0000-000000000000"  # the API server gives each job its own
 
 
@@ -49,13 +49,13 @@ def jobs(found: Sequence[tuple[str, Object]], namespace: str = "default") -> lis
     if wrong:
         raise DocumentError(wrong)
     if not made:
-        raise DocumentError(["no MPIJob of kubeflow.org or batch.tensorstack.dev is in the files"])
+        raise DocumentError(["neither an MPIJob nor a VirtualCluster is in the files"])
     return made
 
 
 def is_job(body: Object) -> bool:
-    """Whether a manifest is an MPIJob's."""
-    return body.get("kind") == "MPIJob" and str(body.get("apiVersion")).partition("/")[0] in _API_GROUPS
+    """Whether a manifest is an MPIJob's, or a VirtualCluster's."""
+    return (str(body.get("apiVersion")).partition("/")[0], body.get("kind")) in _KINDS
 
 
 def job_of(body: Object, namespace: str = "default") -> Job | tuple[Any, ...]:

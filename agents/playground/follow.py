@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-_WATCHED = (resources.MPI_JOBS, resources.T9K_MPI_JOBS, resources.EVENTS, resources.PODS)
+_WATCHED = (*resources.JOBS, resources.EVENTS, resources.PODS)
+_JOBS = {one.kind for one in resources.JOBS}
 _LAUNCHER = "mpi-agents/role=launcher"
 _LOOK_S = 1.0  # how often it is asked whether the operator is still there
 SUCCESSES = frozenset({"Succeeded", "Completed"})  # kubeflow's and T9k's word
@@ -51,7 +52,7 @@ class Follower:
         self.began = time.monotonic()
         for body in bodies:
             made = self._client.create(body)
-            if made["kind"] == resources.MPI_JOBS.kind:
+            if made["kind"] in _JOBS:
                 self._jobs.append(made)
 
     @property
@@ -170,7 +171,7 @@ class EventPrinter:
         thing = event["object"]
         if kind == "Pod":
             return self._pod(thing, gone=event["type"] == "DELETED")
-        if kind == "MPIJob":
+        if kind in _JOBS:
             return self._job(thing)
         about = thing.get("involvedObject", {})
         mark = "" if thing.get("type") == "Normal" else f"{thing.get('type')} "

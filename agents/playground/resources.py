@@ -22,6 +22,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     namespaced: bool = True
     has_status: bool = False  # a subresource: then an ordinary write leaves the status alone
+    scaled: tuple[str, ...] = ()  # where the subresource `scale` finds `replicas`
     counts_generations: bool = False  # metadata.generation tells changes of the spec
 
     @property
@@ -76,12 +77,24 @@ MPI_JOBS = Resource(
     "kubeflow.org",
     ("v2beta1", "v1"),
     ("mj", "mpij"),
+    scaled=("spec", "mpiReplicaSpecs", "Worker"),
     has_status=True,
     counts_generations=True,
 )
 T9K_MPI_JOBS = Resource(
     "mpijobs", "MPIJob", "batch.tensorstack.dev", ("v1beta1",), has_status=True, counts_generations=True
 )
+VIRTUAL_CLUSTERS = Resource(
+    "virtualclusters",
+    "VirtualCluster",
+    "mpi-agents.io",
+    ("v1alpha1",),
+    ("mvc",),
+    scaled=("spec", "nodes"),
+    has_status=True,
+    counts_generations=True,
+)
+JOBS = (MPI_JOBS, T9K_MPI_JOBS, VIRTUAL_CLUSTERS)  # what the operator makes pods for
 RESOURCES = (
     PODS,
     CONFIG_MAPS,
@@ -95,8 +108,7 @@ RESOURCES = (
     LEASES,
     BATCH_JOBS,
     DEPLOYMENTS,
-    MPI_JOBS,
-    T9K_MPI_JOBS,
+    *JOBS,
 )
 _SUBRESOURCES = {PODS.plural: frozenset({"exec", "log", "status"})}
 
@@ -128,5 +140,5 @@ def of_kind(api_version: str, kind: str) -> Resource | None:
 def subresources(resource: Resource) -> frozenset[str]:
     """What is served below an object."""
     own = frozenset({"status"}) if resource.has_status else frozenset()
-    own |= {"scale"} if resource is MPI_JOBS else frozenset()
+    own |= {"scale"} if resource.scaled else frozenset()
     return own | _SUBRESOURCES.get(resource.plural, frozenset())

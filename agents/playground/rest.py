@@ -246,18 +246,22 @@ class ObjectApi:
         job = dataclasses.replace(target, subresource="")
         if verb != "get":
             replicas = (_body(request).get("spec") or {}).get("replicas", 0)
-            patch = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": replicas}}}}
+            patch: Object = {"replicas": replicas}
+            for key in reversed(target.resource.scaled):
+                patch = {key: patch}
             after = writes.patched(self.store, job, before, patch, _manager(request))
             before = self._changed(request, job, before, after)
-        roles, status = before["spec"].get("mpiReplicaSpecs") or {}, before.get("status") or {}
+        role, status = before, before.get("status") or {}
+        for key in target.resource.scaled:
+            role = role.get(key) or {}
         now = (status.get("replicaStatuses") or {}).get("Worker") or {}
         known = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         return {
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
             "metadata": {name: before["metadata"][name] for name in known},
-            "spec": {"replicas": (roles.get("Worker") or {}).get("replicas", 0)},
-            "status": {"replicas": now.get("active", 0)},
+            "spec": {"replicas": role.get("replicas", 0)},
+            "status": {"replicas": status.get("replicas", now.get("active", 0))},
         }
 
     def _changed(self, request: Request, target: Target, before: Object, after: Object | None) -> Object:

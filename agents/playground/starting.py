@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import manifest
 from .manifest import ManifestError
-from .resources import MPI_JOBS, T9K_MPI_JOBS
+from .resources import JOBS
 from .volumes import MissingError, Volumes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Starter:
 
         meta = self._thing["metadata"]
         uid = (meta.get("labels") or {}).get("mpi-agents/job-uid")
-        for kind in (MPI_JOBS, T9K_MPI_JOBS) if uid and self._kubelet.images else ():
+        for kind in JOBS if uid and self._kubelet.images else ():
             for one in self._kubelet.store.all(kind.key, meta["namespace"]):
                 if one["metadata"]["uid"] == uid and not isinstance(job := job_of(one), tuple):
                     marker, environ = self._kubelet.images[job.implementation]

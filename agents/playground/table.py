@@ -22,6 +22,7 @@ _COLUMNS = (
 _OTHER_COLUMNS = {  # the operator's definitions have these of MPIJobs
     "mpijobs.kubeflow.org": ("Name", "State", "Ready workers", "Age"),
     "mpijobs.batch.tensorstack.dev": ("Name", "Phase", "Age"),
+    "virtualclusters.mpi-agents.io": ("Name", "Nodes", "Ready", "Login", "DVM", "Age"),
     "events": ("Last Seen", "Type", "Reason", "Object", "Message"),
 }
 METADATA = ("meta.k8s.io/v1", "PartialObjectMetadata")
@@ -73,6 +74,11 @@ def _cells(key: str, thing: Object) -> list[Any]:
         return [name, f"{ready}/{len(thing['spec']['containers'])}", _word(thing, statuses), restarts, age]
     if key == "mpijobs.batch.tensorstack.dev":
         return [name, str((thing.get("status") or {}).get("phase", "")), age]
+    if key == "virtualclusters.mpi-agents.io":
+        status, spec = thing.get("status") or {}, thing["spec"]
+        login = [one["status"] for one in status.get("conditions") or () if one["type"] == "LoginReady"]
+        has_dvm = str((spec.get("dvm") or {}).get("enabled", "")).lower()
+        return [name, spec["nodes"].get("replicas"), status.get("readyNodes", ""), "".join(login), has_dvm, age]
     if key == "mpijobs.kubeflow.org":
         status = thing.get("status") or {}
         now = [one["type"] for one in status.get("conditions") or () if one.get("status") == "True"]

@@ -61,11 +61,21 @@ def kubeflow_mpijob(version: str) -> Object:
     }
 
 
-_MADE = {"t9k": t9k_mpijob, "t9k-3": t9k_third_mpijob}
+def virtual_cluster() -> Object:
+    """A virtual cluster with two nodes."""
+    return {
+        "apiVersion": "mpi-agents.io/v1alpha1",
+        "kind": "VirtualCluster",
+        "metadata": {"name": "vc", "namespace": "default", "uid": "1-2", "generation": 3},
+        "spec": {"nodes": {"replicas": 2, "template": _template()}},
+    }
+
+
+_MADE = {"t9k": t9k_mpijob, "t9k-3": t9k_third_mpijob, "virtual": virtual_cluster}
 
 
 def mpijob(version: str, changes: dict[str, Any] | None = None) -> Object:
-    """A job of v1, v2beta1, t9k or t9k-3, changed at paths of keys and indexes: `spec/worker/replicas`."""
+    """A job of v1, v2beta1, t9k, t9k-3 or virtual, changed at paths of keys and indexes: `spec/worker/replicas`."""
     made = _MADE[version]() if version in _MADE else kubeflow_mpijob(version)
     for path, value in (changes or {}).items():
         *parents, last = path.split("/")

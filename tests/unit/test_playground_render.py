@@ -139,7 +139,7 @@ def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
 @pytest.mark.parametrize("text", ["a: b", "", "---\n---\n{kind: A}\n---\n", "kind: 2026-01-01"])
 def test_files_without_a_job(tmp_path: Path, text: str) -> None:
     (tmp_path / "x").write_text(text)
-    with pytest.raises(DocumentError, match=r"no MPIJob of .* is in the files"):
+    with pytest.raises(DocumentError, match=r"neither an MPIJob nor a VirtualCluster is in the files"):
         render([str(tmp_path / "x")])
 
 
@@ -148,7 +148,10 @@ def test_files_without_a_job(tmp_path: Path, text: str) -> None:
     ("text", "words"),
     [
         ("kind: [", "FILE: is no YAML: "),
-        ("{apiVersion: v1, kind: Node}", "no MPIJob of kubeflow.org or batch.tensorstack.dev is in the files"),
+        (
+            "{apiVersion: v1, kind: Node}",
+            "neither an MPIJob nor a VirtualCluster is in the files",
+        ),
         (json.dumps(mpijob("t9k", {"spec/mpiHome": "usr"})), "FILE: job pi: spec.mpiHome: must be an absolute path"),
         (json.dumps(mpijob("v1", {"spec/mpiReplicaSpecs/Worker/replicas": -1})), "FILE: job pi: "),
     ],

@@ -64,4 +64,4 @@ def test_hosts_at_ports_of_their_own() -> None:
 
 def test_who_is_known_and_who_may_enter() -> None:
     assert configs.known_hosts(PLAIN, configs.ALL_HOSTS, KEY) == f"* {KEY}\n"
-    assert configs.known_hosts(PLAIN, configs.JOB_HOSTS, KEY) == f"*-worker-*,*-launcher* {KEY}\n"
+    assert configs.known_hosts(PLAIN, configs.JOB_HOSTS, KEY) == f"*-worker-*,*-launcher*,*-node-*,*-login* {KEY}\n"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agents.job.json_object import Body
-from agents.job.model import Implementation, Job, Transport
+from agents.job.model import Dialect, Implementation, Job, Transport
 from agents.operator.kube import CONFIG_MAP, SECRET, SERVICE
 from agents.operator.objects import names
 from agents.operator.settings import PodSettings
 
 _NOTHING = ":\n"
+_NO_SLOTS, _BY_IP = "hostfile_noslots", "hostfile_ip"
 _KUBEXEC = f"#!{names.TOOLS_PATH}/rshagent\n"
 # Called as `ssh OPTIONS -x HOST COMMAND`; ssh has the command read by a shell, too.
 _OWN_SSH = """\
@@ -26,10 +27,22 @@ exec ssh "$@"
 """
 
 
-def config_map(job: Job, settings: PodSettings, hosts: Sequence[int], running: Sequence[int] | None = None) -> Body:
-    """Return the ConfigMap of a job whose workers have these indexes. `running`: those that run, if that is known."""
+def config_map(
+    job: Job,
+    settings: PodSettings,
+    hosts: Sequence[int],
+    running: Sequence[int] | None = None,
+    addresses: Sequence[str] = (),
+) -> Body:
+    """Return the ConfigMap of a job whose workers have these indexes.
+
+    `running`: those that run, if that is known. `addresses`: theirs, for a virtual cluster's hostfile by IP.
+    """
     separator = " slots=" if job.implementation is Implementation.OPEN_MPI else ":"
     files = {"hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in _hosts(job, settings, hosts))}
+    if job.dialect is Dialect.VIRTUAL:
+        files[_NO_SLOTS] = "".join(f"{host}\n" for host in _hosts(job, settings, hosts))
+        files[_BY_IP] = "".join(f"{address}{separator}{job.slots}\n" for address in addresses)
     if job.transport is Transport.SSH:
         files["discover_hosts.sh"] = "#!/bin/sh\n" + _echoed(job, settings, hosts if running is None else running)
         if has_own_ssh(job):
@@ -43,7 +56,8 @@ def config_map(job: Job, settings: PodSettings, hosts: Sequence[int], running: S
 def launcher_files(job: Job) -> list[str]:
     """Return which of its files a launcher needs."""
     by_exec = ["kubexec.sh"] if job.transport is Transport.EXEC else []
-    return [*by_exec, "hostfile", "discover_hosts.sh", *(["ssh.sh"] if has_own_ssh(job) else [])]
+    others = [_NO_SLOTS, _BY_IP] if job.dialect is Dialect.VIRTUAL else []
+    return [*by_exec, "hostfile", *others, "discover_hosts.sh", *(["ssh.sh"] if has_own_ssh(job) else [])]
 
 
 def has_own_ssh(job: Job) -> bool:

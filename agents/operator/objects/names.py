@@ -13,12 +13,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agents.job.json_object import Body
-from agents.job.model import LAUNCHER, PREFIX, WORKER, Dialect, Implementation, Job, Passwd, Role, Transport
+from agents.job.model import KUBEFLOW, LAUNCHER, PREFIX, WORKER, Dialect, Implementation, Job, Passwd, Role, Transport
 from agents.job.template import container_names
 from agents.operator.kube import BATCH_JOB, POD, Kind
 from agents.operator.settings import PodSettings
 
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
+VIRTUAL_CLUSTER = f"{PREFIX}virtual-cluster"  # label of its pods: its name
 ROLE = f"{PREFIX}role"  # label of pods: LAUNCHER or WORKER
 TEMPLATE = f"{PREFIX}template"  # annotation: what a pod was made from
 ACCOUNT = f"{PREFIX}service-account"  # annotation of a launcher: whose rights it has, where we grant them
@@ -54,12 +55,12 @@ def service_name(job: Job) -> str:
 
 def launcher_hostname(job: Job) -> str:
     """Return the launcher pod's host name."""
-    return _hostname(job, f"-{LAUNCHER}")
+    return _hostname(job, f"-{job.dialect.launcher_suffix}")
 
 
 def worker_hostname(job: Job, index: int) -> str:
     """Return a worker pod's host name, which is its own name if that can be one."""
-    return _hostname(job, f"-{WORKER}-{index}")
+    return _hostname(job, f"-{job.dialect.worker_suffix}-{index}")
 
 
 def launcher_host(job: Job, settings: PodSettings) -> str:
@@ -137,10 +138,10 @@ def owner_reference(kind: Kind, job: Job, settings: PodSettings) -> Body:
     requests (kubernetes, garbagecollector/graph_builder.go). Kueue knows the pods of v2beta1's jobs by v2beta1.
     """
     is_kueues = job.dialect is Dialect.V2BETA1 and kind in {POD, BATCH_JOB}
-    is_kubeflows = job.dialect is not Dialect.T9K
+    is_kubeflows = job.dialect in KUBEFLOW
     return {
         "apiVersion": (is_kubeflows and not is_kueues and settings.owner_version) or job.api_version,
-        "kind": "MPIJob",
+        "kind": job.dialect.kind,
         "name": job.name,
         "uid": job.uid,
         "controller": True,
@@ -159,6 +160,8 @@ def pod_labels(job: Job, role: str, index: int | None = None) -> dict[str, str]:
         pod = job.launcher_name if index is None else job.worker_name(index)
         component = {f"{_T9K}component": "mpijob", f"{_T9K}component-type": "user"}
         return {"mpijob": job.name, "mpijob-replica": pod, **component, **own}
+    if job.dialect is Dialect.VIRTUAL:
+        return {VIRTUAL_CLUSTER: job.name, **own}
     labels = {f"{_TRAINING}job-name": job.name, **own}
     if job.dialect is Dialect.V1:
         labels |= {

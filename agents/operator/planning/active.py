@@ -12,7 +12,16 @@ from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder
 from agents.operator import objects
 from agents.operator.actions import Action, Create, Delete, Emit, Patch, Plan
 from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
-from agents.operator.planning import ended, launcher, lost_workers, own_conditions, resources, status, workers
+from agents.operator.planning import (
+    ended,
+    launcher,
+    lost_workers,
+    own_conditions,
+    resources,
+    status,
+    virtual_cluster,
+    workers,
+)
 from agents.operator.planning.launcher import Launcher, Stage
 from agents.operator.planning.status import Steps
 from agents.operator.planning.view import View
@@ -60,6 +69,7 @@ def plan(view: View, found: Launcher) -> Plan:
         builder.initialized()
     own_conditions.set_rbac(view, builder)
     own_conditions.set_debugging(view, builder, found)
+    virtual_cluster.set_dvm(view, builder)
     if not is_new or view.workers or view.launchers or view.observed.rejected or view.observed.name_conflicts:
         own_conditions.set_readiness(view, builder, found, change.outdated)
         creates = (*needed, *rights, *starts, *change.creates)

@@ -93,7 +93,7 @@ def state_of(view: View) -> Launcher:
         (pod, end) for pod in view.launchers if not _is_stopped(view, pod) and (end := _end(view, pod)) is not None
     ]
     for pod, end in ended:
-        if end.is_success and not pod.is_interrupted(end.at):
+        if end.is_success and not pod.is_interrupted(end.at) and not view.job.dialect.never_ends:
             return _succeeded(view, pod, end)
     found = _state_of_pod(view) if view.job.dialect.has_launcher_pod else _state_of_job(view, ended)
     return found if found.stage is Stage.ENDING else _within_deadline(view, found)
@@ -182,7 +182,7 @@ def _state_of_pod(view: View) -> Launcher:
     end = _end(view, pod)
     if pod.is_going:
         return Launcher(Stage.GOING, Counts(failed=failed), pod)
-    if end is not None and pod.is_interrupted(end.at):
+    if end is not None and (view.job.dialect.never_ends or pod.is_interrupted(end.at)):
         more = int(pod.is_disrupted and not _is_counted(view, pod.uid))
         why = f"{_interruption(pod, end)} (uid {pod.uid})"
         return Launcher(Stage.RETRY, Counts(failed=failed + more), pod, why=why, interruptions=more)

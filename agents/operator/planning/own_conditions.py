@@ -34,7 +34,8 @@ def set_readiness(view: View, builder: StatusBuilder, launcher: Launcher, outdat
 
 def _set_workers_ready(view: View, builder: StatusBuilder) -> None:
     reasons = {index: _not_ready(view.workers.get(index)) for index in view.wanted}
-    unready = [(f"worker-{index}", reason, 0.0) for index, reason in reasons.items() if reason is not None]
+    node = view.job.dialect.worker_suffix
+    unready = [(f"{node}-{index}", reason, 0.0) for index, reason in reasons.items() if reason is not None]
     message = summary(view.ready, len(view.wanted), unready)
     if stuck := _stuck(view, view.workers.values()):
         builder.report(Type.WORKERS_READY, False, "WorkerStuck", f"{message} · {_stuck_message(view, stuck)}", _PROBLEM)
@@ -55,7 +56,9 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
         return
     reason = not_ready(pod.state) if pod is not None and not pod.is_over and not pod.has_ended else None
     is_recoverable = reason is not None and reason.tolerance is not Tolerance.UNLIMITED
-    if pod is None or reason is None or not (is_recoverable or launcher.stage is Stage.STARTING):
+    # Of a login container that runs, a probe says when its users may come.
+    is_reported = is_recoverable or launcher.stage is Stage.STARTING or view.job.dialect.never_ends
+    if pod is None or reason is None or not is_reported:
         builder.remove_conditions([kind])
         return
     message = f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"

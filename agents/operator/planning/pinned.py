@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from agents.job.json_object import Object, mapping, mappings, part
-from agents.job.model import KUBEFLOW, LAUNCHER, Dialect, Job, Problem, Transport, annotation, is_t9k
+from agents.job.model import KUBEFLOW, LAUNCHER, Dialect, Job, Problem, Transport, annotation, is_t9k, is_virtual
 from agents.job.read import read
 from agents.job.template import container_names
 from agents.operator.objects import names
@@ -62,7 +62,7 @@ def made_with(observed: Observed) -> dict[str, str]:
     specs = (part(one, "spec") for one in _made(observed))
     transports = (_transport(part(spec, "template", "spec") or spec, secret) for spec in specs)
     found: dict[str, Transport | Dialect | None] = {"transport": next(filter(None, transports), None)}
-    if not is_t9k(resource):
+    if not (is_t9k(resource) or is_virtual(resource)):
         labelled = (_DIALECTS.get(str(_labels(one).get(_OPERATOR))) for one in _made(observed))
         found["dialect"] = Dialect.V2BETA1 if _batch_job(observed) else next(filter(None, labelled), None)
     return {key: str(value) for key, value in found.items() if value is not None}

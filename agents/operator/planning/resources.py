@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Sequence
 
 from agents.job.json_object import Body, Object, mapping, mappings, part
-from agents.job.model import PREFIX, KeyType, Transport
+from agents.job.model import PREFIX, Dialect, KeyType, Transport
 from agents.operator import kube, objects
 from agents.operator.actions import Create, Delete, Patch
 from agents.operator.objects import names
@@ -25,7 +25,7 @@ def changes(view: View) -> tuple[Create | Patch, ...]:
     someone else has changed in them is changed back. A Secret that is gone comes back with new keys.
     """
     job, settings, seen = view.job, view.settings, view.observed
-    config_map = objects.config_map(job, settings, view.hosts, _running(view))
+    config_map = objects.config_map(job, settings, view.hosts, _running(view), _addresses(view))
     binding, account = objects.role_binding(job, settings, _account(view)), "the launcher's ServiceAccount"
     found = (
         _wanted(kube.CONFIG_MAP, config_map, seen.config_map, "data", _NUMBER),
@@ -144,6 +144,18 @@ def _running(view: View) -> Sequence[int] | None:
         return None
     pods = ((index, view.workers.get(index)) for index in view.hosts)
     return [index for index, pod in pods if pod is not None and pod.phase == "Running" and not pod.is_going]
+
+
+def _addresses(view: View) -> Sequence[str]:
+    """Return the addresses of the nodes, all at once: while they start, each would be a change of the ConfigMap.
+
+    The login pod is not created before the nodes are ready, so it begins with all.
+    """
+    is_starting = not view.launchers and view.ready < len(view.wanted)
+    if view.job.dialect is not Dialect.VIRTUAL or is_starting:
+        return ()
+    pods = [view.workers.get(index) for index in view.hosts]
+    return [pod.state.ips[0] for pod in pods if pod is not None and pod.state.ips]
 
 
 def _account(view: View) -> str:

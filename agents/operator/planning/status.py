@@ -12,6 +12,7 @@ from agents.job.status import StatusBuilder, Urgency, raw_conditions, seconds
 from agents.job.t9k_status import Phase, Replica, Task, replicas_of
 from agents.operator.actions import Action, Create, Emit, Plan, WriteStatus
 from agents.operator.kube import BATCH_JOB, FIELD_MANAGER, POD
+from agents.operator.planning import virtual_cluster
 from agents.operator.planning.pods import End, PodView
 from agents.operator.planning.view import View
 from agents.operator.planning.workers import score
@@ -110,7 +111,12 @@ _POD_PHASES = frozenset(Phase)
 
 
 def set_tasks(view: View, builder: StatusBuilder, failed: int = 0) -> None:
-    """Set the `tasks` of a T9k job. `failed`: launcher pods that were replaced."""
+    """Set the fields that one dialect has for its pods: a virtual cluster's, and the `tasks` of a T9k job.
+
+    `failed`: launcher pods that were replaced.
+    """
+    if view.job.dialect is Dialect.VIRTUAL:
+        virtual_cluster.set_login(view, builder)
     if view.job.dialect is not Dialect.T9K:
         return
     launcher = view.launchers[-1] if view.launchers else None

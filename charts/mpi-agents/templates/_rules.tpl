@@ -13,8 +13,17 @@ rights when a job changes to ssh.
 - apiGroups: {{ $groups }}
   resources: [mpijobs]
   verbs: [list, watch, delete]  # delete: ttlSecondsAfterFinished
+- apiGroups: [mpi-agents.io]
+  resources: [virtualclusters]
+  verbs: [list, watch]
 - apiGroups: {{ $groups }}
   resources: [mpijobs/status]
+  verbs: [update]
+- apiGroups: [mpi-agents.io]
+  resources: [virtualclusters/status]
+  verbs: [update]
+- apiGroups: [mpi-agents.io]
+  resources: [virtualclusters/finalizers]
   verbs: [update]
 - apiGroups: {{ $groups }}
   resources: [mpijobs/finalizers]

@@ -1,0 +1,1 @@
+"""Virtual clusters on a real Kubernetes."""

@@ -1,0 +1,153 @@
+"""VirtualClusters: what their fields mean for the job's templates, and what is refused, with its path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mpijobs import ABSENT, annotated, job, mpijob, problems
+
+from agents.job.model import Dialect, RestartPolicy, Transport
+from agents.job.run_mode import WAIT
+from agents.job.virtual_cluster import DVM_PATH
+
+Object = dict[str, Any]
+
+NODE = "spec/nodes/template/spec/containers/0"
+LOGIN = {"spec": {"containers": [{"name": "shell", "image": "example/login"}]}}
+SHM = {"name": "mpi-agents-shm", "mountPath": "/dev/shm"}
+DVM = {"spec/dvm": {"enabled": True, "args": ["--prtemca", "a", "b c"]}}
+
+
+def only(template: Any) -> Object:
+    """A template's one container."""
+    (container,) = template["spec"]["containers"]
+    return dict(container)
+
+
+def test_nodes_are_workers_and_the_login_pod_is_a_launcher_that_never_ends() -> None:
+    found = job("virtual", {"spec/nodes/slots": 4})
+    assert (found.dialect, found.transport, found.slots) == (Dialect.VIRTUAL, Transport.EXEC, 4)
+    assert (found.launcher_name, found.worker_name(7)) == ("vc-login", "vc-node-7")
+    assert (found.worker.replicas, found.generation) == (2, 3)
+    assert {found.worker.restart_policy, found.launcher.restart_policy} == {RestartPolicy.ALWAYS}
+    assert found.dialect.never_ends
+    assert found.launcher_waits
+
+
+def test_login_is_by_default_the_nodes_main_container_that_waits() -> None:
+    container = {
+        "name": "mpi",
+        "image": "example/mpi",
+        "command": ["/train"],
+        "args": ["x"],
+        "readinessProbe": {},
+        "resources": {"limits": {"nvidia.com/gpu": 1, "cpu": 2}},
+    }
+    found = job("virtual", {"spec/nodes/template/spec/containers": [container, {"name": "side"}]})
+    login = only(found.launcher.template)
+    assert login == {
+        "name": "mpi",
+        "image": "example/mpi",
+        "command": list(WAIT),
+        "resources": {"limits": {"cpu": 2}},
+        "volumeMounts": [SHM],
+    }
+    assert found.worker.template["spec"]["containers"][0] == {**container, "volumeMounts": [SHM]}
+
+
+@pytest.mark.parametrize(
+    ("own", "command"),
+    [
+        ({}, {"command": list(WAIT)}),
+        ({"args": ["x"]}, {"command": list(WAIT)}),
+        ({"command": ["/a"], "args": ["b"]}, {}),
+    ],
+)
+def test_a_login_container_without_a_command_waits(own: Object, command: Object) -> None:
+    container = {"name": "shell", "image": "example/login", **own}
+    found = job("virtual", {"spec/login/template": {"spec": {"containers": [container]}}})
+    expected = {key: value for key, value in container.items() if "command" in own or key != "args"}
+    assert only(found.launcher.template) == {**expected, **command, "volumeMounts": [SHM]}
+
+
+@pytest.mark.parametrize("given", [{}, {"spec/login/template": LOGIN}])
+def test_dvm_runs_prte_and_is_ready_when_prte_says_so(given: Object) -> None:
+    found = job("virtual", {**given, **DVM})
+    assert found.has_dvm
+    login = only(found.launcher.template)
+    shell, option, text, *args = login["command"]
+    assert (shell, option, args) == ("/bin/sh", "-c", ["dvm", "--prtemca", "a", "b c"])
+    assert "prte --report-uri" in text
+    assert login["readinessProbe"]["exec"]["command"][-1] == f"test -e {DVM_PATH}/ready"
+    assert {"name": "mpi-agents-dvm", "mountPath": DVM_PATH} in login["volumeMounts"]
+    assert "mpi-agents-dvm" not in {one["name"] for one in found.worker.template["spec"]["volumes"]}
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(ABSENT, "1Gi"), ("2Gi", "2Gi"), (1048576, "1048576"), ("0", None), (0, None), ("0Mi", None), ("1e3", "1e3")],
+)
+def test_shared_memory(size: Any, expected: str | None) -> None:
+    found = job("virtual", {} if size is ABSENT else {"spec/sharedMemory": size})
+    for role in (found.worker, found.launcher):
+        volumes = role.template["spec"].get("volumes", [])
+        assert volumes == (
+            [{"name": "mpi-agents-shm", "emptyDir": {"medium": "Memory", "sizeLimit": expected}}] if expected else []
+        )
+        assert only(role.template).get("volumeMounts", []) == ([SHM] if expected else [])
+
+
+def test_what_a_container_mounts_at_dev_shm_stays() -> None:
+    mounts = [{"name": "mine", "mountPath": "/dev/shm/"}]
+    found = job("virtual", {f"{NODE}/volumeMounts": mounts})
+    assert only(found.worker.template)["volumeMounts"] == mounts
+
+
+def test_settings_may_be_annotations() -> None:
+    found = job("virtual", annotated(transport="ssh", ssh_port="2200", worker_agent="false"))
+    assert (found.transport, found.ssh.port, found.has_worker_agent) == (Transport.SSH, 2200, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"apiVersion": "mpi-agents.io/v1"}, "apiVersion: must be mpi-agents.io/v1alpha1"),
+        ({"metadata/name": ABSENT}, "metadata.name: is required"),
+        (
+            {"metadata/name": "a" * 57},
+            f'metadata.name: is 1 too long: "{"a" * 57}-node-1" is a host name, of at most 63',
+        ),
+        ({"spec/nodes": ABSENT}, "spec.nodes: is required"),
+        ({"spec/nodes": []}, "spec.nodes: must be an object, not a list"),
+        ({"spec/nodes/replicas": 0}, "spec.nodes.replicas: must be 1 or more, not 0"),
+        ({"spec/nodes/replicas": "2"}, "spec.nodes.replicas: must be a whole number, not text"),
+        ({"spec/nodes/replicas": 20_001}, "spec.nodes.replicas: must be at most 20000"),
+        ({"spec/nodes/slots": 0}, "spec.nodes.slots: must be 1 or more, not 0"),
+        ({"spec/nodes/template": ABSENT}, "spec.nodes.template.spec.containers: must have at least one container"),
+        ({f"{NODE}/name": ABSENT}, "spec.nodes.template.spec.containers[0].name: is required"),
+        ({"spec/login": 1}, "spec.login: must be an object, not the number 1"),
+        ({"spec/login/template": 1}, "spec.login.template: must be an object, not the number 1"),
+        ({"spec/login/template": {}}, "spec.login.template.spec.containers: must have at least one container"),
+        ({"spec/transport": "rsh"}, 'spec.transport: must be exec or ssh, not "rsh"'),
+        ({"spec/dvm": True}, "spec.dvm: must be an object, not true"),
+        ({"spec/dvm/enabled": "yes"}, "spec.dvm.enabled: must be true or false, not text"),
+        ({"spec/dvm/args": "--x"}, "spec.dvm.args: must be a list, not text"),
+        ({"spec/dvm/args": [1]}, "spec.dvm.args[0]: must be text, not the number 1"),
+        (
+            {**DVM, "spec/login/template": {"spec": {"containers": [{"name": "shell", "command": ["/a"]}]}}},
+            'spec.dvm.enabled: starts prte in container "shell" of the login pod, which has a command of its own: '
+            "remove one of them",
+        ),
+        ({"spec/sharedMemory": "much"}, "spec.sharedMemory: must be a quantity, as 500m or 2Gi"),
+        ({"spec/sharedMemory": [1]}, "spec.sharedMemory: must be text, not a list"),
+        ({"spec/sharedMemory": "-1Gi"}, "spec.sharedMemory: must be 0 or more"),
+        ({"spec/suspend": "no"}, "spec.suspend: must be true or false, not text"),
+        ({"spec/mainContainer": "x"}, 'spec.mainContainer: "x" is none of the nodes\': mpi'),
+        ({"spec/ssh/port": 0}, "spec.ssh.port: must be 1 or more, not 0"),
+        ({"spec/rbac": "x"}, 'spec.rbac: must be managed or none, not "x"'),
+        ({"spec/tools": ["helm"]}, 'spec.tools: must be kubectl, not "helm"'),
+    ],
+)
+def test_what_is_wrong_is_said_once_with_its_path(changes: Object, expected: str) -> None:
+    assert problems(mpijob("virtual", changes)) == [expected]
