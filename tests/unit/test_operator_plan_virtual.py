@@ -1,0 +1,237 @@
+"""What is planned for a virtual cluster: its nodes and login pod, their replacement, and its own status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plans
+import pytest
+from job_states import OURS, START, condition, pod
+from mpijobs import mpijob
+
+from agents.operator.actions import Patch
+
+Object = dict[str, Any]
+
+LATER = "2023-11-14T22:14:20Z"  # a minute after START
+CREATED = condition("Created", "True", "Created", "Virtual cluster default/vc is created.")
+RUNNING = condition("Running", "True", "Running", "All pods of virtual cluster default/vc have been running.")
+NODES_READY = condition("NodesReady", "True", "NodesReady", "2/2 ready")
+LOGIN_READY = condition("LoginReady", "True", "LoginReady", "vc-login is ready")
+READY = condition("Ready", "True", "Ready", "the nodes and the login pod are ready")
+SETTLED = (READY, NODES_READY, LOGIN_READY, CREATED, RUNNING)
+NODES = [pod(f"vc-node-{index}") for index in range(2)]
+LOGIN = pod("vc-login")
+DVM = {"spec/dvm": {"enabled": True}}
+SELECTOR = "mpi-agents/job-uid=1-2,mpi-agents/role=worker"
+FIELDS = {
+    "replicas": 2,
+    "selector": SELECTOR,
+    "observedGeneration": 3,
+    "readyNodes": "2/2",
+    "loginPod": "vc-login",
+    "loginReady": True,
+    "loginStartedAt": START,
+}
+
+
+def resource(changes: Object | None = None, *conditions: Object, **status: Any) -> Object:
+    """One that has been started, if any conditions are given; further fields of its status by name."""
+    made = mpijob("virtual", changes)
+    made["metadata"]["resourceVersion"] = "7"
+    if conditions:
+        made["metadata"]["managedFields"] = OURS
+        before = {"startTime": START, "lastReconcileTime": START, **FIELDS}
+        made["status"] = {"conditions": list(conditions), **before, **status}
+    return made
+
+
+def settled(changes: Object | None = None, **status: Any) -> Object:
+    return resource(changes, *SETTLED, **status)
+
+
+def hostfiles(found: Any, *hosts: str) -> Object:
+    """A ConfigMap whose hostfiles are for these nodes."""
+    data = {**found["data"], "hostfile_ip": "".join(f"{host} slots=1\n" for host in hosts)}
+    return {**found, "data": data}
+
+
+def plan(body: Object, *pods: Object, **more: Any) -> Any:
+    """All is there, the hostfile by IP as well."""
+    seen = plans.observed(body).config_map
+    assert seen is not None
+    there = [one for one in pods if one["status"]["podIP"] and "node" in one["metadata"]["name"]]
+    more.setdefault("config_map", hostfiles(seen, *(one["status"]["podIP"] for one in there)))
+    return plans.plan(body, *pods, **more)
+
+
+def test_nodes_are_made_first_and_the_login_pod_when_they_are_ready() -> None:
+    body = resource()
+    first = plans.plan(body, **plans.NOTHING)
+    assert plans.actions(first, "create Pod") == ["create Pod vc-node-0", "create Pod vc-node-1"]
+    waiting = resource(None, CREATED)
+    starting = [NODES[0], pod("vc-node-1", "Pending")]
+    assert plans.actions(plan(waiting, *starting, config_map=plans.observed(body).config_map), "create") == []
+    assert plans.actions(plan(waiting, *NODES), "create") == ["create Pod vc-login"]
+
+
+def test_hostfiles_by_ip_are_there_before_the_login_pod_and_follow_the_nodes() -> None:
+    body = resource(None, CREATED)
+    found = plans.plan(body, *NODES)
+    (actions,) = [step for step in plans.steps(found) if "patch ConfigMap vc-config" in step]
+    assert plans.steps(found).index(actions) < plans.steps(found).index(["create Pod vc-login"])
+    changes = [one.body["data"] for step in found.steps for one in step if isinstance(one, Patch)]
+    assert [one["hostfile_ip"] for one in changes] == ["10.0.0.1 slots=1\n" * 2]
+    data = plans.created(plans.plan(body, **plans.NOTHING))["ConfigMap vc-config"]["data"]
+    assert data["hostfile"] == "vc-node-0 slots=1\nvc-node-1 slots=1\n"
+    assert (data["hostfile_noslots"], data["hostfile_ip"]) == ("vc-node-0\nvc-node-1\n", "")
+
+
+def test_nothing_is_left_to_do_for_one_that_is_ready() -> None:
+    assert plan(settled(), *NODES, LOGIN).steps == ()
+
+
+def test_status_of_one_that_becomes_ready() -> None:
+    status = plans.status(plan(resource(None, CREATED, loginReady=False), *NODES, LOGIN))
+    assert {key: status[key] for key in FIELDS} == FIELDS
+    assert [(one["type"], one["status"]) for one in status["conditions"]] == [
+        (kind, "True") for kind in ("Ready", "NodesReady", "LoginReady", "Created", "Running")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "login", "expected"),
+    [
+        (
+            [NODES[0], pod("vc-node-1", "Pending", node="")],
+            LOGIN,
+            {
+                "NodesReady": ("False", "WaitingForNodes", "1/2 ready · node-1 waiting for a node"),
+                "LoginReady": ("True", "LoginReady", "vc-login is ready"),
+                "Ready": ("False", "WaitingForNodes", "1/2 ready · node-1 waiting for a node"),
+            },
+        ),
+        (
+            NODES,
+            pod("vc-login", ready=False, beside=[]),
+            {
+                "NodesReady": ("True", "NodesReady", "2/2 ready"),
+                "LoginReady": ("False", "LoginStarts", "vc-login running, not ready yet"),
+                "Ready": ("False", "LoginStarts", "vc-login running, not ready yet"),
+            },
+        ),
+        (
+            NODES,
+            None,
+            {"LoginReady": ("False", "WaitingForNodes", "vc-login is created when all nodes are ready")},
+        ),
+    ],
+)
+def test_conditions_say_what_is_missing(
+    nodes: list[Object], login: Object | None, expected: dict[str, tuple[str, str, str]]
+) -> None:
+    pods = [*nodes, *([login] if login else [])]
+    found = plans.conditions(plan(resource(None, CREATED), *pods))
+    assert {kind: found[kind] for kind in expected} == expected
+
+
+def test_reasons_survive_being_read_again() -> None:
+    pods = [NODES[0], pod("vc-node-1", "Pending", node="")]
+    before = plans.status(plan(resource(None, CREATED), *pods))
+    again = resource(None, *before["conditions"], **{key: before[key] for key in before if key != "conditions"})
+    assert plans.plan(again, *pods).steps == ()
+
+
+@pytest.mark.parametrize("ended", [{"phase": "Succeeded", "code": 0}, {"phase": "Failed", "code": 137}])
+def test_a_login_pod_that_has_ended_is_replaced_and_ends_nothing(ended: Object) -> None:
+    found = plan(settled(), *NODES, pod("vc-login", **ended))
+    assert plans.actions(found, "delete") == ["delete Pod vc-login"]
+    told = plans.conditions(found)
+    assert {"Succeeded", "Failed"}.isdisjoint(told)
+    assert told["Restarting"][2].startswith("The login pod is replaced because it ended: ")
+    assert told["Ready"][0] == "False"
+
+
+def test_a_node_that_was_lost_is_replaced() -> None:
+    lost = pod("vc-node-1", "Failed", reason="Evicted")
+    found = plan(settled(), NODES[0], lost, LOGIN)
+    assert plans.actions(found, "delete", "create") == ["delete Pod vc-node-1", "create Pod vc-node-1"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"), [(3, ["create Pod vc-node-2"]), (1, ["delete Pod vc-node-1"]), (2, [])]
+)
+def test_scaling(replicas: int, expected: list[str]) -> None:
+    found = plan(settled({"spec/nodes/replicas": replicas}), *NODES, LOGIN)
+    assert plans.actions(found, "create", "delete") == expected
+
+
+def test_a_login_container_that_was_started_again_is_an_event() -> None:
+    found = plan(settled(loginStartedAt="2023-11-14T22:00:00Z"), *NODES, LOGIN)
+    message = "vc-login was started again: what the earlier one had started on the nodes is ended"
+    assert plans.events(found) == [("Warning", "LoginReplaced", message)]
+    assert plans.status(found)["loginStartedAt"] == START
+    with_dvm = plan(settled(DVM, loginStartedAt="2023-11-14T22:00:00Z", dvmNodes=1), *NODES, LOGIN)
+    assert plans.status(with_dvm)["dvmNodes"] == 2
+    assert plans.events(with_dvm) == [
+        ("Warning", "LoginReplaced", f"{message}. Its DVM is ended on all nodes, and a new one is started")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "nodes", "count", "words"),
+    [
+        (2, NODES, 2, ""),
+        (2, [NODES[0], pod("vc-node-1", created=LATER)], 2, "the 2 nodes of its start, the cluster has 2; not in it"),
+        (3, NODES, 2, "the 2 nodes of its start, the cluster has 3; not in it, or started again since: vc-node-2."),
+        (1, NODES[:1], 2, "the 2 nodes of its start, the cluster has 1. To start it again"),
+    ],
+)
+def test_a_running_dvm_keeps_its_nodes_and_the_status_says_so(
+    replicas: int, nodes: list[Object], count: int, words: str
+) -> None:
+    body = settled({**DVM, "spec/nodes/replicas": replicas}, dvmNodes=count)
+    found = plan(body, *nodes, LOGIN)
+    said = plans.conditions(found).get("DvmOutdated") if found.steps else None
+    if not words:
+        assert said is None
+        return
+    assert said is not None
+    status, reason, message = said
+    assert (status, reason) == ("True", "NodesChanged")
+    assert words in message
+    assert message.endswith("kubectl -n default delete pod vc-login")
+
+
+def test_what_cannot_be_read_is_not_ready() -> None:
+    found = plans.plan(resource({"spec/transport": "rsh"}, CREATED))
+    told = plans.conditions(found)
+    assert told["ValidationError"][0] == "True"
+    assert told["Ready"][:2] == ("False", "ValidationError")
+    assert "spec.transport: must be exec or ssh" in told["Ready"][2]
+
+
+def test_suspending_deletes_the_login_pod_first_and_resuming_creates_all_again() -> None:
+    suspended = {"spec/suspend": True}
+    first = plan(settled(suspended), *NODES, LOGIN)
+    assert plans.actions(first, "delete") == ["delete Pod vc-login"]
+    assert plans.conditions(first)["Ready"][:2] == ("False", "Suspended")
+    then = plan(resource(suspended, *plans.status(first)["conditions"]), *NODES)
+    assert plans.actions(then, "delete") == ["delete all workers"]
+    gone = resource(None, *plans.status(then if "write" in plans.steps(then)[0] else first)["conditions"])
+    assert plans.actions(plan(gone), "create Pod") == ["create Pod vc-node-0", "create Pod vc-node-1"]
+
+
+def test_objects_belong_to_the_virtual_cluster() -> None:
+    made = plans.created(plans.plan(resource(), **plans.NOTHING))
+    for one in made.values():
+        (owner,) = one["metadata"]["ownerReferences"]
+        assert (owner["apiVersion"], owner["kind"]) == ("mpi-agents.io/v1alpha1", "VirtualCluster")
+    node = made["Pod vc-node-0"]
+    assert node["metadata"]["labels"] == {
+        "mpi-agents/virtual-cluster": "vc",
+        "mpi-agents/job-uid": "1-2",
+        "mpi-agents/role": "worker",
+    }
+    assert node["spec"]["hostname"] == "vc-node-0"
+    assert node["spec"]["restartPolicy"] == "Always"
