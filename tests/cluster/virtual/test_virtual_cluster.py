@@ -4,59 +4,130 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cluster import pods as of
 from tests.cluster.virtual.virtualcluster import VirtualCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cluster.kube import Namespace
+    from tests.cluster.kube import Namespace, Object
     from tests.cluster.virtual.virtualcluster import Running
 
     Cluster = Callable[[VirtualCluster], Running]
 
-MPIRUN = "mpirun --map-by ppr:1:node"
+MPIRUN, PRUN = "mpirun --map-by ppr:1:node", "prun --map-by ppr:1:node"
+DVM = {"enabled": True}
+TRANSPORTS = pytest.mark.parametrize("transport", ["exec", "ssh"])
 _RENEWAL_S = 150.0  # for the kubelet to renew a mounted hostfile
 _FILES = "/etc/mpi/hostfile /etc/mpi/hostfile_noslots /etc/mpi/hostfile_ip"
+_DAEMONS = "grep -lx prted /proc/[0-9]*/comm 2>/dev/null | cut -d/ -f3"
 
 
 def nodes(many: int) -> list[str]:
     return [f"vc-node-{index}" for index in range(many)]
 
 
-def until_hostfile(running: Running, many: int) -> None:
-    """Wait in the login container until all hostfiles name so many nodes."""
-    wait = f"for file in {_FILES}; do until [ $(wc -l <$file) = {many} ]; do sleep 0.5; done; done; cat {_FILES}"
-    text = running.sh(wait, _RENEWAL_S)
+def until_hostfiles(running: Running, many: int) -> None:
+    """Wait in the login container until all hostfiles name these nodes."""
+    text = running.sh(
+        f"for file in {_FILES}; do until [ $(wc -l <$file) = {many} ]; do sleep 0.5; done; done; cat {_FILES}",
+        _RENEWAL_S,
+    )
     ips = [running.namespace.get("Pod", name)["status"]["podIP"] for name in nodes(many)]
     wanted = [*(f"{name} slots=1" for name in nodes(many)), *nodes(many), *(f"{ip} slots=1" for ip in ips)]
-    assert text.split("\n")[:-1] == wanted
+    assert text.splitlines() == wanted
 
 
-def test_ranks_run_and_nodes_come_and_go(cluster: Cluster, namespace: Namespace, kubectl: Callable[[str], str]) -> None:
-    running = cluster(VirtualCluster())
+def replaced(running: Running, name: str) -> None:
+    """Delete a pod and wait until another one is ready in its place."""
+    uid = running.namespace.get("Pod", name)["metadata"]["uid"]
+    running.namespace.delete("Pod", name, grace_s=1)
+    running.namespace.wait(name, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
+
+
+def daemons(running: Running, node: str) -> list[str]:
+    """The process ids of PRRTE's daemons in a node."""
+    return running.namespace.exec_in(node, ["/bin/sh", "-c", _DAEMONS], "mpi").output.split()
+
+
+@TRANSPORTS
+def test_ranks_run_and_lost_pods_are_replaced(cluster: Cluster, transport: str) -> None:
+    running = cluster(VirtualCluster(transport=transport))
     status = running.until_ready(2)
     assert (status["loginPod"], status["loginReady"], status["replicas"]) == ("vc-login", True, 2)
-    until_hostfile(running, 2)
     assert running.hosts(MPIRUN) == nodes(2)
-    assert "1.0G" in running.sh("df -h /dev/shm")
+    assert running.sh("df --output=size /dev/shm").split()[-1] == str(1 << 20)
 
+    replaced(running, "vc-node-1")
+    running.until_ready(2)
+    assert running.hosts(MPIRUN) == nodes(2)
+    replaced(running, running.login)
+    assert "vc-login was started again" in running.until_event("LoginReplaced")
+    running.until_ready(2)
+    assert running.hosts(MPIRUN) == nodes(2)
+
+    running.sh("kill -TERM 1")  # its user ends it: the kubelet starts it again
+    running.namespace.wait(running.login, lambda pod: of.restarts(pod, "mpi") == 1 and of.is_ready(pod), "is back")
+    running.until_ready(2)
+    assert running.hosts(MPIRUN) == nodes(2)
+
+
+@pytest.mark.timeout(400)  # the kubelet renews the hostfiles in a minute and a half
+def test_scaling_is_in_all_hostfiles(cluster: Cluster, namespace: Namespace, kubectl: Callable[[str], str]) -> None:
+    running = cluster(VirtualCluster())
+    running.until_ready(2)
+    until_hostfiles(running, 2)
     kubectl(f"kubectl -n {namespace.name} scale virtualcluster vc --replicas=3")
     running.until_ready(3)
-    until_hostfile(running, 3)
+    until_hostfiles(running, 3)
     assert running.hosts(MPIRUN) == nodes(3)
     kubectl(f"kubectl -n {namespace.name} scale mvc vc --replicas=1")
-    running.until_ready(1)
-    until_hostfile(running, 1)
+    namespace.wait_gone("vc-node-1")
+    until_hostfiles(running, 1)
+    assert running.until_ready(1)["replicas"] == 1
     assert running.hosts(MPIRUN) == nodes(1)
 
-    uid = namespace.get("Pod", "vc-node-0")["metadata"]["uid"]
-    namespace.delete("Pod", "vc-node-0", grace_s=1)
-    namespace.wait("vc-node-0", lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
-    running.until_ready(1)
-    assert running.hosts(MPIRUN) == nodes(1)
 
-    namespace.delete("Pod", running.login, grace_s=1)
-    assert "vc-login was started again" in running.until_event("LoginReplaced")
-    running.until_ready(1)
-    assert running.hosts(MPIRUN) == nodes(1)
+@TRANSPORTS
+def test_a_dvm_keeps_its_nodes_until_the_login_pod_is_replaced(
+    cluster: Cluster, namespace: Namespace, kubectl: Callable[[str], str], transport: str
+) -> None:
+    running = cluster(VirtualCluster(transport=transport, dvm=DVM))
+    running.until_ready(2)
+    assert "DVM ready" in namespace.logs(running.login, "mpi")
+    assert running.hosts(PRUN) == nodes(2)
+    assert running.hosts(PRUN) == nodes(2)
+    first = {node: daemons(running, node) for node in nodes(2)}
+    assert [len(pids) for pids in first.values()] == [1, 1]
+
+    kubectl(f"kubectl -n {namespace.name} scale virtualcluster vc --replicas=3")
+    assert "not in it, or started again since: vc-node-2." in running.until_event("DvmOutdated")
+    running.until_ready(3)
+    assert running.hosts(PRUN) == nodes(2)
+    replaced(running, running.login)
+    assert "Its DVM is ended on all nodes" in running.until_event("LoginReplaced")
+    running.until(lambda status: _is_current(status, 3), "has a DVM of 3 nodes")
+    assert running.hosts(PRUN) == nodes(3)
+    for node in nodes(2):
+        now = daemons(running, node)
+        assert len(now) == 1
+        assert now != first[node]
+
+
+def _is_current(status: Object, many: int) -> bool:
+    outdated = any(one["type"] == "DvmOutdated" for one in status["conditions"])
+    return status.get("dvmNodes") == many and bool(status.get("loginReady")) and not outdated
+
+
+def test_a_dvm_that_does_not_start_says_why(cluster: Cluster) -> None:
+    running = cluster(VirtualCluster(nodes=1, dvm={**DVM, "args": ["--hostfile", "/nowhere"]}))
+
+    def says_why(status: Object) -> bool:
+        told = {one["type"]: one for one in status.get("conditions") or ()}
+        login = told.get("LoginReady", {})
+        return login.get("status") == "False" and "/nowhere" in login.get("message", "")
+
+    status = running.until(says_why, "says why its DVM does not start")
+    assert not status["loginReady"]
