@@ -44,7 +44,11 @@ while wait $dvm; code=$?; kill -0 $dvm 2>/dev/null; do :; done
 rm -f ready
 exit $code
 """
-_DVM_READY = {"exec": {"command": ["/bin/sh", "-c", f"test -e {DVM_PATH}/ready"]}, "periodSeconds": 1}
+# It waits for its answer: each "no" would be a Warning event of a healthy start.
+_DVM_READY = {
+    "exec": {"command": ["/bin/sh", "-c", f"until test -e {DVM_PATH}/ready; do sleep 1; done"]},
+    "timeoutSeconds": 600,
+}
 
 
 def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:

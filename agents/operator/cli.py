@@ -172,7 +172,7 @@ _PULLS, _LEVELS = ("Always", "IfNotPresent", "Never"), ("debug", "info", "warnin
 @_ignored
 @click.version_option(__version__, prog_name="mpi-operator")
 def command(**given: Any) -> int:
-    """Run MPIJobs (kubeflow.org v1 and v2beta1, batch.tensorstack.dev v1beta1)."""
+    """Run MPIJobs (kubeflow.org v1, v2beta1; batch.tensorstack.dev v1beta1) and VirtualClusters (mpi-agents.io)."""
     logs.set_up(given["log_level"], as_json=given["log_format"] == "json")
     for name in (*_IGNORED, *_IGNORED_SWITCHES):
         if given[name.replace("-", "_")] is not None:

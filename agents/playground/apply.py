@@ -96,7 +96,7 @@ def apply(
         for line in (line for one in changed for line in one.lines):
             report(line)
         for job in jobs:
-            if job.debug is not None or job.policy.is_suspended:
+            if job.debug is not None or job.policy.is_suspended or job.dialect.never_ends:
                 report(
                     f"job {job.name} waits for you: export KUBECONFIG={operated.cluster.kubeconfig()}; Ctrl-C ends it"
                 )

@@ -79,7 +79,7 @@ def test_dvm_runs_prte_and_is_ready_when_prte_says_so(given: Object) -> None:
     shell, option, text, *args = login["command"]
     assert (shell, option, args) == ("/bin/sh", "-c", ["dvm", "--prtemca", "a", "b c"])
     assert "prte --report-uri" in text
-    assert login["readinessProbe"]["exec"]["command"][-1] == f"test -e {DVM_PATH}/ready"
+    assert login["readinessProbe"]["exec"]["command"][-1].startswith(f"until test -e {DVM_PATH}/ready;")
     assert {"name": "mpi-agents-dvm", "mountPath": DVM_PATH} in login["volumeMounts"]
     assert "mpi-agents-dvm" not in {one["name"] for one in found.worker.template["spec"]["volumes"]}
 

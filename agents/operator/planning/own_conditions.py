@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from agents.common.not_ready import NotReady, Tolerance, not_ready, summary
 from agents.job import conditions
 from agents.job.conditions import NewCondition, Type
-from agents.job.model import Rbac, Transport, annotation
+from agents.job.model import MPI_JOB, Rbac, Transport, annotation
 from agents.job.status import FAILED, Event, StatusBuilder, Urgency
 from agents.job.template import main_container
 from agents.operator import objects
@@ -172,6 +172,7 @@ def set_rejections(view: View, builder: StatusBuilder, creates: Sequence[Create]
     others = sorted(rejected.keys() - invalid)
     if conflicts:  # in kubeflow's message
         message = "; ".join(_conflict(*one) for one in conflicts[:_NAMES_MAX])
+        message = message.replace(f"by {MPI_JOB}", f"by {view.job.dialect.kind}")
         builder.report(Type.RESOURCE_EXISTS, True, "ErrResourceExists", message)
     else:
         _remove_when_made(builder, Type.RESOURCE_EXISTS, creates, _conflict)

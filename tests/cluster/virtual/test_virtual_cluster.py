@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster import pods as of
+from tests.cluster.images import under_repository
+from tests.cluster.manifests import object_of
 from tests.cluster.virtual.virtualcluster import VirtualCluster
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 MPIRUN, PRUN = "mpirun --map-by ppr:1:node", "prun --map-by ppr:1:node"
 DVM = {"enabled": True}
+EXAMPLE = Path(__file__).parents[3] / "examples" / "virtual" / "cluster.yaml"
 TRANSPORTS = pytest.mark.parametrize("transport", ["exec", "ssh"])
 _RENEWAL_S = 150.0  # for the kubelet to renew a mounted hostfile
 _FILES = "/etc/mpi/hostfile /etc/mpi/hostfile_noslots /etc/mpi/hostfile_ip"
@@ -119,6 +123,18 @@ def test_a_dvm_keeps_its_nodes_until_the_login_pod_is_replaced(
 def _is_current(status: Object, many: int) -> bool:
     outdated = any(one["type"] == "DvmOutdated" for one in status["conditions"])
     return status.get("dvmNodes") == many and bool(status.get("loginReady")) and not outdated
+
+
+@pytest.mark.pod_security("baseline")  # its container says nothing of what restricted wants to hear
+def test_the_example_runs_as_it_is(cluster: Cluster) -> None:
+    body = VirtualCluster()
+    body.body = object_of(EXAMPLE)
+    container = body.spec["nodes"]["template"]["spec"]["containers"][0]
+    container["image"] = under_repository(container["image"])
+    running = cluster(body)
+    running.until_ready(2)
+    assert sorted(running.hosts("prun --map-by ppr:2:node")) == sorted(nodes(2) * 2)
+    assert running.namespace.warnings("vc") == []
 
 
 def test_a_dvm_that_does_not_start_says_why(cluster: Cluster) -> None:
