@@ -184,7 +184,8 @@ class StatusBuilder:
         if change is Change.REASON:
             self._at_least(urgency)
             if event is not None:
-                self.events.append(event._replace(message=cut(event.message)))
+                reason = virtual_cluster_status.reason_of(event.reason) if self._is_virtual else event.reason
+                self.events.append(event._replace(reason=reason, message=cut(event.message)))
         elif change is Change.MESSAGE:
             self._at_least(min(urgency, Urgency.PROBLEM))
 

@@ -51,10 +51,15 @@ def to_virtual(status: Object, before: Object, now: str) -> Body:
     return {**status, "conditions": [ready, *first, login, *(one for one in shown if one["type"] not in order)]}
 
 
-def _renamed(one: Condition) -> Condition:
-    reason = str(one.get("reason"))
+def reason_of(reason: str) -> str:
+    """Return the planner's reason of a condition or event in a virtual cluster's words."""
     for ours, theirs in _WORDS:
         reason = reason.replace(ours, theirs)
+    return reason
+
+
+def _renamed(one: Condition) -> Condition:
+    reason = reason_of(str(one.get("reason")))
     kind = str(one.get("type"))
     return {**one, "type": _NAMES.get(Type(kind), kind) if kind in set(Type) else kind, "reason": reason}
 

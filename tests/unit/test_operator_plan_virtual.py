@@ -235,3 +235,9 @@ def test_objects_belong_to_the_virtual_cluster() -> None:
     }
     assert node["spec"]["hostname"] == "vc-node-0"
     assert node["spec"]["restartPolicy"] == "Always"
+
+
+def test_events_say_node_and_login_as_the_conditions_do() -> None:
+    lost = pod("vc-node-1", "Running", ready=False, code=1)
+    found = plan(resource(None, CREATED), NODES[0], lost)
+    assert [(kind, reason) for kind, reason, _ in plans.events(found)] == [("Warning", "NodesInTrouble")]

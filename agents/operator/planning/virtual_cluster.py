@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.job.conditions import NewCondition, Type
-from agents.job.status import Event, StatusBuilder, format_time
+from agents.job.status import Event, StatusBuilder, Urgency, format_time
 from agents.operator import objects
 from agents.operator.planning.view import View
 
@@ -18,19 +18,23 @@ def set_login(view: View, builder: StatusBuilder) -> None:
     login = view.launchers[-1] if view.launchers else None
     started_at = None if login is None else login.started_at(view.launcher_containers)
     since, before = None if started_at is None else format_time(started_at), view.status.get("loginStartedAt")
+    is_ready = login is not None and login.state.ready and not login.is_going
+    builder.fields({"loginReady": is_ready, "loginPod": view.job.launcher_name}, Urgency.AT_ONCE)
+    # While nodes start, each would be a write.
+    urgency = Urgency.AT_ONCE if view.ready == len(view.wanted) else Urgency.LOW
     builder.fields(
         {
             "replicas": len(view.workers),
             "selector": objects.worker_selector(view.job),
             "observedGeneration": view.job.generation,
             "readyNodes": f"{view.ready}/{len(view.wanted)}",
-            "loginPod": view.job.launcher_name,
-            "loginReady": login is not None and login.state.ready and not login.is_going,
-        }
+        },
+        urgency,
     )
     if since is None or since == before:
         return
-    builder.fields({"loginStartedAt": since, **({"dvmNodes": len(view.wanted)} if view.job.has_dvm else {})})
+    nodes = {"dvmNodes": len(view.wanted)} if view.job.has_dvm else {}
+    builder.fields({"loginStartedAt": since, **nodes}, Urgency.AT_ONCE)
     if before is not None:
         message = f"{view.job.launcher_name} was started again: what the earlier one had started on the nodes is ended"
         started = ". Its DVM is ended on all nodes, and a new one is started" if view.job.has_dvm else ""

@@ -72,7 +72,8 @@ def test_ranks_run_and_lost_pods_are_replaced(cluster: Cluster, transport: str) 
     running.until_ready(2)
     assert running.hosts(MPIRUN) == nodes(2)
 
-    running.sh("kill -TERM 1")  # its user ends it: the kubelet starts it again
+    # Its user ends it, and this shell with it: the kubelet starts it again.
+    running.namespace.exec_in(running.login, ["/bin/sh", "-c", "kill -TERM 1"], "mpi")
     running.namespace.wait(running.login, lambda pod: of.restarts(pod, "mpi") == 1 and of.is_ready(pod), "is back")
     running.until_ready(2)
     assert running.hosts(MPIRUN) == nodes(2)

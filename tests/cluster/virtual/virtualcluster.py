@@ -26,7 +26,10 @@ class VirtualCluster(WrittenJob):
         container: Object = {
             "name": "mpi",
             "image": image("openmpi5-ssh"),
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "securityContext": {  # its sshd has this capability
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
+            },
         }
         set_environ(container, ONE_MACHINE)
         pod = {
