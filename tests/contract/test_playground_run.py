@@ -290,3 +290,24 @@ def test_wrong_usage(playground: Playground, arguments: list[str], words: str) -
 def test_version(playground: Playground) -> None:
     assert playground.start("--version").wait(30) == 0
     assert playground.output == f"mpi-playground, version {__version__}\n"
+
+
+VIRTUAL_CLUSTER = """
+apiVersion: mpi-agents.io/v1alpha1
+kind: VirtualCluster
+metadata: {name: vc}
+spec:
+  nodes:
+    replicas: 2
+    template: {spec: {containers: [{name: mpi, image: any}]}}
+"""
+
+
+def test_apply_keeps_a_virtual_cluster_until_ctrl_c(playground: Playground, tmp_path: Path) -> None:
+    (tmp_path / "vc.yaml").write_text(VIRTUAL_CLUSTER)
+    process = playground.start("apply", str(tmp_path / "vc.yaml"))
+    until(lambda: "condition vc: Ready: " in playground.errors, "it is ready")
+    assert "job vc waits for you: export KUBECONFIG=" in playground.errors
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert not playground.processes()

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from mpijobs import mpijob
 from test_job_goldens import NAMES, load
 from test_job_t9k_goldens import NAMES as T9K_NAMES
 from test_job_t9k_goldens import load as load_t9k
@@ -18,7 +19,16 @@ from agents.job.model import Job
 from agents.job.read import dialect_of, is_managed_elsewhere, read
 from agents.job.run_mode import effective
 
-GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9K_NAMES)]
+VIRTUAL = mpijob(
+    "virtual",
+    {
+        "spec/login/template": {"spec": {"containers": [{"name": "shell", "image": "a"}]}},
+        "spec/dvm": {"enabled": True, "args": ["--a"]},
+        "spec/sharedMemory": "2Gi",
+        "spec/transport": "ssh",
+    },
+)
+GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9K_NAMES), VIRTUAL, mpijob("virtual")]
 KEYS = st.sampled_from(
     [
         *("apiVersion", "metadata", "spec", "status", "name", "uid", "labels", "annotations", "managedFields", "a"),
@@ -38,6 +48,7 @@ KEYS = st.sampled_from(
         *("worker", "cmd", "extraMPIArgs", "mca", "mpiHome", "mpiConfig", "script", "replicaSpecs", "type", "ssh"),
         *("runMode", "debug", "pause", "enabled", "enable", "resumeSpecs", "args", "mpi-agents/debug", "port"),
         *("scheduler", "t9kScheduler", "queue", "cleanUpWorkers", "limit", "initContainers", "requests"),
+        *("nodes", "login", "dvm", "sharedMemory", "mountPath", "mainContainer"),
     ]
 )
 SCALARS = st.one_of(

@@ -121,6 +121,19 @@ def test_a_dvm_keeps_its_nodes_until_the_login_pod_is_replaced(
         assert now != first[node]
 
 
+@TRANSPORTS
+def test_a_dvm_that_loses_a_node_is_started_again(cluster: Cluster, transport: str) -> None:
+    running = cluster(VirtualCluster(transport=transport, dvm=DVM))
+    began = running.until_ready(2)["loginStartedAt"]
+    replaced(running, "vc-node-1")
+    running.until(
+        lambda status: status.get("loginStartedAt") != began and _is_current(status, 2), "has a new DVM of 2 nodes"
+    )
+    assert "Its DVM is ended on all nodes" in running.until_event("LoginReplaced")
+    assert running.hosts(PRUN) == nodes(2)
+    assert [len(daemons(running, node)) for node in nodes(2)] == [1, 1]
+
+
 def _is_current(status: Object, many: int) -> bool:
     outdated = any(one["type"] == "DvmOutdated" for one in status["conditions"])
     return status.get("dvmNodes") == many and bool(status.get("loginReady")) and not outdated
