@@ -24,6 +24,7 @@ LEASE = "mpi-agents-operator"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 DEFINITION = f"{_DEFINITIONS}mpijobs.kubeflow.org"
 T9K_DEFINITION = f"{_DEFINITIONS}mpijobs.batch.tensorstack.dev"
+VIRTUAL_DEFINITION = f"{_DEFINITIONS}virtualclusters.mpi-agents.io"
 _SELECTOR = "app.kubernetes.io/name=mpi-agents"
 _READY_S = 180.0
 _GONE_S = 180.0
@@ -92,15 +93,15 @@ class Release:
         return self.api.find(DEFINITION)
 
     def remove_definition(self) -> None:
-        """Remove it and T9k's with all jobs there are, and wait. Raises WaitError."""
-        for path in (DEFINITION, T9K_DEFINITION):
+        """Remove it, T9k's and the virtual clusters' with all jobs there are, and wait. Raises WaitError."""
+        for path in (DEFINITION, T9K_DEFINITION, VIRTUAL_DEFINITION):
             if self.api.find(path):
                 self.api.call("delete", path)
         self.until_undefined()
 
     def until_undefined(self) -> None:
-        """Wait until there is neither definition. Raises WaitError."""
-        there = (DEFINITION, T9K_DEFINITION)
+        """Wait until there is no such definition. Raises WaitError."""
+        there = (DEFINITION, T9K_DEFINITION, VIRTUAL_DEFINITION)
         until("the definitions are gone", lambda: not any(map(self.api.find, there)), _GONE_S)
 
     def until_defined(self) -> None:
