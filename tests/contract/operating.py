@@ -29,7 +29,7 @@ LOOKING_OFTEN = (
     sys.executable,
     "-c",
     "from agents.operator import cli, other_operators, plan, process;"
-    "process._T9K_WAIT_S = other_operators._CHECK_BUSY_S = plan._LEAVES_AFTER_S = 0.05; cli.main()",
+    "process._OPTIONAL_WAIT_S = other_operators._CHECK_BUSY_S = plan._LEAVES_AFTER_S = 0.05; cli.main()",
 )
 
 

@@ -84,6 +84,27 @@ def test_t9k_s_jobs_are_taken_once_the_api_server_has_them(tmp_path: Path, api: 
         assert "the API server now serves T9k's MPIJobs" in operator.said()
 
 
+def test_virtual_clusters_are_taken_once_the_api_server_has_them(tmp_path: Path, api: ObjectsApi) -> None:
+    template = {"spec": {"containers": [{"name": "mpi", "image": "pi:1"}]}}
+    cluster = {
+        "apiVersion": "mpi-agents.io/v1alpha1",
+        "kind": "VirtualCluster",
+        "metadata": {"name": "vc", "namespace": "team"},
+        "spec": {"nodes": {"replicas": 2, "template": template}},
+    }
+    api.may_end = lambda _launcher: False
+    with Operator(tmp_path, api.port, program=LOOKING_OFTEN) as operator:
+        operator.wait_until_said("the API server does not serve virtualclusters.mpi-agents.io (VirtualClusters)")
+        api.served.add("/apis/mpi-agents.io/v1alpha1")
+        with api.objects.changed:
+            api.objects.add("virtualclusters", "team", cluster)
+        api.wait(lambda objects: "Running" in conditions(objects.at(("virtualclusters", "team", "vc"))))
+        assert "the API server now serves VirtualClusters" in operator.said()
+        api.wait(lambda objects: any(one["reason"] == "Running" for one in objects.select("events")))
+        about = {one["involvedObject"]["kind"] for one in api.objects.select("events")}
+        assert about == {"VirtualCluster"}
+
+
 @pytest.mark.parametrize(("t9k", "is_ready"), [("auto", True), ("on", False)])
 def test_a_definition_of_t9k_s_that_goes_may_go_unless_it_was_asked_for(
     tmp_path: Path, api: ObjectsApi, t9k: str, is_ready: bool

@@ -22,6 +22,7 @@ READY = condition("Ready", "True", "Ready", "the nodes and the login pod are rea
 SETTLED = (READY, NODES_READY, LOGIN_READY, CREATED, RUNNING)
 NODES = [pod(f"vc-node-{index}") for index in range(2)]
 LOGIN = pod("vc-login")
+LOGIN["status"]["conditions"][0]["lastTransitionTime"] = START
 DVM = {"spec/dvm": {"enabled": True}}
 SELECTOR = "mpi-agents/job-uid=1-2,mpi-agents/role=worker"
 FIELDS = {
@@ -33,6 +34,13 @@ FIELDS = {
     "loginReady": True,
     "loginStartedAt": START,
 }
+
+
+def started_later(name: str) -> Object:
+    """A node whose container was started after the login pod was ready."""
+    made = pod(name, created=LATER)
+    made["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = LATER
+    return made
 
 
 def resource(changes: Object | None = None, *conditions: Object, **status: Any) -> Object:
@@ -179,10 +187,25 @@ def test_a_login_container_that_was_started_again_is_an_event() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pod_is_new", "before", "expected"),
+    [(True, 2, 3), (False, 2, 2), (False, 3, 3), (True, None, 3)],
+)
+def test_a_dvm_has_the_nodes_that_the_hostfile_had_when_it_was_started(
+    pod_is_new: bool, before: int | None, expected: int
+) -> None:
+    """A login container that is started again in its pod may see a hostfile that is older than the newest node."""
+    login = pod("vc-login", created="2023-11-14T22:14:30Z" if pod_is_new else START)
+    login["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = "2023-11-14T22:14:31Z"
+    body = settled({**DVM, "spec/nodes/replicas": 3}, dvmNodes=before)
+    found = plan(body, *NODES, started_later("vc-node-2"), login)
+    assert plans.status(found)["dvmNodes"] == expected
+
+
+@pytest.mark.parametrize(
     ("replicas", "nodes", "count", "words"),
     [
         (2, NODES, 2, ""),
-        (2, [NODES[0], pod("vc-node-1", created=LATER)], 2, "the 2 nodes of its start, the cluster has 2; not in it"),
+        (2, [NODES[0], started_later("vc-node-1")], 2, "2; not in it, or started again since: vc-node-1."),
         (3, NODES, 2, "the 2 nodes of its start, the cluster has 3; not in it, or started again since: vc-node-2."),
         (1, NODES[:1], 2, "the 2 nodes of its start, the cluster has 1. To start it again"),
     ],

@@ -84,6 +84,11 @@ class PodView:
             found.append((since, f"its pod was disrupted ({target.get('reason')})"))
         return min(found, default=None)
 
+    @property
+    def ready_at(self) -> float | None:
+        """Since when it is ready (epoch seconds); None if it is not."""
+        return None if self.is_going else seconds((self._condition("Ready") or {}).get("lastTransitionTime"))
+
     def is_interrupted(self, ended_at: float | None) -> bool:
         """Whether something else than the job terminated its program, which ended then by its node's clock."""
         if self.interruption is None:
