@@ -21,7 +21,7 @@ test: $(VENV)/.dev compiler  ## all tests that need no cluster
 test-cluster: $(VENV)/.cluster compiler  ## tests on a real Kubernetes: KUBECONFIG's, or one of our own (root, Debian)
 	@$(BIN)/python -m tests.cluster test $(ARGS)
 
-test-horovod: $(VENV)/.cluster compiler  ## of them those of Horovod's training, before a release (builds its image once)
+test-horovod: $(VENV)/.cluster compiler  ## of them those of slow or large images, before a release (builds those once)
 	@CLUSTER_IMAGES=all $(BIN)/python -m tests.cluster test -m needs_image $(ARGS)
 
 cluster-up: $(VENV)/.cluster compiler  ## that cluster, to work with by hand

@@ -1,1 +1,1 @@
-"""Virtual clusters on a real Kubernetes."""
+"""Tests of virtual clusters: nodes stay up, and their user logs in and starts jobs by hand."""

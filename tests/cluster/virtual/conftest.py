@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.operator.conftest import (  # noqa: F401 (fixtures)
-    installed,
-    kubectl,
-    release,
-)
+from tests.cluster.operator.conftest import installed, kubectl, release, submit
 from tests.cluster.virtual.virtualcluster import Running
 
 if TYPE_CHECKING:
@@ -23,14 +19,16 @@ if TYPE_CHECKING:
     from tests.cluster.operator.release import Release
     from tests.cluster.virtual.virtualcluster import VirtualCluster
 
+__all__ = ["cluster", "installed", "kubectl", "release", "submit"]
+
 
 @pytest.fixture
 def cluster(release: Release, namespace: Namespace) -> Callable[[VirtualCluster], Running]:  # noqa: F811
     """Submit a virtual cluster in the test's namespace."""
 
-    def submit(body: VirtualCluster) -> Running:
+    def start(body: VirtualCluster) -> Running:
         running = Running(namespace, body)
         running.start()
         return running
 
-    return submit
+    return start

@@ -1,0 +1,110 @@
+"""The images of virtual clusters: a runtime, applications without one, and both; by the examples, logged in."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.images import BENCH_MEM
+from tests.cluster.manifests import ONE_MACHINE, set_environ
+from tests.cluster.operator.mpijob import MpiJob
+from tests.cluster.test_images import none_of, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cluster.kube import Namespace
+    from tests.cluster.operator.submitted import Submitted
+
+    Submit = Callable[[MpiJob], Submitted]
+
+PRRTE = ("prte", "prterun", "prun", "pterm", "prted")
+RUNTIME = (*PRRTE, "mpirun", "mpiexec", "orted", "ssh", "sshd", "podman")
+BY_NODE = "prterun --map-by ppr:2:node"
+
+
+class Login:
+    """The launcher of an example, as its user meets it who has logged in."""
+
+    def __init__(self, submit: Submit, name: str) -> None:
+        """Submit an example, and wait until its pods are ready."""
+        self.job = MpiJob.of_kubeflow(f"../../../../examples/virtual/{name}.yaml")
+        for pod in (self.job.launcher, self.job.worker):
+            set_environ(pod["containers"][0], ONE_MACHINE)
+        self.running = submit(self.job)
+        self.running.until_condition("Running")
+        self.running.namespace.wait_ready([self.running.launcher, *self.job.workers])
+
+    def run(self, line: str) -> str:
+        """Type a line that ends with 0 into a login shell; its output."""
+        argv = ["/bin/bash", "-lc", f"{line} 2>&1"]
+        done = self.running.namespace.exec_in(self.running.launcher, argv, "mpi")
+        assert done.code == 0, f"{line}: {done}"
+        return done.output
+
+
+@pytest.mark.parametrize(
+    ("image", "program"),
+    [
+        ("mpi", "init_finalize"),
+        ("mpi4", "init_finalize"),
+        pytest.param("npb", "cg.A.x", marks=pytest.mark.needs_image("npb")),
+        pytest.param("gromacs", "gmx_mpi", marks=pytest.mark.needs_image("gromacs")),
+    ],
+)
+def test_an_application_has_its_libraries_and_no_runtime(namespace: Namespace, image: str, program: str) -> None:
+    code, log = run(namespace, image, ["/bin/sh", "-ec", f"{none_of(*RUNTIME)}; ldd $(command -v {program})"])
+    assert code == 0, log
+    assert re.search(r"libmpi\.so\.40 => /", log)
+    assert "not found" not in log
+
+
+@pytest.mark.parametrize(
+    ("image", "more"),
+    [
+        ("runtime", ()),
+        pytest.param("runtime-podman", ("podman", "crun"), marks=pytest.mark.needs_image("runtime-podman")),
+    ],
+)
+def test_a_runtime_has_its_commands_and_no_application(namespace: Namespace, image: str, more: tuple[str, ...]) -> None:
+    commands = " ".join((*PRRTE, "ssh", "sshd", *more))
+    text = f"{none_of('init_finalize', 'pi')}; for program in {commands}; do command -v $program; done; prterun -V"
+    code, log = run(namespace, image, ["/bin/sh", "-ec", text])
+    assert code == 0, log
+    assert "prterun (PRRTE) 3." in log
+
+
+def test_init_finalize_tells_sizes_and_seconds(submit: Submit) -> None:
+    output = Login(submit, "init-finalize").run(f"{BY_NODE} init_finalize")
+    told = dict(re.findall(r'(\w+)=("[^"]*"|\S+)', output))
+    sizes = {name: told.pop(name, "") for name in ("mpi", "size", "nodes", "ppn")}
+    assert sizes == {"mpi": '"Open MPI v5.0.7"', "size": "4", "nodes": "2", "ppn": "2"}, output
+    assert told.keys() == {"init_s", "barrier_s", "finalize_s"}
+    assert all(float(seconds) > 0 for seconds in told.values()), output
+
+
+@pytest.mark.needs_image("npb-runtime")
+def test_kernels_verify_their_results(submit: Submit) -> None:
+    """One that hardly communicates, and one that does little else."""
+    login = Login(submit, "npb")
+    for kernel in ("ep", "cg"):
+        output = login.run(f"{BY_NODE} {kernel}.A.x")
+        assert re.search(r"Total processes = +4\b", output), output
+        assert re.search(r"Verification += +SUCCESSFUL", output), output
+
+
+@pytest.mark.skipif(not BENCH_MEM.exists(), reason=f"there is no {BENCH_MEM}, which GROMACS simulates here")
+@pytest.mark.needs_image("gromacs-runtime")
+def test_gromacs_simulates_a_membrane(submit: Submit, kubectl: Callable[[str], str], tmp_path: Path) -> None:
+    login = Login(submit, "gromacs")
+    with zipfile.ZipFile(BENCH_MEM) as archive:
+        given = archive.extract("benchMEM.tpr", tmp_path)
+    kubectl(f"kubectl -n {login.running.namespace.name} cp {given} {login.job.workers[0]}:/tmp/benchMEM.tpr")
+    output = login.run(f"{BY_NODE} --wdir /tmp gmx_mpi mdrun -s benchMEM.tpr -nsteps 10 -ntomp 1 -reprod")
+    assert "Using 4 MPI processes" in output
+    assert re.search(r"^10 steps, ", output, re.MULTILINE), output
+    assert "Finished mdrun" in login.run("prterun -n 1 cat /tmp/md.log")
