@@ -165,7 +165,9 @@ class Objects(Store):
 
 
 def plural_of(job: Body) -> str:
-    """How an MPIJob is stored."""
+    """How an MPIJob or a VirtualCluster is stored."""
+    if job["kind"] == "VirtualCluster":
+        return "virtualclusters"
     return f"mpijobs.{T9K}" if job["apiVersion"].startswith(T9K) else "mpijobs"
 
 

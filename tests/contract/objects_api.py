@@ -198,7 +198,8 @@ class ObjectsApi:
         workers = self.objects.select("pods", "", f"mpi-agents/job-uid={uid},mpi-agents/role=worker")
         ready = [each for each in workers if each.get("status", {}).get("phase") == "Running"]
         spec = job["spec"]
-        return len(ready) >= int((spec.get("worker") or spec["mpiReplicaSpecs"]["Worker"])["replicas"])
+        workers_spec = spec.get("worker") or spec.get("nodes") or spec["mpiReplicaSpecs"]["Worker"]
+        return len(ready) >= int(workers_spec["replicas"])
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         asked = HttpRequest(request.method, request.raw_path, request.headers, await request.read())

@@ -96,8 +96,7 @@ def test_virtual_clusters_are_taken_once_the_api_server_has_them(tmp_path: Path,
     with Operator(tmp_path, api.port, program=LOOKING_OFTEN) as operator:
         operator.wait_until_said("the API server does not serve virtualclusters.mpi-agents.io (VirtualClusters)")
         api.served.add("/apis/mpi-agents.io/v1alpha1")
-        with api.objects.changed:
-            api.objects.add("virtualclusters", "team", cluster)
+        submit(api, "vc", faces=[lambda _name: cluster])
         api.wait(lambda objects: "Running" in conditions(objects.at(("virtualclusters", "team", "vc"))))
         assert "the API server now serves VirtualClusters" in operator.said()
         api.wait(lambda objects: any(one["reason"] == "Running" for one in objects.select("events")))
