@@ -13,9 +13,17 @@ from agents.job.model import KeyType, Passwd, Rbac, Tool, Transport
 
 with open(os.path.join(os.path.dirname(FILE), "mpi-agents.io_virtualclusters.yaml"), encoding="utf-8") as file:
     DEFINITION: dict[str, Any] = yaml.safe_load(file)
+INSTALLED, NAME = os.path.join(os.path.dirname(FILE), "..", "..", "..", "install.yaml"), "virtualclusters.mpi-agents.io"
 (VERSION,) = DEFINITION["spec"]["versions"]
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
 SPEC = dict(fields(SCHEMA["properties"]["spec"]))
+
+
+def test_it_is_in_install_yaml_as_it_is_here() -> None:
+    with open(INSTALLED, encoding="utf-8") as documents:
+        (found,) = (one for one in yaml.safe_load_all(documents) if one["metadata"]["name"] == NAME)
+    assert found["spec"] == DEFINITION["spec"]
+    assert DEFINITION["metadata"] == {"name": NAME}  # the chart's template puts labels there, by text
 
 
 def test_fields_are_those_that_are_read() -> None:
