@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 
-WATCHED = ("mpijobs", f"mpijobs.{T9K}", "pods", "jobs", "configmaps", "secrets", "roles", "podgroups")
+WATCHED = (
+    "mpijobs",
+    f"mpijobs.{T9K}",
+    "virtualclusters",
+    "pods",
+    "jobs",
+    "configmaps",
+    "secrets",
+    "roles",
+    "podgroups",
+)
 WHOLE = [  # a whole job's
     *(("transport", "exec"), ("transport", "ssh")),
     *(("dialect", "v1"), ("dialect", "v2beta1")),

@@ -85,7 +85,8 @@ class Cluster:
 
     def sidecar_lingers(self, pod: Body, code: int) -> None:
         """The launcher's program ends, and a container that is not the user's keeps the pod Running."""
-        if code and pod["spec"].get("restartPolicy") == "OnFailure":
+        policy = pod["spec"].get("restartPolicy")
+        if policy == "Always" or (code and policy == "OnFailure"):
             self.end(pod, code)
             return
         state = {"terminated": {"exitCode": code, "finishedAt": self.api.clock()}}

@@ -32,7 +32,10 @@ class Choices:
 
 def new(choices: Choices) -> Body:
     """Return the job as a user creates it."""
-    made = _t9k(choices) if choices.dialect.startswith("t9k") else _kubeflow(choices)
+    if choices.dialect == "virtual":
+        made = mpijob("virtual", {"metadata/name": "pi", "spec/transport": choices.transport})
+    else:
+        made = _t9k(choices) if choices.dialect.startswith("t9k") else _kubeflow(choices)
     if choices.idles:
         _workers(made["spec"])["template"]["spec"]["containers"][0]["command"] = ["sleep", "infinity"]
     if choices.is_large:
@@ -45,6 +48,10 @@ def new(choices: Choices) -> Body:
 
 def is_t9k(body: Body) -> bool:
     return str(body["apiVersion"]).startswith("batch.tensorstack.dev/")
+
+
+def is_virtual(body: Body) -> bool:
+    return str(body["apiVersion"]).startswith("mpi-agents.io/")
 
 
 def scale(spec: Body, replicas: int) -> None:
@@ -61,6 +68,9 @@ def spoil(spec: Body, is_bad: bool) -> None:
 
 def pause(spec: Body, is_paused: bool) -> None:
     """By kubeflow's field where there is one and nothing else of a pause was said."""
+    if "nodes" in spec:
+        spec.update(suspend=is_paused)
+        return
     mode = spec.setdefault("runMode", {})
     if "mpiReplicaSpecs" in spec and "pause" not in mode:
         spec["runPolicy"].update(suspend=is_paused)
@@ -108,7 +118,7 @@ def _t9k(choices: Choices) -> Body:
 
 
 def _workers(spec: Body) -> Body:
-    found: Body = spec.get("worker", {})
+    found: Body = spec.get("worker") or spec.get("nodes", {})
     if "mpiReplicaSpecs" in spec:
         found = spec["mpiReplicaSpecs"]["Worker"]
     elif "replicaSpecs" in spec:

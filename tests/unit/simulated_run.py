@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from settled_job import check, true_of
 from simulated_api import SimulatedApi
 from simulated_cluster import Cluster, role
+from simulated_job import is_virtual
 from stepped_operator import SteppedOperator, is_being_stopped
 
 from tests.objects import place_of, plural_of
@@ -89,7 +90,8 @@ class SimulatedRun:
         for pod in self.cluster.pods("launcher", "Running"):
             # On a dead node, a former job's may still be there.
             is_its_own = pod["metadata"]["labels"][JOB_UID] == uid
-            if code == 0 and job is not None and is_its_own and not is_being_stopped(job, pod):
+            is_won = code == 0 and is_its_own and job is not None and not is_being_stopped(job, pod)
+            if is_won and job is not None and not is_virtual(job):
                 self.won.add(uid)
             (self.cluster.sidecar_lingers if lingers else self.cluster.end)(pod, code)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from simulated_api import KilledError
 from simulated_cluster import controller, role
 
-from agents.job.model import GROUP, T9K_GROUP
+from agents.job.model import GROUP, T9K_GROUP, VIRTUAL_GROUP
 from agents.job.run_mode import WAIT
 from agents.job.status import conditions_of
 from agents.operator.actions import Create, Delete, DeleteWorkers, WriteStatus
@@ -19,7 +19,7 @@ from agents.operator.api import Api
 from agents.operator.caches import Caches, Key, key_of
 from agents.operator.controller import Controller, Scope
 from agents.operator.executor import Executor
-from agents.operator.kube import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V2BETA1, POD
+from agents.operator.kube import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER
 from agents.operator.metrics import Metrics
 from agents.operator.plan import plan
 from agents.operator.queue import Queue
@@ -53,7 +53,7 @@ class SteppedOperator:
         metrics = Metrics()
         requests = Api(self.api, metrics)  # type: ignore[arg-type]
         self.caches = Caches(
-            [MPI_JOB_V2BETA1, MPI_JOB_T9K],
+            [MPI_JOB_V2BETA1, MPI_JOB_T9K, VIRTUAL_CLUSTER],
             self.settings.gang_scheduler,
             on_job=lambda key: self.queue.add(key),  # noqa: PLW0108 (bound later)
         )
@@ -74,6 +74,7 @@ class SteppedOperator:
             for one in (
                 *self.caches.informers(GROUP, requests, metrics, ()),
                 *self.caches.informers(T9K_GROUP, requests, metrics, ()),
+                *self.caches.informers(VIRTUAL_GROUP, requests, metrics, ()),
                 *self.caches.informers_of_made(requests, metrics, ()),
             )
         }
@@ -193,7 +194,7 @@ class _Checked(Executor):
 
     def _do(self, resource: Body, memory: Any, action: Action, now: float) -> None:
         if isinstance(action, Delete | DeleteWorkers) and action.reason == "suspended":
-            is_worker = isinstance(action, DeleteWorkers) or "-worker-" in action.name
+            is_worker = isinstance(action, DeleteWorkers) or "-launcher" not in action.name
             assert not (is_worker and self._saves(resource)), "a worker goes while ranks have time to save"
         if isinstance(action, Delete | DeleteWorkers) and action.grace_s is not None:
             assert not self._saves(resource, is_over=False), "a worker goes at once while ranks may be left in it"
