@@ -63,6 +63,7 @@ class Hub:
         self.engine.finds_workers = bool(settings.selector)
         self.engine.text_by_stdin = settings.text_by_stdin
         self.engine.on_retry = self._retried
+        self.engine.on_outage = self._outage
         self.metrics = Metrics()
         self.cuts = cuts.Cuts()
         self.pending = Pending(loop)
@@ -215,6 +216,9 @@ class Hub:
 
     def _retried(self, mark: Mark, retries: int, reason: str) -> None:
         self.log(f"session={mark.session} host={mark.pod} retry={retries} reason={quoted(reason)}")
+
+    def _outage(self, mark: Mark, message: str) -> None:
+        self.log(f"session={mark.session} host={mark.pod} outage={quoted(message)}")
 
     def _start_watch(self) -> None:
         if not self._settings.watch:

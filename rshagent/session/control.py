@@ -108,8 +108,9 @@ class Control(Listener):
         if self._is_closed:
             return
         self._cancel()
+        is_outage = self._stream is not None and not self._stream.is_asked
         self._stream = None
-        failure = outcome if isinstance(outcome, Failure) else Failure(reason, retryable=True)
+        failure = outcome if isinstance(outcome, Failure) else Failure(reason, retryable=True, is_outage=is_outage)
         if failure.http_status == 404 or not failure.retryable or not self._is_worth_it(failure):
             self._on_gone(failure)
             return

@@ -26,7 +26,8 @@ DEFAULT_LIMITS = {
     "worker": 300.0,  # for a worker to come back after a restart
     "absent": 60.0,  # for a worker that was found by its label and is not there: it may have been scaled away
     "unready": 30.0,  # for a worker that runs, but whose readiness probe fails
-    "settle": 60.0,  # without an answer about a session whose stream was lost
+    "settle": 60.0,  # without an answer about a session whose stream was lost, though the API server can be reached
+    "outage": 3600.0,  # for an API server that can't be reached, while a session whose stream was lost is asked about
     "reap": 30.0,  # to end a session's processes
     "ping": 10.0,  # proxies cut idle connections after 20 s and more (kubernetes/kubernetes#94301)
     "silence": 60.0,  # without a byte from the API server (kubernetes/kubernetes#123679)
@@ -128,6 +129,7 @@ class Engine:
         self.text_by_stdin = False
         self.limits = limits(limits_text) if limits_text else DEFAULT_LIMITS
         self.on_retry: Callable[[Mark, int, str], None] = lambda _mark, _retries, _reason: None
+        self.on_outage: Callable[[Mark, str], None] = lambda _mark, _message: None
         self.finds_workers = False  # whether the watch finds them by a label: whom it does not find is none any more
         # The watched namespace's pods by name; None while there is no watch or it has no complete list.
         self.pods: dict[str, Pod] | None = None

@@ -79,6 +79,11 @@ class ExecRequest(Owner):
         return self._link is not None and self._link.is_behind
 
     @property
+    def is_asked(self) -> bool:
+        """Say whether the API server could be reached: a connection was open, with TLS."""
+        return self._is_asked
+
+    @property
     def may_run(self) -> bool:
         """Say whether the server has all that it starts the command by; by SPDY that is the channels, too."""
         return self._is_asked and (not self._by_spdy or self._stream.protocol != "")

@@ -1,4 +1,8 @@
-"""Exit recovery: how the command of a lost stream ends. Its worker is asked again and again while the command runs."""
+"""Exit recovery: how the command of a lost stream ends. Its worker is asked again and again while the command runs.
+
+While the API server itself can't be reached nothing is known to be wrong with the worker: that time (`outage`) does not
+count as time without an answer (`settle`).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ class ExitRecovery:
     `feed` gets Alive each time that the command is found to run, and ExitRecovered once.
     """
 
-    __slots__ = ("_control", "_delay_s", "_engine", "_feed", "_timer", "_watchdog")
+    __slots__ = ("_control", "_delay_s", "_engine", "_feed", "_heard_at", "_is_outage", "_mark", "_timer", "_watchdog")
 
     def __init__(
         self,
@@ -37,13 +41,15 @@ class ExitRecovery:
         pid: int | None,
         feed: Callable[[Event], None],
     ) -> None:
-        self._engine, self._feed = engine, feed
+        self._engine, self._mark, self._feed = engine, mark, feed
         self._delay_s = _ASK_FIRST_S
         self._timer: Timer | None = None
+        self._heard_at, self._is_outage = engine.loop.now(), False
         self._watchdog = engine.loop.call_later(engine.limits["settle"], self._unheard)
         self._control: Control | None = Control(
-            engine, target, mark, pid, on_ready=self._ask, on_answer=self._take, on_gone=self._gone
-        )
+            engine, target, mark, pid,
+            on_ready=self._ask, on_answer=self._take, on_gone=self._gone, is_worth_it=self._is_worth_it,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Stop asking."""
@@ -68,8 +74,11 @@ class ExitRecovery:
             self._end(None, "it ended in the worker, and its exit status was not kept")
         elif word == "alive":
             self._feed(On.ALIVE)
-            self._watchdog.cancel()
-            self._watchdog = self._engine.loop.call_later(self._engine.limits["settle"], self._unheard)
+            self._heard_at = self._engine.loop.now()
+            self._watch()
+            if self._is_outage:
+                self._is_outage = False
+                self._engine.on_outage(self._mark, "the API server can be reached again: the command runs")
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._engine.loop.call_later(self._delay_s, self._ask)
@@ -78,9 +87,25 @@ class ExitRecovery:
     def _gone(self, failure: Failure) -> None:
         self._end(None, failure.message)
 
+    def _is_worth_it(self, failure: Failure) -> bool:
+        """Say that any trouble may heal; in an outage the worker has its time anew, until that has lasted too long."""
+        engine, outage_s = self._engine, self._engine.limits["outage"]
+        if failure.is_outage and engine.loop.now() < self._heard_at + outage_s:
+            self._watch()
+            if not self._is_outage:
+                waits = f"the command goes on, and its exit is waited for, at most {outage_s:.0f} s"
+                engine.on_outage(self._mark, f"{failure.message}; {waits}")
+            self._is_outage = True
+        return True
+
+    def _watch(self) -> None:
+        self._watchdog.cancel()
+        self._watchdog = self._engine.loop.call_later(self._engine.limits["settle"], self._unheard)
+
     def _unheard(self) -> None:
-        settle_s, why = self._engine.limits["settle"], self._control.why if self._control is not None else ""
-        self._end(None, f"the worker could not be asked for {settle_s:.0f} s{why}")
+        unheard_s = self._engine.loop.now() - self._heard_at
+        why = self._control.why if self._control is not None else ""
+        self._end(None, f"the worker could not be asked for {unheard_s:.0f} s{why}")
 
     def _end(self, code: int | None, reason: str) -> None:
         self.close()

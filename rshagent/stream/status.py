@@ -34,7 +34,7 @@ class Failure(NamedTuple):
     """A launch that did not succeed for a reason that is not the command's.
 
     `message` is one line for people; `retryable`: the same request may succeed later; `retry_after_s`: the server's
-    Retry-After; `exit_code`: for when there is no retry left.
+    Retry-After; `exit_code`: for when there is no retry left; `is_outage`: the API server itself could not be reached.
     """
 
     message: str
@@ -42,6 +42,7 @@ class Failure(NamedTuple):
     retry_after_s: float | None = None
     http_status: int = 0
     exit_code: int = AGENT_FAILED
+    is_outage: bool = False
 
     @property
     def containers(self) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ class Exec:
         self.script, self.is_start, self._listener = command[2], is_start, listener
         self.is_behind = self.is_silent = self.is_closed = False
         self.may_run = self.is_confirmed = self.is_broken = False
+        self.is_asked = True
         self.sent: list[bytes] = []
 
     def send(self, data: bytes) -> None:

@@ -154,3 +154,16 @@ def test_bytes_that_make_no_sense_end_it_as_unknown(serving: Serving) -> None:
         bench.until(lambda: hearer.is_over)
     assert hearer.end[0] is None
     assert hearer.end[1].startswith("the stream can't be read: ")
+
+
+def test_a_server_that_is_not_there_was_not_asked(serving: Serving) -> None:
+    with serving(lambda stream: stream.sendall(upgrade(stream) + CLOSED)) as bench:
+        answered = Hearer()
+        execution = bench.execute(answered)
+        bench.until(lambda: answered.is_over)
+        assert execution.is_asked
+    hearer = Hearer()
+    execution = bench.execute(hearer)
+    bench.until(lambda: hearer.is_over)
+    assert not execution.is_asked
+    assert hearer.end == (None, "the API server can't be reached: Connection refused")

@@ -102,6 +102,53 @@ def test_one_that_was_seen_to_run_and_can_not_be_asked_any_more_is_left_alone(be
     assert not any(b"signal" in line for each in bench.execs for line in each.sent), "mpirun may know it"
 
 
+def lose_the_api_server(bench: Bench, seconds: float) -> None:
+    """Have no try reach it for so long."""
+    end = bench.now + seconds
+    while bench.now < end and not bench.ends:
+        bench.execs[-1].is_asked = False
+        bench.execs[-1].end()
+        tries = len(bench.execs)
+        while len(bench.execs) == tries and not bench.ends:
+            bench.wait(0.2)
+
+
+def test_one_that_runs_outlives_an_outage_of_the_api_server(bench: Bench) -> None:
+    told: list[str] = []
+    bench.engine.on_outage = lambda _mark, message: told.append(message)
+    bench.run().end()
+    lose_the_api_server(bench, 1800)
+    assert told == ["the connection was lost; the command goes on, and its exit is waited for, at most 3600 s"]
+    bench.wait(bench.engine.limits["settle"] - 10)  # it is back, but does not reach the worker yet
+    control = bench.execs[-1]
+    control.open()
+    control.answer("alive")
+    assert told[1:] == ["the API server can be reached again: the command runs"]
+    control.answer("exit 3")
+    assert bench.end == (3, "")
+
+
+def test_a_worker_that_can_not_be_asked_after_an_outage_has_its_time_from_then_on(bench: Bench) -> None:
+    bench.run().end()
+    lose_the_api_server(bench, 120)
+    back = bench.now
+    while not bench.ends:
+        bench.execs[-1].end()
+        bench.wait(1)
+    settle_s = bench.engine.limits["settle"]
+    assert settle_s - 10 < bench.now - back < settle_s + 2, "from the last try that did not reach it"
+    assert bench.end[0] == 255
+
+
+def test_an_outage_is_not_waited_out_for_ever(bench: Bench) -> None:
+    bench.run().end()
+    lose_the_api_server(bench, 10000)
+    code, reason = bench.end
+    assert code == 255
+    waited_s = float(reason.partition("the worker could not be asked for ")[2].split()[0])
+    assert 3600 < waited_s < 3670, reason
+
+
 def test_signals_that_came_before_it_was_found_are_passed_on(bench: Bench) -> None:
     start = bench.start()
     start.open()
