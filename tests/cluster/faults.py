@@ -81,6 +81,10 @@ class Container:
         """Make a file in it."""
         Path(f"/proc/{self.first}/root{path}").touch()
 
+    def read(self, path: str) -> str:
+        """The text of a file in it."""
+        return Path(f"/proc/{self.first}/root{path}").read_text()
+
 
 def _ns_pids(pid: int) -> list[str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -1,0 +1,54 @@
+"""A DVM in a job in debug mode: its user logs in, starts it once, and runs many jobs in it; by exec and by ssh."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import pods as of
+
+if TYPE_CHECKING:
+    from tests.cluster.virtual.login import Login
+
+
+@pytest.fixture(params=["exec", "ssh"])
+def login(request: pytest.FixtureRequest, logins: dict[str, Login]) -> Login:
+    return logins[request.param]
+
+
+def test_ranks_start_without_a_dvm(login: Login) -> None:
+    output = login.run("prterun --personality ompi --map-by ppr:2:node hostname")
+    assert sorted(output.split()) == sorted(login.workers * 2)
+
+
+def test_a_command_runs_in_a_worker(logins: dict[str, Login]) -> None:
+    by_exec, by_ssh = logins["exec"], logins["ssh"]
+    assert by_exec.run(f"/etc/mpi/kubexec.sh {by_exec.workers[1]} hostname") == f"{by_exec.workers[1]}\n"
+    host = f"{by_ssh.workers[1]}.ssh.{by_ssh.namespace.name}"
+    assert by_ssh.run(f"ssh {host} hostname") == f"{by_ssh.workers[1]}\n"
+
+
+def test_many_jobs_run_in_one_dvm(login: Login) -> None:
+    login.start_dvm()
+    for _ in range(3):
+        assert login.ranks() == dict(enumerate(sorted(login.workers * 2)))
+    assert login.type("prun -n 1 sh -c 'exit 7'").code == 7
+    login.end_dvm()
+    assert login.type("prun -n 1 true").code != 0
+
+
+def test_a_dvm_ends_with_a_node_and_the_next_one_has_its_replacement(login: Login) -> None:
+    login.start_dvm()
+    login.run(f"nohup sh -c '{LOST_JOB}' >/tmp/lost 2>&1 &")
+    until("a job runs", lambda: "ranks run" in login.run("cat /tmp/lost"))
+    lost = login.workers[1]
+    uid = login.namespace.get("Pod", lost)["metadata"]["uid"]
+    login.namespace.delete("Pod", lost, grace_s=1)
+    login.namespace.wait(lost, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
+    login.until_no_dvm()
+    until("the job has ended", lambda: "ended with" in login.run("cat /tmp/lost"))
+    assert not login.run("cat /tmp/lost").endswith("ended with 0\n")
+    login.start_dvm()
+    assert login.ranks() == dict(enumerate(sorted(login.workers * 2)))
+    login.end_dvm()
