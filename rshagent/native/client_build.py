@@ -3,7 +3,8 @@
 The ordinary build is static, for the client runs in images of any C library, or none. Where CC does not say otherwise
 it is linked with musl if that is there: such a program starts in a third of the time and takes a tenth of the disk.
 `--sanitize` is for tests: it is dynamic, and ends with a report at the first thing that the address or undefined
-behaviour sanitizer finds. `--direct-start` compiles direct_start.c instead, in the same way.
+behaviour sanitizer finds. `--direct-start` compiles direct_start.c instead, in the same way, and `--pause` and
+`--k8s-launch` these programs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _SIGNALS = os.path.join(_HERE, "client_signals.c")
 CLIENT = [*[os.path.join(_HERE, name) for name in ("client.c", "client_hub.c")], _SIGNALS]
 DIRECT_START = [os.path.join(_HERE, "direct_start.c"), _SIGNALS]
+PAUSE = [os.path.join(_HERE, "pause.c")]
+K8S_LAUNCH = [*[os.path.join(_HERE, name) for name in ("k8s_launch.c", "hostfile.c")], _SIGNALS]
+_OTHERS = {"--direct-start": DIRECT_START, "--pause": PAUSE, "--k8s-launch": K8S_LAUNCH}
 
 _WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 # _FORTIFY_SOURCE is undefined first, as some distributions' compilers define it.
@@ -68,7 +72,7 @@ def _compile(sources: list[str], out: str, flags: list[str]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return its exit status (2: wrong usage, 1: can't be built)."""
-    return run("rshagent.native.client_build", argv, CLIENT, {"--direct-start": DIRECT_START})
+    return run("rshagent.native.client_build", argv, CLIENT, _OTHERS)
 
 
 def run(module: str, argv: list[str] | None, sources: list[str], others: Mapping[str, list[str]]) -> int:

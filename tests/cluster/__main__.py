@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from images import catalog
+from rshagent.native.client_build import BuildError
 from tests.cluster.images import NPB, REPOSITORY, image, is_asked_for
 from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.places import Places, SetupError
@@ -124,7 +125,7 @@ def main() -> int:
         said = (error.stderr or b"").decode(errors="replace").strip()
         _say(f"{' '.join(map(str, error.cmd))} failed ({error.returncode}): {said}")
         return 1
-    except (SetupError, OSError) as error:
+    except (BuildError, SetupError, OSError) as error:
         _say(str(error))
         return 1
     except (click.Abort, KeyboardInterrupt):

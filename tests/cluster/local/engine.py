@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from images.engine import CONTENT
+from rshagent.native import client_build
 
 from .build import run
 from .components import PAUSE_IMAGE
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .places import Places
 
 BASES = {f"debian:{release}-slim": release for release in ("bookworm", "bullseye", "trixie")}
-_PAUSE_SOURCE = Path(__file__).parent / "pause.c"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _AUTHORITIES = Path("/usr/local/share/ca-certificates")  # the machine's own, that make up the former with Debian's
 _DROPPED = ("var/cache/apt/archives", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info")
@@ -103,7 +103,7 @@ class Engine:
     def _make_pause(self, archive: Path) -> None:
         root = self._places.engine / "pause"
         root.mkdir(exist_ok=True)
-        run(self._places, "gcc", "-O2", "-static", "-o", str(root / "pause"), str(_PAUSE_SOURCE), say=self._say)
+        client_build.build(str(root / "pause"), sources=client_build.PAUSE)
         self._import(root, PAUSE_IMAGE, "--change", 'ENTRYPOINT ["/pause"]')
         self.save([PAUSE_IMAGE], archive)
         shutil.rmtree(root)
