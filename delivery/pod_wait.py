@@ -30,6 +30,7 @@ from rshagent.stream.status import from_http
 _JOB_LABELS = ("training.kubeflow.org/job-name", "mpi-job-name")
 REFUSED_S = 5.0
 UNAUTHORIZED_S = 60.0
+POLL_S = 2.0  # between lists, without the right to watch
 AGAIN_S = 30.0  # the same failure is logged again this often
 # A watch reports failures only: silence for as long as a try takes (10 s to connect) means that it works again.
 _TRY_S = 12.0
@@ -158,6 +159,7 @@ class PodWait:
             wanted=self._roster.pod_names,
             on_change=self._change,
             on_trouble=self._take_failure,
+            poll_s=POLL_S,
         )
         self._watch.start()
 

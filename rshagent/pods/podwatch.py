@@ -1,7 +1,8 @@
 """One list and one watch over a namespace's pods, for as long as its owner wants.
 
 The list comes in pages, and of each pod only what `pods.Pod` holds is kept: 1,000 whole pods are 40 MiB, these are 2.
-A broken watch continues from its last version; one that is too old (410) begins with a new list.
+A broken watch continues from its last version; one that is too old (410) begins with a new list. Who may list and not
+watch (403) gets a list now and then.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class PodWatch:
 
     `on_change(name)` is called after each change, with None after each complete list; `on_trouble(trouble)` before
     each wait for another try. `wanted` names the pods to keep (None: all); it may grow or shrink between calls of
-    `relist`.
+    `relist`. Without the right to watch, lists are `poll_s` seconds apart.
 
     Whoever may make pods gives them any label. So where the selector names a job by the operator's label, a pod that
     this job doesn't control counts as one that is not there.
@@ -66,8 +67,9 @@ class PodWatch:
         wanted: frozenset[str] | None = None,
         on_change: Callable[[str | None], None],
         on_trouble: Callable[[Trouble], None],
+        poll_s: float = 10.0,
     ) -> None:
-        self._loop, self._cluster, self._wanted = loop, cluster, wanted
+        self._loop, self._cluster, self._wanted, self._poll_s = loop, cluster, wanted, poll_s
         self._on_change, self._on_trouble = on_change, on_trouble
         labels = f"&labelSelector={quote(selector.encode())}" if selector else ""
         self._path = f"/api/v1/namespaces/{namespace}/pods"
@@ -228,7 +230,9 @@ class PodWatch:
         is_short = self._loop.now() - self._began_at < _SHORT_S
         if self._is_answered and not is_short:  # but not if it only took long to fail
             self._backoff = Backoff()
-        if self._refusal is not None:
+        if self._refusal is not None and self._refusal[0].status == 403:  # the list before it was allowed
+            self._timer = self._loop.call_later(self._poll_s, self.start)
+        elif self._refusal is not None:
             head, body = self._refusal
             self._refused(head, bytes(body), relist=head.status == 410)
         elif lost is not None:

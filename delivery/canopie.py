@@ -1,0 +1,131 @@
+"""The wait of CANOPIE's login pods, by its arguments: `k8s-wait-for-pods.sh` (docs/canopie.md).
+
+It waits for the pods PREFIX-0 … PREFIX-(NUM-1) as delivery does, then until the Service's name has all their addresses,
+and writes two hostfiles: one with names, one with addresses, in ordinal order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agents.common.text import printable
+from delivery import exits, target
+from delivery.exits import DeliveryError, StoppedBySignal
+from delivery.pod_wait import PodWait
+from delivery.service_wait import ServiceWait
+from delivery.settings import Options, Settings, settings, termination_log
+from delivery.wait_loop import Progress
+from rshagent.call import surroundings
+from rshagent.call.hosts import Entry
+from sshd_bootstrap.exits import write_termination_message
+
+_NAME = "k8s-wait-for-pods.sh"
+_ARGUMENTS = ("NUM", "NAMESPACE", "SELECTOR", "SERVICE", "PREFIX", "HOSTFILE", "HOSTFILE_IP", "ARGS")
+_REQUIRED = 5
+_MOST = 65_536
+_HOST = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments. An empty path: no such file. `extra` ends each line of the hostfiles."""
+
+    workers: tuple[str, ...]
+    namespace: str
+    selector: str
+    service: str
+    hostfile: str
+    hostfile_ip: str
+    extra: str
+
+
+def parse(arguments: Sequence[str]) -> Asked:
+    """Read the command line. Raises DeliveryError."""
+    missing = [name for name, value in zip(_ARGUMENTS, [*arguments, *[""] * _REQUIRED], strict=False) if not value]
+    if missing and missing[0] in _ARGUMENTS[:_REQUIRED]:
+        raise _usage(f"{missing[0]} is missing")
+    if len(arguments) > len(_ARGUMENTS):
+        raise _usage(f"{len(arguments)} arguments")
+    number, namespace, selector, service, prefix, hostfile, hostfile_ip, extra = [*arguments, "", "", ""][:8]
+    if not re.fullmatch(r"[0-9]{1,5}", number, re.ASCII) or not 0 < int(number) <= _MOST:
+        raise _usage(f"NUM is {number!r}, and must be a number from 1 to {_MOST}")
+    for name, value in (("SERVICE", service), ("PREFIX", prefix)):
+        if not _HOST.fullmatch(value):
+            raise _usage(f"{name} is {value!r}, and can't be one")
+    if not extra.isprintable():
+        raise _usage("ARGS would not stay on its line of the hostfile")
+    workers = tuple(f"{prefix}-{ordinal}" for ordinal in range(int(number)))
+    return Asked(workers, namespace, selector, service, hostfile, hostfile_ip, extra)
+
+
+def hostfile(hosts: Sequence[str], extra: str) -> bytes:
+    """Return a hostfile's bytes: a host per line, and what follows it."""
+    return "".join(f"{host} {extra}".rstrip() + "\n" for host in hosts).encode()
+
+
+def main() -> None:
+    """Run as a command, and end the process."""
+    surroundings.hide()
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    sys.exit(_Wait(Progress(sys.stderr)).run(sys.argv[1:]))
+
+
+class _Wait:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._waiting: PodWait | ServiceWait | None = None
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Return the exit code."""
+        try:
+            asked = parse(arguments)
+            self._deliver(asked, _settings(asked))
+        except DeliveryError as error:
+            self._end(str(error))
+            return error.exit_code
+        except StoppedBySignal as stopped:
+            standing = f" while waiting: {self._waiting.standing}" if self._waiting else ""
+            self._end(f"stopped by {signal.Signals(stopped.number).name}{standing}")
+            raise
+        return exits.READY
+
+    def _deliver(self, asked: Asked, common: Settings) -> None:
+        self._waiting = pods = PodWait([Entry(name) for name in asked.workers], common, self._progress)
+        workers = dict(pods.run())
+        self._waiting = service = ServiceWait(asked.service, workers, common.limits, self._progress)
+        service.run()
+        addresses = [workers[name][0] for name in asked.workers]
+        for path, hosts in ((asked.hostfile, asked.workers), (asked.hostfile_ip, addresses)):
+            if path:
+                target.write_file(path, hostfile(hosts, asked.extra))
+                self._progress.line(f"wrote {path}")
+
+    def _end(self, text: str) -> None:
+        text = printable(text)
+        self._progress.line(f"{_NAME}: {text}")
+        write_termination_message(text, termination_log(os.environ))
+
+
+def _settings(asked: Asked) -> Settings:
+    common = settings(Options(namespace=asked.namespace), os.environ)
+    return replace(common, hostfile="", selector=asked.selector)  # there is no hostfile to follow
+
+
+def _usage(wrong: str) -> DeliveryError:
+    optional = "".join(f" [{name}" for name in _ARGUMENTS[_REQUIRED:])
+    names = " ".join(_ARGUMENTS[:_REQUIRED]) + optional + "]" * (len(_ARGUMENTS) - _REQUIRED)
+    return DeliveryError(exits.USAGE, f"{wrong} (usage: {_NAME} {names})")
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise StoppedBySignal(number)
+
+
+if __name__ == "__main__":
+    main()
