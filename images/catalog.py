@@ -103,6 +103,7 @@ EXAMPLES = (
     _example("npb-runtime", "npb", stands_on="runtime", argument="ON", given=NPB, is_kept=True),
     _example("gromacs-runtime", "gromacs", stands_on="runtime", argument="ON", is_kept=True),
     _example("runtime-podman", stands_on="runtime", argument="RUNTIME", is_kept=True),
+    _example("canopie", stands_on=AGENTS.name, argument="AGENTS"),
 )
 # As little as an image can have, so that tests show what the delivered tools need of it.
 BARE = tuple(

@@ -28,10 +28,12 @@ RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolatio
     && mkdir -p ${TOOLS} \
     && python3 -m rshagent.native.client_build ${TOOLS}/rshagent \
     && python3 -m rshagent.native.client_build --direct-start ${TOOLS}/rshagent-direct \
+    && python3 -m rshagent.native.client_build --pause ${TOOLS}/pause \
+    && python3 -m rshagent.native.client_build --k8s-launch ${TOOLS}/k8s-launch \
     && python3 -m sshd_bootstrap.start_build ${TOOLS}/sshd-start \
     && python3 -m images.relocatable tree ${TOOLS}/python /packages \
     && python3 -m images.relocatable root /image /packages \
-        mpi-delivery mpi-operator mpi-worker rshagent-hub sshd-bootstrap \
+        k8s-wait-for-pods.sh mpi-delivery mpi-operator mpi-worker rshagent-hub sshd-bootstrap \
     && python3 -m images.relocatable share /image \
     && ln -s ../lib/mpi-agents/rshagent ../lib/mpi-agents/rshagent-direct /image/usr/local/bin/ \
     && mkdir -m 1777 /image/tmp && mkdir /image/etc && echo 'hosts: files dns' > /image/etc/nsswitch.conf

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <stddef.h>
 #include <sys/wait.h>
 
 int main(void) {

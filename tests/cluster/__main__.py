@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # large: built where CLUSTER_IMAGES says so, kept, and in the cluster of each run while their files stay the same.
 BARE = ("bare-static", "bare-musl", "bare-glibc231")
 WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
-VIRTUAL = ("runtime", "mpi", "mpi4", "mpi-runtime")
+VIRTUAL = ("runtime", "mpi", "mpi4", "mpi-runtime", "canopie")
 IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *VIRTUAL, *BARE)
 SLOW_IMAGES = tuple(image.name for image in catalog.IMAGES.values() if image.is_kept)
 PARALLEL = ("-n3", "--dist=loadgroup", "--no-loadscope-reorder")  # groups in the order of tests.cluster.turns

@@ -204,3 +204,20 @@ def test_any_bytes_are_events_or_trouble(idle: Cluster, pieces: list[bytes]) -> 
     assert all(name == "a" for name in watch.pods)
     assert all(trouble.message.isprintable() for trouble in troubles)
     watch.close()
+
+
+def test_who_may_list_and_not_watch_gets_lists(api: Api) -> None:
+    watch = api.start(page(pod("a")), plain(b"", 403), page(pod("b")), plain(b"", 403), page(pod("c")), watching())
+    api.until_asked(2)
+    api.until(lambda: watch._timer is not None)
+    first = watch._timer
+    api.clock.now += 9.9
+    settle(api.loop)
+    assert len(api.targets) == 2, "before the time"
+    api.clock.now += 0.2
+    api.until_asked(4)
+    assert sorted(watch.pods) == ["b"]
+    api.until(lambda: watch._timer is not first)
+    api.clock.now += 10.1
+    api.until_asked(6)
+    assert (sorted(watch.pods), api.changes, api.troubles) == (["c"], [None] * 3, [])

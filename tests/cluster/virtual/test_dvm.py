@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
+from tests.cluster.faults import until
 
 if TYPE_CHECKING:
     from tests.cluster.virtual.login import Login
+
+LOST_JOB = 'prun --map-by ppr:1:node sh -c "echo ranks run; sleep 600"; echo ended with $?'
 
 
 @pytest.fixture(params=["exec", "ssh"])

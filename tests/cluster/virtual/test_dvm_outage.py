@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 OUTAGE_S, JOB_S = 120, 10
 JOBS = f"until [ -e /tmp/stop ]; do prun --map-by ppr:2:node sleep {JOB_S}; echo ended with $?; done; echo over"
 
-LOST_JOB = 'prun --map-by ppr:1:node sh -c "echo ranks run; sleep 600"; echo ended with $?'
-
 
 @pytest.mark.slow
 def test_a_dvm_outlives_an_api_server_that_is_away_for_two_minutes(node: Node, logins: dict[str, Login]) -> None:
