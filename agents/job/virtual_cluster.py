@@ -38,10 +38,11 @@ _SHM_PATH, _SHM_SIZE, _SHM_VOLUME, _DVM_VOLUME = "/dev/shm", "1Gi", "mpi-agents-
 _DVM = f"""\
 cd {DVM_PATH} && rm -f ready uri out && mkfifo out || exit 1
 prte --report-uri {DVM_PATH}/uri "$@" >out & dvm=$!
-while read -r line; do echo "$line"; [ "$line" != "DVM ready" ] || : >ready; done <out &
+while read -r line; do echo "$line"; [ "$line" != "DVM ready" ] || : >ready; done <out & reader=$!
 trap 'kill -TERM $dvm' TERM
 while wait $dvm; code=$?; kill -0 $dvm 2>/dev/null; do :; done
 rm -f ready
+(sleep 2; kill $reader 2>/dev/null) & wait $reader
 exit $code
 """
 # It waits for its answer: each "no" would be a Warning event of a healthy start.

@@ -130,6 +130,14 @@ def test_status_of_one_that_becomes_ready() -> None:
         ),
         (
             NODES,
+            pod("vc-login", code=1, said="no hosts", ready=False),
+            {
+                "LoginReady": ("False", "LoginInTrouble", "vc-login container mpi exited with 1: no hosts"),
+                "Ready": ("False", "LoginInTrouble", "vc-login container mpi exited with 1: no hosts"),
+            },
+        ),
+        (
+            NODES,
             None,
             {"LoginReady": ("False", "WaitingForNodes", "vc-login is created when all nodes are ready")},
         ),

@@ -54,10 +54,12 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
         # Immediately: the reason is only in the pod, which may be gone before its Job reports its last try.
         builder.set_condition(NewCondition(kind, True, launcher.tried, f"{launcher.why}{TRIED_AGAIN}"))
         return
-    reason = not_ready(pod.state) if pod is not None and not pod.is_over and not pod.has_ended else None
+    never_ends = view.job.dialect.never_ends  # the kubelet starts its containers again
+    may_run = pod is not None and not pod.is_over and (never_ends or not pod.has_ended)
+    reason = not_ready(pod.state) if pod is not None and may_run else None
     is_recoverable = reason is not None and reason.tolerance is not Tolerance.UNLIMITED
     # Of a login container that runs, a probe says when its users may come.
-    is_reported = is_recoverable or launcher.stage is Stage.STARTING or view.job.dialect.never_ends
+    is_reported = is_recoverable or launcher.stage is Stage.STARTING or never_ends
     if pod is None or reason is None or not is_reported:
         builder.remove_conditions([kind])
         return
