@@ -27,7 +27,7 @@ class Image:
     given: str = ""  # its context is the Dockerfile and a file that the user provides, under this name
     stands_on: str = ""  # another of these images, by name
     argument: str = ""  # its Dockerfile's argument for it
-    is_kept: bool = False  # takes long to build: not built again while `content` stays the same
+    is_kept: bool = False  # takes long to build, or is large: not built again while `content` stays the same
 
     def bases(self) -> dict[str, str]:
         """The images of others that it is built from, by the build arguments that name them: pinned by digest."""

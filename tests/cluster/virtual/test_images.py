@@ -103,7 +103,8 @@ def test_gromacs_simulates_a_membrane(submit: Submit, kubectl: Callable[[str], s
     login = Login(submit, "gromacs")
     with zipfile.ZipFile(BENCH_MEM) as archive:
         given = archive.extract("benchMEM.tpr", tmp_path)
-    kubectl(f"kubectl -n {login.running.namespace.name} cp {given} {login.job.workers[0]}:/tmp/benchMEM.tpr")
+    for worker in login.job.workers:
+        kubectl(f"kubectl -n {login.running.namespace.name} cp {given} {worker}:/tmp/benchMEM.tpr")
     output = login.run(f"{BY_NODE} --wdir /tmp gmx_mpi mdrun -s benchMEM.tpr -nsteps 10 -ntomp 1 -reprod")
     assert "Using 4 MPI processes" in output
     assert re.search(r"^10 steps, ", output, re.MULTILINE), output
