@@ -25,8 +25,8 @@ from tests.cluster.operators import kubectl_delivery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Built on each run, from layers that are there already. The others take up to a quarter of an hour the first time, or are
-# large: built where CLUSTER_IMAGES says so, kept, and in the cluster of each run while their files stay the same.
+# Built on each run, from layers that are there already. The others take up to a quarter of an hour the first time, or
+# are large: built where CLUSTER_IMAGES says so, kept, and in the cluster of each run while their files stay the same.
 BARE = ("bare-static", "bare-musl", "bare-glibc231")
 WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
 VIRTUAL = ("runtime", "mpi", "mpi4", "mpi-runtime", "canopie")
