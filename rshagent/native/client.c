@@ -15,34 +15,25 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "client_hub.h"
+#include "client_launcher.h"
 #include "client_signals.h"
+#include "messages.h"
 
-enum { START = 1, RESUME = 2, SIGNAL = 3, TICKET = 16, EXIT = 17, LOCAL = 18, FAIL = 19 };
-enum { VERSION = 1, PAYLOAD_MAX = 4 << 20, TICKET_MAX = 4096, LOCAL_NULL_STDIN = 1, FAILED = 255 };
-enum { PATIENCE_MS = 10000, RETRY_MS = 100, LASTING_MS = 1000, STALL_S = 2 };
+const char program_name[] = "rshagent";
 
-struct header {
-    char magic[4];
-    uint8_t version, kind;
-    uint16_t reserved;
-    uint32_t length; /* of the payload, which follows; big endian, as all numbers are */
-};
-_Static_assert(sizeof(struct header) == 12, "the header is 12 bytes");
+enum { LOCAL_NULL_STDIN = 1, PATIENCE_MS = 10000, RETRY_MS = 100, LASTING_MS = 1000, STALL_S = 2 };
 
 struct client {
     int signals, parent, hub;     /* signalfd, pidfd, socket; -1: none */
@@ -57,86 +48,14 @@ struct client {
     int64_t lost_at;              /* ms of the wall clock: when we began to be without a hub */
 };
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* One line for people, then the end. A stderr that takes nothing (a full pipe) holds us for a second. */
-static _Noreturn __attribute__((format(printf, 2, 3))) void end(int code, const char *format, ...) {
-    char line[4096] = "rshagent: ";
-    va_list values;
-    va_start(values, format);
-    vsnprintf(line + strlen(line), sizeof line - strlen(line) - 1, format, values);
-    va_end(values);
-    strcat(line, "\n");
-    if (poll(&(struct pollfd){STDERR_FILENO, POLLOUT, 0}, 1, 1000) == 1)
-        (void)!write(STDERR_FILENO, line, strlen(line)); /* if it fails, nobody is left to be told */
-    exit(code);
-}
-
-static const char *read_proc(const char *path, char *text, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
-    if (fd >= 0) close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    return text;
-}
-
 /* All signals that are for us become events, those as well that came since we began. A fault of our own still kills
  * us: the kernel sees to that. */
-static void take_signals(struct client *c) {
+static int take_signals(void) {
     sigset_t taken;
     sigfillset(&taken);
     for (int n = 1; n <= 64; n++)
         if (!is_taken(n)) sigdelset(&taken, n);
-    sigprocmask(SIG_SETMASK, &taken, NULL);
-    for (int fd = 0; fd <= 2; fd++) /* first, or the signalfd would take the place of a closed one */
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
-            end(FAILED, "fd %d is closed, and /dev/null can't be opened for it: %s", fd, strerror(errno));
-    if ((c->signals = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC)) < 0)
-        end(FAILED, "signalfd fails: %s; does a seccomp profile forbid it?", strerror(errno));
-}
-
-/* Reads a process's parent and start time, and whether it is an MPI launcher. False if there is no such process. */
-static bool look_at(int pid, int *parent, unsigned long long *started, bool *is_launcher) {
-    static const char launchers[] = " mpirun mpiexec orterun prterun prte orted prted hydra_pmi_proxy "
-                                    "hydra_bstrap_pr horovodrun "; /* comm holds 15 bytes */
-    char text[1024], word[40], *comm, *at;
-    snprintf(text, sizeof text, "/proc/%d/stat", pid);
-    if (!(comm = strchr(read_proc(text, text, sizeof text), '(')) || !(at = strrchr(comm, ')'))) return false;
-    *at = '\0'; /* field 2 ends there */
-    snprintf(word, sizeof word, " %.*s ", (int)strcspn(comm + 1, ".\n"), comm + 1); /* mpiexec.hydra is mpiexec */
-    *is_launcher = strstr(launchers, word) != NULL;
-    if (sscanf(at + 1, " %*c %d", parent) != 1) return false;
-    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-    *started = at ? strtoull(at, NULL, 10) : 0;
-    return true;
-}
-
-/* A launcher that dies by KILL can't end its agents. The end of another parent (a shell) means nothing. */
-static int watch_parent(void) {
-    unsigned long long started;
-    int parent = (int)getppid(), above;
-    bool is_launcher = false;
-    look_at(parent, &above, &started, &is_launcher);
-    return is_launcher ? (int)syscall(SYS_pidfd_open, parent, 0) : -1; /* it is close-on-exec */
-}
-
-/* The launcher that called us, perhaps by a shell; "" where there is none: whoever did then sees our exit code. */
-static const char *caller(char *text, size_t size) {
-    unsigned long long started;
-    bool is_launcher = false;
-    text[0] = '\0';
-    for (int pid = (int)getppid(), above, depth = 0; depth < 8 && look_at(pid, &above, &started, &is_launcher); depth++) {
-        if (is_launcher) {
-            snprintf(text, size, "%d-%llu", pid, started);
-            break;
-        }
-        pid = above;
-    }
-    return text;
+    return open_signals(&taken);
 }
 
 static _Noreturn void run_local(struct client *c, uint32_t flags, const char *text) {
@@ -148,42 +67,21 @@ static _Noreturn void run_local(struct client *c, uint32_t flags, const char *te
     end(errno == ENOENT ? 127 : 126, "/bin/sh can't be run in this container: %s", strerror(errno));
 }
 
-/* Tells one life of the launcher's container from the next: start time of its PID 1, and mount namespace. */
-static const char *instance(char *text, size_t size) {
-    char *at = strrchr(read_proc("/proc/1/stat", text, size), ')'); /* the end of field 2 */
-    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-    struct stat mounts = {0};
-    stat("/proc/self/ns/mnt", &mounts);
-    snprintf(text, size, "%llu-%ju", at ? strtoull(at, NULL, 10) : 0, (uintmax_t)mounts.st_ino);
-    return text;
-}
-
-static struct header header(uint8_t kind, size_t length) {
-    return (struct header){{'M', 'P', 'I', 'A'}, VERSION, kind, 0, htonl((uint32_t)length)};
-}
-static void put(FILE *out, const char *text) { fwrite(text, strlen(text) + 1, 1, out); }
-
-static const struct header *make_start(int argc, char **argv) {
-    static char *message, text[FILENAME_MAX];
-    struct { struct header header; uint32_t argc, envc; } fixed = {.argc = htonl((uint32_t)argc)};
-    size_t size;
-    FILE *out = open_memstream(&message, &size);
-    if (!out || fwrite(&fixed, sizeof fixed, 1, out) != 1) end(FAILED, "out of memory");
-    for (; *argv; argv++) put(out, *argv);
-    if (*caller(text, sizeof text) && ++fixed.envc) {
-        fputs("MPI_AGENT_CALLER=", out);
-        put(out, text);
-    }
+/* Of our environment only MPI_AGENT_*: a launcher's can hold secrets. */
+static const struct header *start_message(char **argv) {
+    static char calling[64] = "MPI_AGENT_CALLER=", text[1024];
+    size_t count = 0, sent = 0;
+    while (environ[count]) count++;
+    char **chosen = calloc(count + 2, sizeof *chosen);
+    if (!chosen) end(FAILED, "out of memory");
+    const size_t name = strlen(calling);
+    if (*caller(calling + name, sizeof calling - name)) chosen[sent++] = calling;
     for (char **variable = environ; *variable; variable++)
-        if (strncmp(*variable, "MPI_AGENT_", 10) == 0 && strncmp(*variable, "MPI_AGENT_CALLER=", 17) != 0 && ++fixed.envc)
-            put(out, *variable);
-    put(out, getcwd(text, sizeof text) ? text : "");
-    put(out, setting("MPI_AGENT_INSTANCE", instance(text, sizeof text)));
-    if (fclose(out) != 0 || size > sizeof(struct header) + PAYLOAD_MAX)
-        end(FAILED, "the command line is longer than the 4 MiB that a hub takes: put it into a file");
-    fixed.header = header(START, size - sizeof(struct header));
-    fixed.envc = htonl(fixed.envc);
-    return memcpy(message, &fixed, sizeof fixed);
+        if (strncmp(*variable, "MPI_AGENT_", 10) == 0 && strncmp(*variable, "MPI_AGENT_CALLER=", name) != 0)
+            chosen[sent++] = *variable;
+    const struct header *start = make_start(argv, chosen, setting("MPI_AGENT_INSTANCE", instance(text, sizeof text)));
+    free(chosen);
+    return start;
 }
 
 static void lose_hub(struct client *c, int why) {
@@ -196,33 +94,20 @@ static void lose_hub(struct client *c, int why) {
 }
 
 /* A hub that does not take it is lost; that shows when all it sent before was read. */
-static bool send_message(struct client *c, const struct header *message) {
-    union { struct cmsghdr header; char room[CMSG_SPACE(sizeof(int[3]))]; } rights = {
-        .header = {.cmsg_len = CMSG_LEN(sizeof(int[3])), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    memcpy(CMSG_DATA(&rights.header), (int[]){STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}, sizeof(int[3]));
-    for (size_t sent = 0, length = sizeof *message + ntohl(message->length); sent < length;) {
-        bool passes = sent == 0 && message->kind != SIGNAL;
-        struct iovec rest = {(char *)message + sent, length - sent};
-        struct msghdr piece = {.msg_iov = &rest, .msg_iovlen = 1, .msg_control = passes ? &rights : NULL,
-                               .msg_controllen = passes ? sizeof rights : 0};
-        ssize_t n = sendmsg(c->hub, &piece, MSG_NOSIGNAL);
-        if (passes && n < 0 && (errno == EPERM || errno == EACCES || errno == EINVAL))
-            end(FAILED, "stdin, stdout and stderr can't be passed to the hub at %s: %s; does seccomp, SELinux "
-                "or a sandboxed runtime forbid it?", c->address.sun_path, strerror(errno));
-        if (n < 0 && errno != EINTR) {
-            if (errno != EPIPE && errno != ECONNRESET) lose_hub(c, errno);
-            return false;
-        }
-        sent += n > 0 ? (size_t)n : 0;
-    }
-    return true;
+static bool send_to_hub(struct client *c, const struct header *message) {
+    if (send_message(c->hub, message)) return true;
+    if (is_passing_forbidden(message))
+        end(FAILED, "stdin, stdout and stderr can't be passed to the hub at %s: %s; does seccomp, SELinux "
+            "or a sandboxed runtime forbid it?", c->address.sun_path, strerror(errno));
+    if (errno != EPIPE && errno != ECONNRESET) lose_hub(c, errno);
+    return false;
 }
 
 static void forward_signals(struct client *c) {
     while (c->hub >= 0 && c->unsent) {
         uint32_t number = (uint32_t)ffsll((long long)c->unsent);
         struct { struct header header; uint32_t number; } message = {header(SIGNAL, 4), htonl(number)};
-        if (!send_message(c, &message.header)) return;
+        if (!send_to_hub(c, &message.header)) return;
         c->unsent &= c->unsent - 1;
     }
 }
@@ -241,34 +126,28 @@ static void connect_hub(struct client *c) {
         c->hub = -1;
         c->why = why;
     } else
-        send_message(c, c->opening);
+        send_to_hub(c, c->opening);
     if (c->told) c->unsent |= UINT64_C(1) << (c->told - 1);
 }
 
-static bool receive(struct client *c, void *to, size_t length) {
-    ssize_t n = length > 0 ? recv(c->hub, to, length, MSG_WAITALL) : 0;
-    if (n == (ssize_t)length) return true;
-    lose_hub(c, n < 0 ? errno : ECONNRESET);
-    return false;
-}
-
 static void handle_message(struct client *c) {
-    static struct { struct header header; uint32_t number; char text[PAYLOAD_MAX]; } message;
-    if (!receive(c, &message, sizeof message.header)) return;
-    size_t length = ntohl(message.header.length);
-    struct header ours = header(message.header.kind, length);
-    if (memcmp(&ours, &message.header, sizeof ours) != 0 || length > PAYLOAD_MAX) length = ours.kind = 0;
-    if (!receive(c, &message.number, length)) return;
-    ((char *)&message.number)[length] = '\0';
+    static struct message message;
+    size_t length;
+    bool is_ours = read_message(c->hub, &message, &length);
+    if (!is_ours && errno != EPROTO) {
+        lose_hub(c, errno);
+        return;
+    }
+    int kind = is_ours ? message.header.kind : 0;
     uint32_t number = ntohl(message.number);
-    if (ours.kind == TICKET && length <= TICKET_MAX) {
-        c->opening = memcpy(&c->resume, &message, sizeof ours + length);
+    if (kind == TICKET && length <= TICKET_MAX) {
+        c->opening = memcpy(&c->resume, &message, sizeof message.header + length);
         c->resume.header.kind = RESUME;
-    } else if (ours.kind == EXIT && length == 4)
+    } else if (kind == EXIT && length == 4)
         exit(number > 255 ? FAILED : (int)number);
-    else if (ours.kind == FAIL && length >= 4)
+    else if (kind == FAIL && length >= 4)
         end(number == 0 || number > 255 ? FAILED : (int)number, "%s", message.text);
-    else if (ours.kind == LOCAL && length >= 4 && strlen(message.text) == length - 4)
+    else if (kind == LOCAL && length >= 4 && strlen(message.text) == length - 4)
         run_local(c, number, message.text);
     else
         end(FAILED, "what listens at %s does not speak version %d of the hub's protocol; client and hub must "
@@ -300,6 +179,7 @@ static void check_deadlines(const struct client *c, int64_t now) {
 }
 
 int main(int argc, char **argv) {
+    (void)argc;
     struct client c = {.hub = -1, .address.sun_family = AF_UNIX, .hub_until = now_ms() + PATIENCE_MS,
                        .lost_at = wall_clock_ms(), .log = "the log of the hub's container"};
     const char *given = setting("MPI_AGENT_SOCKET", NULL), *path = given ? given : "/run/mpi-agents/hub.sock";
@@ -314,9 +194,9 @@ int main(int argc, char **argv) {
     }
     if (snprintf(c.address.sun_path, sizeof c.address.sun_path, "%s", path) >= (int)sizeof c.address.sun_path)
         end(FAILED, "the path of the hub's socket has more than 107 bytes: %s", path);
-    take_signals(&c);
+    c.signals = take_signals();
     c.parent = watch_parent();
-    c.opening = make_start(argc, argv);
+    c.opening = start_message(argv);
     read_signals(&c);
     check_deadlines(&c, now_ms()); /* nothing is started for who was told to end, here and below */
     for (connect_hub(&c);;) {

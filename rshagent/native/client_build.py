@@ -18,7 +18,9 @@ from collections.abc import Mapping
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SIGNALS = os.path.join(_HERE, "client_signals.c")
-CLIENT = [*[os.path.join(_HERE, name) for name in ("client.c", "client_hub.c")], _SIGNALS]
+_MESSAGES = os.path.join(_HERE, "messages.c")
+_LAUNCHER = os.path.join(_HERE, "client_launcher.c")
+CLIENT = [*[os.path.join(_HERE, name) for name in ("client.c", "client_hub.c")], _LAUNCHER, _MESSAGES, _SIGNALS]
 DIRECT_START = [os.path.join(_HERE, "direct_start.c"), _SIGNALS]
 PAUSE = [os.path.join(_HERE, "pause.c")]
 K8S_LAUNCH = [*[os.path.join(_HERE, name) for name in ("k8s_launch.c", "hostfile.c")], _SIGNALS]

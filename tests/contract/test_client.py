@@ -219,7 +219,7 @@ def test_a_command_that_no_message_holds_is_refused_in_one_line(clients: Clients
     client = clients.start(*[b"x" * 100_000] * 44, before=room_for_arguments)
     code, told = ended(client)
     assert code == 255
-    assert told == "rshagent: the command line is longer than the 4 MiB that a hub takes: put it into a file\n"
+    assert told == "rshagent: the command line is longer than the 4 MiB of a message: put it into a file\n"
 
 
 # ---- how it ends ----
