@@ -30,6 +30,8 @@ RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolatio
     && python3 -m rshagent.native.client_build --direct-start ${TOOLS}/rshagent-direct \
     && python3 -m rshagent.native.client_build --pause ${TOOLS}/pause \
     && python3 -m rshagent.native.client_build --k8s-launch ${TOOLS}/k8s-launch \
+    && python3 -m rshagent.native.client_build --wrap ${TOOLS}/mpi-wrap \
+    && python3 -m rshagent.native.client_build --runner ${TOOLS}/mpi-runner \
     && python3 -m sshd_bootstrap.start_build ${TOOLS}/sshd-start \
     && python3 -m images.relocatable tree ${TOOLS}/python /packages \
     && python3 -m images.relocatable root /image /packages \

@@ -1,10 +1,9 @@
-"""Compile the client: `python -m rshagent.native.client_build OUT [--sanitize] [--direct-start]`.
+"""Compile the client: `python -m rshagent.native.client_build OUT [--sanitize] [--direct-start | --wrap | --runner]`.
 
 The ordinary build is static, for the client runs in images of any C library, or none. Where CC does not say otherwise
 it is linked with musl if that is there: such a program starts in a third of the time and takes a tenth of the disk.
 `--sanitize` is for tests: it is dynamic, and ends with a report at the first thing that the address or undefined
-behaviour sanitizer finds. `--direct-start` compiles direct_start.c instead, in the same way, and `--pause` and
-`--k8s-launch` these programs.
+behaviour sanitizer finds. The other options compile the program of their name instead, in the same way.
 """
 
 from __future__ import annotations
@@ -21,10 +20,18 @@ _SIGNALS = os.path.join(_HERE, "client_signals.c")
 _MESSAGES = os.path.join(_HERE, "messages.c")
 _LAUNCHER = os.path.join(_HERE, "client_launcher.c")
 CLIENT = [*[os.path.join(_HERE, name) for name in ("client.c", "client_hub.c")], _LAUNCHER, _MESSAGES, _SIGNALS]
+WRAP = [*[os.path.join(_HERE, name) for name in ("wrap.c", "wrap_container.c")], _LAUNCHER, _MESSAGES, _SIGNALS]
+RUNNER = [*[os.path.join(_HERE, name) for name in ("runner.c", "runner_program.c", "runner_processes.c")], _MESSAGES]
 DIRECT_START = [os.path.join(_HERE, "direct_start.c"), _SIGNALS]
 PAUSE = [os.path.join(_HERE, "pause.c")]
 K8S_LAUNCH = [*[os.path.join(_HERE, name) for name in ("k8s_launch.c", "hostfile.c")], _SIGNALS]
-_OTHERS = {"--direct-start": DIRECT_START, "--pause": PAUSE, "--k8s-launch": K8S_LAUNCH}
+_OTHERS = {
+    "--direct-start": DIRECT_START,
+    "--k8s-launch": K8S_LAUNCH,
+    "--pause": PAUSE,
+    "--runner": RUNNER,
+    "--wrap": WRAP,
+}
 
 _WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 # _FORTIFY_SOURCE is undefined first, as some distributions' compilers define it.

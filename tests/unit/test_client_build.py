@@ -54,5 +54,6 @@ def test_a_target_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--sanitize"], ["a", "--other"]])
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert client_build.main(arguments) == 2
-    usage = "usage: python -m rshagent.native.client_build OUT [--sanitize] [--direct-start] [--pause] [--k8s-launch]\n"
+    usage = "usage: python -m rshagent.native.client_build OUT [--sanitize] [--direct-start] [--k8s-launch] [--pause]"
+    usage += " [--runner] [--wrap]\n"
     assert capsys.readouterr().err == usage

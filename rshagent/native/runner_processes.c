@@ -1,0 +1,59 @@
+/* Trees of processes: see runner_processes.h. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "messages.h"
+#include "runner_processes.h"
+
+enum { TERM_MS = 5000, AGAIN_MS = 100 };
+
+/* 0 if it is gone. */
+static pid_t parent_of(pid_t pid) {
+    char path[64], text[256];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *stat = fopen(path, "re");
+    if (!stat) return 0;
+    text[fread(text, 1, sizeof text - 1, stat)] = '\0';
+    fclose(stat);
+    const char *name_end = strrchr(text, ')'); /* of field 2, which may hold any byte */
+    return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+void signal_below(int number) {
+    const pid_t self = getpid();
+    DIR *processes = opendir("/proc");
+    if (!processes) return;
+    for (struct dirent *entry; (entry = readdir(processes)) != NULL;) {
+        pid_t pid = (pid_t)atoi(entry->d_name), above = pid;
+        if (pid <= 0 || pid == self) continue;
+        while (above > 1 && above != self) above = parent_of(above);
+        if (above == self) kill(pid, number);
+    }
+    closedir(processes);
+}
+
+_Noreturn void end_below(int signals) {
+    struct signalfd_siginfo taken;
+    const int64_t kill_at = now_ms() + TERM_MS;
+    signal_below(SIGTERM);
+    signal_below(SIGCONT); /* a stopped one would not take it */
+    for (;;) {
+        pid_t ended;
+        while ((ended = waitpid(-1, NULL, WNOHANG)) > 0) continue;
+        if (ended < 0) _exit(0); /* ECHILD: nothing is left */
+        int64_t left = kill_at - now_ms();
+        if (left <= 0) signal_below(SIGKILL);
+        poll(&(struct pollfd){signals, POLLIN, 0}, 1, left > 0 ? (int)left : AGAIN_MS);
+        while (read(signals, &taken, sizeof taken) == sizeof taken) continue;
+    }
+}

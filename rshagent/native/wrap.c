@@ -1,0 +1,165 @@
+/*
+ * mpi-wrap: runs a program in an application container of this pod, as if it ran here.
+ *
+ * It is a client of docs/protocol.md: it hands arguments, environment, working directory, stdin, stdout and stderr to
+ * that container's mpi-runner, forwards signals, and ends with the program's exit code. Unlike rshagent's, all signals
+ * are the program's: there is no deadline. A runner that is lost before its ticket has started nothing, so for 10 s
+ * START is sent again; after the ticket it is never sent again.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "client_launcher.h"
+#include "client_signals.h"
+#include "messages.h"
+#include "wrap_container.h"
+
+const char program_name[] = "mpi-wrap";
+
+enum { PATIENCE_MS = 10000, RETRY_MS = 100, STALL_S = 2 };
+
+struct wrap {
+    const char *folder, *wanted, *container; /* of the sockets; the container's name, as asked for, and found */
+    const struct header *start;
+    int signals, parent, runner; /* signalfd, pidfd, socket; -1: none */
+    int why;                     /* errno of what went wrong with the runner */
+    bool is_started;             /* a ticket came */
+    int64_t until;               /* ms: when we give up to connect */
+};
+
+static const char usage[] =
+    "usage: mpi-wrap [--container NAME] [--] PROGRAM [ARGUMENT...]\n"
+    "Runs PROGRAM in an application container of this pod.\n"
+    "  --container NAME  which one (or MPI_WRAP_CONTAINER); not needed if there is one only\n"
+    "Exits with PROGRAM's exit code, 128+n if signal n ended it, 127 if it does not exist, 126 if it can't be run,\n"
+    "255 if mpi-wrap fails.\n";
+
+/* Reads the options; returns PROGRAM and its arguments. */
+static char **read_arguments(char **argv, struct wrap *w) {
+    while (*argv && **argv == '-') {
+        const char *option = *argv++;
+        if (strcmp(option, "--") == 0) break;
+        if (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0) exit(fputs(usage, stdout) < 0 ? FAILED : 0);
+        if (strncmp(option, "--container=", 12) == 0)
+            w->wanted = option + 12;
+        else if (strcmp(option, "--container") == 0 && *argv)
+            w->wanted = *argv++;
+        else
+            end(FAILED, "%s is no option, or lacks its value; see mpi-wrap --help", option);
+    }
+    if (!*argv) end(FAILED, "no program; see mpi-wrap --help");
+    return argv;
+}
+
+static int take_signals(void) {
+    sigset_t taken;
+    sigemptyset(&taken);
+    for (int n = 1; n <= 64; n++)
+        if (is_taken(n) || n == SIGCONT || n == SIGTSTP || n == SIGWINCH) sigaddset(&taken, n);
+    return open_signals(&taken);
+}
+
+static void lose_runner(struct wrap *w) {
+    w->why = errno;
+    if (w->runner >= 0) close(w->runner);
+    w->runner = -1;
+    if (w->is_started)
+        end(FAILED, "container %s: mpi-runner is gone (%s), so how the program ended is not known; was the container "
+            "restarted, or out of memory?", w->container, strerror(w->why));
+}
+
+static void connect_runner(struct wrap *w) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval stall = {STALL_S, 0};
+    errno = ENOENT;
+    if (!(w->container = find_container(w->folder, w->wanted, &address))) {
+        lose_runner(w);
+        return;
+    }
+    w->runner = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(w->runner, SOL_SOCKET, SO_SNDTIMEO, &stall, sizeof stall);
+    setsockopt(w->runner, SOL_SOCKET, SO_RCVTIMEO, &stall, sizeof stall);
+    if (connect(w->runner, (struct sockaddr *)&address, sizeof address) < 0) {
+        if (errno == EACCES || errno == EPERM)
+            end(FAILED, "container %s: its mpi-runner is of another user than this one (uid %d); run both containers as "
+                "one user (runAsUser)", w->container, (int)geteuid());
+        lose_runner(w);
+        return;
+    }
+    if (send_message(w->runner, w->start)) return;
+    if (is_passing_forbidden(w->start))
+        end(FAILED, "container %s: stdin, stdout and stderr can't be passed to it: %s; does seccomp, SELinux or a "
+            "sandboxed runtime forbid it?", w->container, strerror(errno));
+    if (errno != EPIPE && errno != ECONNRESET) lose_runner(w); /* else its answer is there to be read */
+}
+
+static void read_answer(struct wrap *w) {
+    static struct message message;
+    size_t length = 0;
+    const bool is_ours = read_message(w->runner, &message, &length);
+    if (!is_ours && errno != EPROTO) {
+        lose_runner(w);
+        return;
+    }
+    const int kind = is_ours ? message.header.kind : 0;
+    const uint32_t number = ntohl(message.number);
+    if (kind == TICKET && length <= TICKET_MAX)
+        w->is_started = true;
+    else if (kind == EXIT && length == 4)
+        exit(number > 255 ? FAILED : (int)number);
+    else if (kind == FAIL && length >= 4)
+        end(number == 0 || number > 255 ? FAILED : (int)number, "container %s: %s", w->container, message.text);
+    else
+        end(FAILED, "container %s: its mpi-runner does not speak version %d of the protocol; both must be of one release",
+            w->container, VERSION);
+}
+
+/* Before the ticket nothing was started: a signal that ends a process by default ends us. */
+static void read_signals(struct wrap *w) {
+    struct signalfd_siginfo signal;
+    while (read(w->signals, &signal, sizeof signal) == sizeof signal) {
+        const int number = (int)signal.ssi_signo;
+        struct { struct header header; uint32_t number; } message = {header(SIGNAL, 4), htonl((uint32_t)number)};
+        if (number == SIGPIPE) continue;
+        if (!w->is_started && is_taken(number)) exit(128 + number);
+        if (w->is_started) send_message(w->runner, &message.header); /* if it fails, reading says so too */
+        if (number == SIGTSTP) raise(SIGSTOP); /* who stops us (a shell) waits for that */
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *folder = getenv("MPI_WRAP_FOLDER"), *wanted = getenv("MPI_WRAP_CONTAINER");
+    struct wrap w = {.folder = folder && *folder ? folder : "/run/mpi-agents/app", .runner = -1,
+                     .wanted = wanted && *wanted ? wanted : NULL, .until = now_ms() + PATIENCE_MS};
+    char **program = read_arguments(argv + (argc > 0), &w);
+    w.signals = take_signals();
+    w.parent = watch_parent();
+    w.start = make_start(program, environ, "0-0");
+    read_signals(&w);
+    for (connect_runner(&w);;) {
+        struct pollfd on[] = {{w.signals, POLLIN, 0}, {w.runner, POLLIN, 0}, {w.parent, POLLIN, 0}};
+        poll(on, 3, w.runner < 0 ? RETRY_MS : -1);
+        if (on[2].revents) exit(128 + SIGHUP); /* the end of our connection ends the program */
+        if (on[1].revents) read_answer(&w);
+        read_signals(&w);
+        if (w.runner >= 0) continue;
+        if (now_ms() < w.until)
+            connect_runner(&w);
+        else if (w.container)
+            end(FAILED, "container %s: no mpi-runner answers for 10 s (%s); nothing was started", w.container,
+                strerror(w.why));
+        else
+            end(FAILED, "no application container has a socket in %s for 10 s; nothing was started; are the pod's "
+                "containers running?", w.folder);
+    }
+}

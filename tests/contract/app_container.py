@@ -1,0 +1,199 @@
+"""A real mpi-runner as a container's entrypoint, and mpi-wrap in front of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted_hub import SANITIZERS, Connection
+
+from rshagent.native import client_build, protocol
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+PATIENCE_S = 60
+CONTAINER_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+# That of the application container, not of the test.
+CONTAINER = {"PATH": CONTAINER_PATH, "HOME": "/home/of-app", "HOSTNAME": "app-host", "APP": "of the image"}
+NULL = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+
+class Container:
+    """One application container."""
+
+    def __init__(
+        self,
+        programs: Programs,
+        folder: Path,
+        name: str = "app",
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self.wrap = programs.wrap
+        self.folder = folder
+        self.socket = folder / f"{name}.sock"
+        self.log = folder.parent / f"{name}.log"
+        self.started: list[subprocess.Popen[bytes]] = []
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [*prefix, programs.runner, "--socket", self.socket],
+                env={**SANITIZERS, **(CONTAINER if env is None else env)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        until(lambda: self.socket.exists() and self._answers(), "mpi-runner listens")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(ConnectionRefusedError, FileNotFoundError), Peer(self.socket) as peer:
+            peer.send(protocol.encode(protocol.CHECK))
+            return peer.kind() == protocol.OK
+        return False
+
+    def spawn(self, *command: str | bytes | Path, env: Mapping[str, str] | None = None, **options: Any) -> Popen:
+        """Start mpi-wrap with a command, in an environment of its own."""
+        process = subprocess.Popen(
+            [self.wrap, *command],
+            env={"MPI_WRAP_FOLDER": os.fspath(self.folder), **SANITIZERS, **(env or {})},
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+        )
+        self.started.append(process)
+        return process
+
+    def run(
+        self,
+        *command: str | bytes | Path,
+        input: bytes | None = None,  # noqa: A002 (as in subprocess)
+        **options: Any,
+    ) -> tuple[int, bytes, str]:
+        """Run a command to its end: exit code, stdout, stderr."""
+        if input is not None:
+            options["stdin"] = subprocess.PIPE
+        process = self.spawn(*command, **options)
+        out, err = process.communicate(input, PATIENCE_S)
+        return process.returncode, out or b"", (err or b"").decode()
+
+    def below(self) -> list[int]:
+        """All processes below the runner, zombies too."""
+        parents = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with (
+                    contextlib.suppress(FileNotFoundError, ProcessLookupError),
+                    open(f"/proc/{entry}/stat", "rb") as stat,
+                ):
+                    parents[int(entry)] = int(stat.read().rpartition(b")")[2].split()[1])
+        found = [self.process.pid]
+        for pid in found:
+            found += [child for child, parent in parents.items() if parent == pid]
+        return found[1:]
+
+    def until_idle(self) -> None:
+        """Wait until nothing is left below the runner."""
+        until(lambda: not self.below(), lambda: f"processes are left: {self.below()}")
+
+    def open_files(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def end(self) -> None:
+        left = self.below()
+        self.process.kill()
+        self.process.wait()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+Popen = subprocess.Popen[bytes]
+
+
+class Peer(Connection):
+    """Who sends a runner what it likes."""
+
+    def __init__(self, path: Path) -> None:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.settimeout(PATIENCE_S)
+            sock.connect(os.fspath(path))
+        except OSError:
+            sock.close()
+            raise
+        super().__init__(sock)
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, *argv: bytes, fds: Sequence[int] = (NULL,) * 3, cwd: bytes = b"/", **env: bytes) -> None:  # type: ignore[override]
+        """Send START whole."""
+        variables = {name.encode(): value for name, value in env.items()}
+        payload = protocol.Start(list(argv), variables, cwd, b"0-0").pack()
+        self.push(protocol.encode(protocol.START, payload), fds)
+
+    def push(self, data: bytes, fds: Sequence[int] = (NULL,) * 3) -> None:
+        """Send data with files, as much of it as is taken."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            sent = socket.send_fds(self.socket, [data], list(fds))
+            self.socket.sendall(data[sent:])
+
+    def kind(self) -> int | None:
+        """Kind of the next message, None if there is none."""
+        message = self.read()
+        return None if message is None else message.kind
+
+    def answer(self) -> tuple[int, str]:
+        """The last message: the code and the text of EXIT or FAIL."""
+        message = self.read()
+        while message is not None and message.kind == protocol.TICKET:
+            message = self.read()
+        assert message is not None, "the runner closed the connection without an answer"
+        assert message.kind in (protocol.EXIT, protocol.FAIL)
+        return message.number(), message.payload[4:].decode()
+
+    def until_closed(self) -> None:
+        while self.read() is not None:
+            pass
+
+
+class Programs:
+    """mpi-runner and mpi-wrap of one build."""
+
+    def __init__(self, folder: Path, *, sanitize: bool) -> None:
+        self.runner, self.wrap = folder / "mpi-runner", folder / "mpi-wrap"
+        client_build.build(os.fspath(self.runner), sanitize=sanitize, sources=client_build.RUNNER)
+        client_build.build(os.fspath(self.wrap), sanitize=sanitize, sources=client_build.WRAP)
+
+
+@pytest.fixture(scope="session", params=["static", "sanitized"])
+def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    return Programs(tmp_path_factory.mktemp("programs"), sanitize=request.param == "sanitized")
+
+
+@pytest.fixture
+def sockets(tmp_path: Path) -> Path:
+    folder = tmp_path / "app"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def app(programs: Programs, sockets: Path) -> Iterator[Container]:
+    container = Container(programs, sockets)
+    yield container
+    container.end()
+
+
+FIXTURES = programs, sockets, app  # a module of tests adopts them by these names
