@@ -1,4 +1,4 @@
-"""Compile the client: `python -m rshagent.native.client_build OUT [--sanitize] [--direct-start | --wrap | --runner]`.
+"""Compile a static program, by default the client: `python -m rshagent.native.client_build OUT [--sanitize] [--OTHER]`.
 
 The ordinary build is static, for the client runs in images of any C library, or none. Where CC does not say otherwise
 it is linked with musl if that is there: such a program starts in a third of the time and takes a tenth of the disk.
