@@ -155,7 +155,11 @@ def test_a_dvm_that_does_not_start_says_why(cluster: Cluster) -> None:
     def says_why(status: Object) -> bool:
         told = {one["type"]: one for one in status.get("conditions") or ()}
         login = told.get("LoginReady", {})
-        return login.get("status") == "False" and "/nowhere" in login.get("message", "")
+        is_trouble = login.get("reason") == "LoginInTrouble"
+        return is_trouble and "container mpi crashes again and again (exit" in login["message"]
+            login.get("reason") == "LoginInTrouble"
+            and "container mpi crashes again and again (exit" in login["message"]
+        )
 
     status = running.until(says_why, "says why its DVM does not start")
     assert not status["loginReady"]
