@@ -20,7 +20,8 @@ enum { NOT_RUN = 126, NOT_FOUND = 127 };
 /* Variables that are true of one container only: this one's own count, and where it has none there is none. One that
  * ends with "_" is a prefix. docs/separated.md has the reason for each. */
 static const char *const own[] = {"PATH", "LD_", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TMPDIR",
-                                  "OPAL_PREFIX", "PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "PRTE_PREFIX"};
+                                  "OPAL_PREFIX", "PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "PRTE_PREFIX",
+                                  "OMPI_MCA_mca_base_component_path"};
 
 static bool is_own(const char *variable) {
     const size_t name = strcspn(variable, "=");

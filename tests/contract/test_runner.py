@@ -23,7 +23,7 @@ SHOW = "import os, sys; os.write(1, b'\\0'.join(map(os.fsencode, sys.argv[1:])))
 # The variables that are true of one container only.
 OWN = (
     *("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TMPDIR"),
-    *("OPAL_PREFIX", "PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "PRTE_PREFIX"),
+    *("OPAL_PREFIX", "PMIX_PREFIX", "PMIX_INSTALL_PREFIX", "PRTE_PREFIX", "OMPI_MCA_mca_base_component_path"),
 )
 # An empty LD_PRELOAD, as mpi-wrap is dynamic in one of its builds.
 RUNTIME = {**dict.fromkeys(OWN, "/of/the/runtime"), "LD_PRELOAD": ""}
