@@ -28,6 +28,7 @@ NO_VALUE = struct.pack(">II", 1, 1) + b"true\0NAME\0/\0\0"
 @pytest.fixture(autouse=True)
 def _still_serves(app: Container) -> Iterator[None]:
     """Whatever a test sends: a program that ran before ends as ever, the next one runs, and nothing stays open."""
+    app.until_idle()  # who asked whether it listens is gone
     before = app.open_files()
     other = app.spawn("sh", "-c", "echo up; read line; exit 4", stdin=subprocess.PIPE)
     assert other.stdout is not None

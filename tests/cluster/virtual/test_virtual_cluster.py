@@ -157,9 +157,6 @@ def test_a_dvm_that_does_not_start_says_why(cluster: Cluster) -> None:
         login = told.get("LoginReady", {})
         is_trouble = login.get("reason") == "LoginInTrouble"
         return is_trouble and "container mpi crashes again and again (exit" in login["message"]
-            login.get("reason") == "LoginInTrouble"
-            and "container mpi crashes again and again (exit" in login["message"]
-        )
 
     status = running.until(says_why, "says why its DVM does not start")
     assert not status["loginReady"]
