@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from delivery.exits import DeliveryError, StoppedBySignal
 from delivery.pod_wait import PodWait
 from delivery.service_wait import ServiceWait
 from delivery.settings import Options, Settings, settings, termination_log
+from delivery.wait import Limits
 from delivery.wait_loop import Progress
 from rshagent.call import surroundings
 from rshagent.call.hosts import Entry
@@ -68,6 +70,11 @@ def hostfile(hosts: Sequence[str], extra: str) -> bytes:
     return "".join(f"{host} {extra}".rstrip() + "\n" for host in hosts).encode()
 
 
+def rest_of(limits: Limits, spent_s: float) -> Limits:
+    """Return the limits of the second wait: `timeout_s` is for both."""
+    return limits if limits.timeout_s is None else replace(limits, timeout_s=max(0.001, limits.timeout_s - spent_s))
+
+
 def main() -> None:
     """Run as a command, and end the process."""
     surroundings.hide()
@@ -96,9 +103,11 @@ class _Wait:
         return exits.READY
 
     def _deliver(self, asked: Asked, common: Settings) -> None:
+        began = time.monotonic()
         self._waiting = pods = PodWait([Entry(name) for name in asked.workers], common, self._progress)
         workers = dict(pods.run())
-        self._waiting = service = ServiceWait(asked.service, workers, common.limits, self._progress)
+        limits = rest_of(common.limits, time.monotonic() - began)
+        self._waiting = service = ServiceWait(asked.service, workers, limits, self._progress)
         service.run()
         addresses = [workers[name][0] for name in asked.workers]
         for path, hosts in ((asked.hostfile, asked.workers), (asked.hostfile_ip, addresses)):

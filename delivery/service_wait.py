@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agents.common.loop import Loop
-from agents.common.not_ready import NotReady
+from agents.common.not_ready import NotReady, Tolerance
 from delivery.sshd.dns import Found, Resolver
 from delivery.wait import Limits, Wait
 from delivery.wait_loop import GATHER_S, Progress, WaitLoop, count
 from rshagent.call.hosts import canonical_address
 
 _AGAIN_S = 1.0
+_HINT = "was its pod replaced meanwhile, or does the Service not select it?"
 
 
 class ServiceWait:
@@ -42,7 +43,7 @@ class ServiceWait:
 
     def _take(self, found: Found) -> None:
         known = {canonical_address(address.host) for address in found.addresses}
-        missing = NotReady("name", f"not in DNS as {self._service} yet", found.error)
+        missing = NotReady("name", f"not in DNS as {self._service} yet", found.error, Tolerance.GRACE, _HINT)
         for name, addresses in self._workers.items():
             self._wait.take(name, None if known & addresses else missing, self._loop.now(), mark="")
         self._loop.call_later(_AGAIN_S, self._ask)

@@ -139,7 +139,8 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
     tag = image.tag(version, options.repository)
     progress = Progress(image.name, sys.stderr)
     given = options.given(image)
-    content = image.content(options.arguments(image), options.platform, given=given) if image.is_kept else ""
+    built_by = (options.arguments(image), options.platform, options.unpinned)
+    content = image.content(*built_by, given=given) if image.is_kept else ""
     if content and engine.keep(tag, content):
         progress.done(f"{tag} is there, built from the same files")
         _write_bill(engine, tag, options.sbom)

@@ -218,6 +218,7 @@ def _start(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
     if os.path.lexists(seen):
         engine.swept(mark.pod, mark.instance)
     stdio = Stdio(loop, os.dup(0), os.dup(1), os.dup(2), reads_stdin=call.wants_stdin)
+    engine.on_outage = lambda mark, message: stdio.say(f"rshagent: {mark.pod}: {message}")
     first_process = surroundings.shared_first_process()
     options = begin.options(call, environ, engine.launcher, pod, instance, first_process)
     session = Session(engine, target, mark, stdio, options, lambda _: loop.stop(), lambda _: None)

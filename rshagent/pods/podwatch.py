@@ -24,6 +24,7 @@ from rshagent.stream import status
 from rshagent.stream.streams import quote
 
 _PAGE = 100
+_LIST_SHARE = 9  # without the right to watch: how much longer than for the last list it waits for the next one
 # The server ends a watch after this, so that one that silently died is noticed.
 _WATCH_S = 240
 _GRACE_S = 30
@@ -80,7 +81,8 @@ class PodWatch:
         self._request: Get | None = None
         self._timer: Timer | None = None
         self._watchdog: Timer | None = None
-        self._began_at = 0.0
+        self._began_at = self._list_began_at = 0.0
+        self._is_listed = False  # by a list that no watch has followed
         self._is_answered = False
         self._version = self._token = ""
         self._page = _PAGE
@@ -93,6 +95,7 @@ class PodWatch:
     def start(self) -> None:
         """List, then watch."""
         self._listed = {}
+        self._list_began_at = self._loop.now()
         self._list("")
 
     def relist(self, wanted: frozenset[str] | None) -> None:
@@ -137,7 +140,7 @@ class PodWatch:
         if token:
             self._list(token)
             return
-        self.pods, self._listed, self.is_synced = self._listed, {}, True
+        self.pods, self._listed, self.is_synced, self._is_listed = self._listed, {}, True, True
         self._watch()
         self._on_change(None)
 
@@ -173,6 +176,7 @@ class PodWatch:
 
     def _take_head(self, head: Head) -> None:
         self._is_answered = head.status == 200
+        self._is_listed = self._is_listed and not self._is_answered
         if not self._is_answered:
             self._refusal = (head, bytearray())
 
@@ -230,11 +234,13 @@ class PodWatch:
         is_short = self._loop.now() - self._began_at < _SHORT_S
         if self._is_answered and not is_short:  # but not if it only took long to fail
             self._backoff = Backoff()
-        if self._refusal is not None and self._refusal[0].status == 403:  # the list before it was allowed
-            self._timer = self._loop.call_later(self._poll_s, self.start)
+        if self._refusal is not None and self._refusal[0].status == 403 and self._is_listed:
+            # Listing is allowed, watching is not. In a large namespace a list costs the API server a lot.
+            took_s = self._began_at - self._list_began_at
+            self._timer = self._loop.call_later(max(self._poll_s, _LIST_SHARE * took_s), self.start)
         elif self._refusal is not None:
             head, body = self._refusal
-            self._refused(head, bytes(body), relist=head.status == 410)
+            self._refused(head, bytes(body), relist=head.status in (403, 410))
         elif lost is not None:
             self._lost(lost, relist=False)
         elif is_short:

@@ -1,7 +1,7 @@
 """Exit recovery: how the command of a lost stream ends. Its worker is asked again and again while the command runs.
 
-While the API server itself can't be reached nothing is known to be wrong with the worker: that time (`outage`) does not
-count as time without an answer (`settle`).
+While the API server itself can't be reached nothing is known to be wrong with the worker: each failure to
+reach it gives the worker its time without an answer (`settle`) anew, for as long as `outage` at most.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ExitRecovery:
         if failure.is_outage and engine.loop.now() < self._heard_at + outage_s:
             self._watch()
             if not self._is_outage:
-                waits = f"the command goes on, and its exit is waited for, at most {outage_s:.0f} s"
+                waits = f"its exit is asked for until the API server answers, for at most {outage_s:.0f} s"
                 engine.on_outage(self._mark, f"{failure.message}; {waits}")
             self._is_outage = True
         return True

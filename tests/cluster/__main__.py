@@ -106,7 +106,7 @@ def _is_wanted(cluster: LocalCluster, name: str) -> bool:
     slow = catalog.IMAGES[name]
     if slow.given and not NPB.exists():
         return False
-    return is_asked_for(name) or cluster.engine.has_content(slow.content(slow.by_tag(), None, given=str(NPB)))
+    return is_asked_for(name) or cluster.engine.has_content(slow.content(slow.by_tag(), None, True, given=str(NPB)))
 
 
 def _say(text: str) -> None:

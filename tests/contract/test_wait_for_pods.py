@@ -11,6 +11,8 @@ from delivery_exec import PULLING, cluster
 from running import USER
 
 from delivery import exits
+from delivery.canopie import rest_of
+from delivery.wait import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,9 +141,25 @@ def test_timeout_says_what_was_waited_for(waiter: Waiter) -> None:
 
 def test_a_limit_for_the_whole_wait_holds_for_dns_too(waiter: Waiter) -> None:
     waiter.pods(1)
-    waiter.wait_for(1, environ={"MPI_AGENT_WAIT_TIMEOUT": "1s"})
+    waiter.wait_for(1, environ={"MPI_AGENT_WAIT_TIMEOUT": "8s"})
     assert waiter.end() == exits.TIMED_OUT
     assert "hpc-cn-0 not in DNS as hpc-cluster yet" in waiter.last_line
+
+
+def test_the_second_wait_has_what_the_first_one_left() -> None:
+    limits = Limits(grace_s=5, timeout_s=60)
+    assert rest_of(limits, 59) == Limits(grace_s=5, timeout_s=1)
+    assert 0 < (rest_of(limits, 61).timeout_s or 0) < 0.01
+    assert rest_of(Limits(), 1000) == Limits()
+
+
+def test_an_address_that_never_comes_ends_the_wait(waiter: Waiter) -> None:
+    """The Service selects no such pod, or the pod was replaced after it was Ready, and has another address."""
+    waiter.pods(1)
+    waiter.wait_for(1, environ={"MPI_AGENT_WAIT_GRACE": "1s"})
+    assert waiter.end() == exits.GRACE_OVER
+    assert "hpc-cn-0 not in DNS as hpc-cluster yet" in waiter.last_line
+    assert "does the Service not select it?" in waiter.last_line
 
 
 def test_without_the_right_to_list_the_rule_is_named(waiter: Waiter) -> None:

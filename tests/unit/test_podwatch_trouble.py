@@ -206,6 +206,30 @@ def test_any_bytes_are_events_or_trouble(idle: Cluster, pieces: list[bytes]) -> 
     watch.close()
 
 
+def test_a_watch_that_is_forbidden_after_it_was_allowed_is_trouble(api: Api) -> None:
+    """An API server that has just started forbids for a moment: the list from before the watch may be hours old."""
+    api.start(page(pod("a")), (watching(), "close"), plain(b"", 403), page(pod("b")), watching())
+    api.until(lambda: len(api.troubles) == 1)
+    api.clock.now += 0.5
+    api.until(lambda: len(api.troubles) == 2)
+    assert api.troubles[1].status_code == 403
+    api.clock.now += api.troubles[1].retry_in_s + 0.1
+    api.until_asked(5)
+    assert "watch" not in api.query(3)
+
+
+def test_lists_that_take_long_are_rarer(api: Api) -> None:
+    watch = api.start(page(pod("a")), plain(b"", 403), page(pod("b")), watching())
+    watch._list_began_at -= 5.0
+    api.until_asked(2)
+    api.until(lambda: watch._timer is not None)
+    api.clock.now += 44.0
+    settle(api.loop)
+    assert len(api.targets) == 2, "before nine times as long"
+    api.clock.now += 2.0
+    api.until_asked(4)
+
+
 def test_who_may_list_and_not_watch_gets_lists(api: Api) -> None:
     watch = api.start(page(pod("a")), plain(b"", 403), page(pod("b")), plain(b"", 403), page(pod("c")), watching())
     api.until_asked(2)

@@ -118,7 +118,7 @@ def test_one_that_runs_outlives_an_outage_of_the_api_server(bench: Bench) -> Non
     bench.engine.on_outage = lambda _mark, message: told.append(message)
     bench.run().end()
     lose_the_api_server(bench, 1800)
-    assert told == ["the connection was lost; the command goes on, and its exit is waited for, at most 3600 s"]
+    assert told == ["the connection was lost; its exit is asked for until the API server answers, for at most 3600 s"]
     bench.wait(bench.engine.limits["settle"] - 10)  # it is back, but does not reach the worker yet
     control = bench.execs[-1]
     control.open()

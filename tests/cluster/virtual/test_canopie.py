@@ -77,6 +77,10 @@ def test_each_node_is_reached_by_hand(cluster: VirtualCluster) -> None:
         assert reached == NODES[1:]
         script = f"NAMESPACE={cluster.namespace.name} /opt/k8s/bin/kubexec.sh hpc-cn-0 hostname"
         assert cluster.run("sh", "-c", script) == NODES[:1]
+        elsewhere = "NAMESPACE=no-such /opt/k8s/bin/kubexec.sh hpc-cn-0 hostname"
+        done = cluster.namespace.exec_in(cluster.login, ["sh", "-c", elsewhere], "login")
+        assert done.code != 0
+        assert "no-such" in done.errors
 
 
 def test_k8s_launch_runs_a_command_on_every_node(cluster: VirtualCluster) -> None:

@@ -33,7 +33,7 @@ def test_a_dvm_outlives_an_api_server_that_is_away_for_two_minutes(node: Node, l
     node.start_api_server()
     by_exec = logins["exec"]
     log = by_exec.namespace.wait_log(by_exec.running.launcher, "hub", "the command runs", len(by_exec.workers))
-    assert log.count("the command goes on, and its exit is waited for, at most 3600 s") == len(by_exec.workers)
+    assert log.count("its exit is asked for until the API server answers, for at most 3600 s") == len(by_exec.workers)
     for launcher in launchers:
         launcher.touch("/tmp/stop")
     until("the last jobs have ended", lambda: all(lines[-1] == "over" for lines in ends()))

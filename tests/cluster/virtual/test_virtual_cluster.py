@@ -79,7 +79,7 @@ def test_ranks_run_and_lost_pods_are_replaced(cluster: Cluster, transport: str) 
     assert running.hosts(MPIRUN) == nodes(2)
 
 
-@pytest.mark.timeout(400)  # the kubelet renews the hostfiles in a minute and a half
+@pytest.mark.timeout(900)  # the kubelet renews the hostfiles in a minute and a half, twice
 def test_scaling_is_in_all_hostfiles(cluster: Cluster, namespace: Namespace, kubectl: Callable[[str], str]) -> None:
     running = cluster(VirtualCluster())
     running.until_ready(2)
