@@ -5,8 +5,9 @@
  *
  * Each host gets `AGENT HOST export PRTE_ESS_K8SGO_ID=N; COMMAND...`, all at once; N counts the hosts from 0. As with
  * ssh, the remote shell reads COMMAND's words joined by blanks. AGENT is --agent's, else what names PRRTE's, else the
- * kubexec.sh beside this program. Signals go to all agents. The exit status is the first that is not 0, in time; an
- * agent that dies of signal n counts as 128+n. Never a signal of ours: Open MPI 5 takes that for a success.
+ * kubexec.sh beside this program. Signals go to all agents and their children. The exit status is the first that is
+ * not 0, in time; an agent that dies of signal n counts as 128+n. Never a signal of ours: Open MPI 5 takes that for a
+ * success.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -100,7 +101,7 @@ static pid_t start(char **words) {
 
 static void forward(const struct daemon *daemons, size_t count, int number) {
     for (size_t i = 0; i < count; i++)
-        if (daemons[i].pid > 0) kill(daemons[i].pid, number);
+        if (daemons[i].pid > 0) kill(-daemons[i].pid, number); /* all of its group: a shell may wait for its child */
 }
 
 /* Waits for all agents; returns the first status that is not 0. */

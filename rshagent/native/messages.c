@@ -49,6 +49,8 @@ const struct header *make_start(char **argv, char **environment, const char *ins
     for (; *argv; argv++, fixed.argc++) put(out, *argv);
     for (; *environment; environment++)
         if (strchr(*environment, '=') && ++fixed.envc) put(out, *environment);
+    if ((uint64_t)fixed.argc + fixed.envc > STRINGS_MAX)
+        end(FAILED, "the command has more than %d arguments and variables: put them into a file", STRINGS_MAX);
     put(out, getcwd(folder, sizeof folder) ? folder : "");
     put(out, instance);
     if (fclose(out) != 0 || size > sizeof(struct header) + PAYLOAD_MAX)

@@ -245,6 +245,7 @@ int main(int argc, char **argv) {
     static pid_t sessions[SESSIONS_MAX];
     size_t count = 0;
     sigset_t all;
+    signal(SIGCHLD, SIG_DFL); /* whoever started us may have ignored it */
     if (argc != 3 || strcmp(argv[1], "--socket") != 0) end(FAILED, "usage: mpi-runner --socket PATH");
     sigfillset(&all);
     const int signals = open_signals(&all), listener = listen_at(argv[2]);

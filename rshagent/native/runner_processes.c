@@ -14,19 +14,29 @@
 #include "messages.h"
 #include "runner_processes.h"
 
-enum { TERM_MS = 5000, AGAIN_MS = 100 };
+enum { TERM_MS = 5000, AGAIN_MS = 100, TRIES = 4 };
 
-/* 0 if it is gone. */
+/* 0 if it has none in this namespace, -1 if it is gone. */
 static pid_t parent_of(pid_t pid) {
     char path[64], text[256];
-    int parent = 0;
+    int parent = -1;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *stat = fopen(path, "re");
-    if (!stat) return 0;
+    if (!stat) return -1;
     text[fread(text, 1, sizeof text - 1, stat)] = '\0';
     fclose(stat);
     const char *name_end = strrchr(text, ')'); /* of field 2, which may hold any byte */
-    return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+    return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : -1;
+}
+
+/* If an ancestor ends in the meantime, its child has another parent: the way up is walked again. */
+static bool is_below(pid_t pid, pid_t top) {
+    for (int tries = 0; tries < TRIES; tries++) {
+        pid_t above = pid;
+        while (above > 1 && above != top) above = parent_of(above);
+        if (above >= 0) return above == top;
+    }
+    return false;
 }
 
 void signal_below(int number) {
@@ -34,10 +44,8 @@ void signal_below(int number) {
     DIR *processes = opendir("/proc");
     if (!processes) return;
     for (struct dirent *entry; (entry = readdir(processes)) != NULL;) {
-        pid_t pid = (pid_t)atoi(entry->d_name), above = pid;
-        if (pid <= 0 || pid == self) continue;
-        while (above > 1 && above != self) above = parent_of(above);
-        if (above == self) kill(pid, number);
+        pid_t pid = (pid_t)atoi(entry->d_name);
+        if (pid > 0 && pid != self && is_below(pid, self)) kill(pid, number);
     }
     closedir(processes);
 }

@@ -30,6 +30,7 @@ enum { PATIENCE_MS = 10000, RETRY_MS = 100, STALL_S = 2 };
 
 struct wrap {
     const char *folder, *wanted, *container; /* of the sockets; the container's name, as asked for, and found */
+    const char *others;                      /* where it has no socket: the containers that have one */
     const struct header *start;
     int signals, parent, runner; /* signalfd, pidfd, socket; -1: none */
     int why;                     /* errno of what went wrong with the runner */
@@ -78,11 +79,23 @@ static void lose_runner(struct wrap *w) {
             "restarted, or out of memory?", w->container, strerror(w->why));
 }
 
+static _Noreturn void end_by_user(const struct wrap *w) {
+    end(FAILED, "container %s: its mpi-runner is of another user than this one (uid %d); run both containers as "
+        "one user (runAsUser)", w->container, (int)geteuid());
+}
+
+/* Others can make a socket in the folder too, and must not get environment and files. Root may use any runner. */
+static bool is_of_our_user(int socket) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return geteuid() == 0 || (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid());
+}
+
 static void connect_runner(struct wrap *w) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct timeval stall = {STALL_S, 0};
     errno = ENOENT;
-    if (!(w->container = find_container(w->folder, w->wanted, &address))) {
+    if (!(w->container = find_container(w->folder, w->wanted, &address, &w->others))) {
         lose_runner(w);
         return;
     }
@@ -90,12 +103,11 @@ static void connect_runner(struct wrap *w) {
     setsockopt(w->runner, SOL_SOCKET, SO_SNDTIMEO, &stall, sizeof stall);
     setsockopt(w->runner, SOL_SOCKET, SO_RCVTIMEO, &stall, sizeof stall);
     if (connect(w->runner, (struct sockaddr *)&address, sizeof address) < 0) {
-        if (errno == EACCES || errno == EPERM)
-            end(FAILED, "container %s: its mpi-runner is of another user than this one (uid %d); run both containers as "
-                "one user (runAsUser)", w->container, (int)geteuid());
+        if (errno == EACCES || errno == EPERM) end_by_user(w);
         lose_runner(w);
         return;
     }
+    if (!is_of_our_user(w->runner)) end_by_user(w);
     if (send_message(w->runner, w->start)) return;
     if (is_passing_forbidden(w->start))
         end(FAILED, "container %s: stdin, stdout and stderr can't be passed to it: %s; does seccomp, SELinux or a "
@@ -158,6 +170,9 @@ int main(int argc, char **argv) {
         else if (w.container)
             end(FAILED, "container %s: no mpi-runner answers for 10 s (%s); nothing was started", w.container,
                 strerror(w.why));
+        else if (*w.others)
+            end(FAILED, "container %s: it has no socket in %s for 10 s, only: %s; nothing was started", w.wanted,
+                w.folder, w.others);
         else
             end(FAILED, "no application container has a socket in %s for 10 s; nothing was started; are the pod's "
                 "containers running?", w.folder);

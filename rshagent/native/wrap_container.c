@@ -8,15 +8,25 @@
 #include "messages.h"
 #include "wrap_container.h"
 
-enum { NAME_MAX_LENGTH = 63 }; /* of a container, a label of RFC 1123 */
+enum { NAME_MAX_LENGTH = 63 };
 
 static const char suffix[] = ".sock";
 
-const char *find_container(const char *folder, const char *wanted, struct sockaddr_un *address) {
-    static char name[NAME_MAX_LENGTH + 1];
-    char names[1024] = "";
+/* Whether a container can have this name: a label of RFC 1123. */
+static bool is_name(const char *text) {
+    const size_t length = strlen(text);
+    return length > 0 && length <= NAME_MAX_LENGTH && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == length &&
+           text[0] != '-' && text[length - 1] != '-';
+}
+
+const char *find_container(const char *folder, const char *wanted, struct sockaddr_un *address, const char **others) {
+    static char name[NAME_MAX_LENGTH + 1], names[1024];
     int count = 0;
     bool is_there = false;
+    names[0] = '\0';
+    *others = names;
+    if (wanted && !is_name(wanted))
+        end(FAILED, "there is no application container \"%.64s\": a name has 1 to 63 of a-z, 0-9 and -", wanted);
     DIR *sockets = opendir(folder);
     if (!sockets)
         end(FAILED, "there is no application container here: %s: %s; run this in a node of a VirtualCluster with "
@@ -24,8 +34,8 @@ const char *find_container(const char *folder, const char *wanted, struct sockad
     for (struct dirent *entry; (entry = readdir(sockets)) != NULL;) {
         const size_t length = strlen(entry->d_name), name_length = length - strlen(suffix);
         if (length <= strlen(suffix) || strcmp(entry->d_name + name_length, suffix) != 0) continue;
-        if (name_length > NAME_MAX_LENGTH) continue;
         entry->d_name[name_length] = '\0';
+        if (!is_name(entry->d_name)) continue;
         if (!wanted || strcmp(entry->d_name, wanted) == 0) {
             strcpy(name, entry->d_name);
             is_there = true;
@@ -34,7 +44,6 @@ const char *find_container(const char *folder, const char *wanted, struct sockad
         count++;
     }
     closedir(sockets);
-    if (count > 0 && !is_there) end(FAILED, "there is no application container \"%s\" in this pod, only: %s", wanted, names);
     if (count > 1 && !wanted)
         end(FAILED, "this pod has several application containers: %s; choose one by --container or MPI_WRAP_CONTAINER",
             names);

@@ -192,6 +192,7 @@ def sockets(tmp_path: Path) -> Path:
 @pytest.fixture
 def app(programs: Programs, sockets: Path) -> Iterator[Container]:
     container = Container(programs, sockets)
+    container.until_idle()  # the session that answered CHECK has ended
     yield container
     container.end()
 

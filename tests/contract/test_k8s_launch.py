@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,6 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from agents.playground import Cluster
 
@@ -235,6 +236,30 @@ def test_signals_go_to_all_agents(launch: Launch, name: str) -> None:
     process.send_signal(getattr(signal, f"SIG{name}"))
     assert [process.stdout.readline() for _ in range(2)] == [f"{name}\n"] * 2
     assert process.wait() == 40
+
+
+def test_signals_reach_the_children_of_an_agent(launch: Launch) -> None:
+    """A shell that ends by a signal does not end the program that it waits for."""
+    agent = launch.agent("echo $$\nsleep 600 >/dev/null 2>&1; exit")
+    process = launch.start("a\n", "-q", "--agent", agent, "--", "x")
+    assert process.stdout is not None
+    group = int(process.stdout.readline())
+    until(lambda: len(members(group)) == 2, "the agent waits for its child")
+    process.terminate()
+    assert process.wait() == 143
+    until(lambda: not members(group), "both have ended")
+
+
+def members(group: int) -> list[int]:
+    """All processes of a process group but zombies."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+                if int(fields[2]) == group and fields[0] != "Z":
+                    found.append(int(entry))
+    return found
 
 
 def test_a_signal_that_the_caller_ignores_is_ignored(launch: Launch) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import stat
 import subprocess
+import tempfile
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +22,6 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 programs, sockets, app = FIXTURES
 
@@ -53,11 +56,27 @@ def test_several_containers(two: Path, programs: Programs) -> None:
     assert code == 255
     assert err.startswith("mpi-wrap: this pod has several application containers: ")
     assert err.endswith("; choose one by --container or MPI_WRAP_CONTAINER\n")
-    for name in ("three", "", "../one", "one.sock", "x" * 5000):
+    for name in ("", "../one", "one.sock", "One", "-one", "one-", "x" * 64, "x" * 5000):
         code, _, err = wrap(programs, two, "--container", name, *show)
         assert code == 255
-        assert err.count("\n") == 1
-        assert err.startswith(f'mpi-wrap: there is no application container "{name}"'[:4000])
+        told = f'there is no application container "{name[:64]}": a name has 1 to 63 of a-z, 0-9 and -'
+        assert err == f"mpi-wrap: {told}\n"
+
+
+def test_a_chosen_container_that_never_starts_is_one_line_after_10_s(
+    programs: Programs, sockets: Path, app: Container
+) -> None:
+    """Also where other containers run, and other files have names that end in .sock."""
+    for name in ("x" * 64, "App", "a.b", ""):
+        (sockets / f"{name}.sock").touch()
+    assert app.run("sh", "-c", "exit 3")[0] == 3
+    begin = time.monotonic()
+    code, _, err = wrap(programs, sockets, "--container", "other", "true")
+    assert time.monotonic() - begin > 9
+    assert (code, err) == (
+        255,
+        f"mpi-wrap: container other: it has no socket in {sockets} for 10 s, only: app; nothing was started\n",
+    )
 
 
 def test_outside_a_virtual_cluster(programs: Programs, tmp_path: Path) -> None:
@@ -66,6 +85,14 @@ def test_outside_a_virtual_cluster(programs: Programs, tmp_path: Path) -> None:
     assert err == (
         f"mpi-wrap: there is no application container here: {tmp_path}/none: No such file or directory; run this in a "
         "node of a VirtualCluster with application containers\n"
+    )
+
+
+def test_too_many_strings_are_one_line(programs: Programs, sockets: Path) -> None:
+    code, _, err = wrap(programs, sockets, *["x"] * 65_536)
+    assert (code, err) == (
+        255,
+        "mpi-wrap: the command has more than 65536 arguments and variables: put them into a file\n",
     )
 
 
@@ -92,6 +119,17 @@ def test_it_waits_for_a_container_that_starts(programs: Programs, sockets: Path)
         assert process.wait(PATIENCE_S) == 3
     finally:
         container.end()
+
+
+def test_it_waits_for_the_chosen_container_beside_others(programs: Programs, sockets: Path, app: Container) -> None:
+    process = app.spawn("--container", "late", "sh", "-c", "exit 3")
+    time.sleep(0.5)
+    assert process.poll() is None
+    late = Container(programs, sockets, "late")
+    try:
+        assert process.wait(PATIENCE_S) == 3
+    finally:
+        late.end()
 
 
 def test_no_container_and_no_runner_are_one_line_after_10_s(programs: Programs, sockets: Path, tmp_path: Path) -> None:
@@ -221,3 +259,33 @@ def test_a_runner_of_another_user_is_one_line(programs: Programs, app: Container
     assert code == 255
     assert "run both containers as one user (runAsUser)" in err
     assert stat.S_ISSOCK(app.socket.stat().st_mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a socket of another user")
+def test_a_socket_that_another_user_made_gets_nothing(programs: Programs) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        hub = ScriptedHub(folder / "app.sock")
+        (folder / "app.sock").chmod(0o666)
+        shutil.copy(programs.wrap, folder / "mpi-wrap")
+        try:
+            done = subprocess.run(
+                [folder / "mpi-wrap", "program"],
+                cwd="/",
+                env={"MPI_WRAP_FOLDER": name, **SANITIZERS},
+                capture_output=True,
+                text=True,
+                user=65534,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+            connection = hub.accept()
+            assert connection.socket.recv(1) == b""
+        finally:
+            hub.stop()
+    assert done.returncode == 255
+    assert done.stderr == (
+        "mpi-wrap: container app: its mpi-runner is of another user than this one (uid 65534); run both containers as "
+        "one user (runAsUser)\n"
+    )
