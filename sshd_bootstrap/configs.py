@@ -13,8 +13,6 @@ from sshd_bootstrap import paths
 from sshd_bootstrap.settings import HostKeys, Settings
 
 ALL_HOSTS = ("*",)
-# In the user's own ~/.ssh, where ssh to other hosts must work as before: names of a job's pods, in every dialect.
-JOB_HOSTS = ("*-worker-*", "*-launcher*", "*-node-*", "*-login*")
 
 
 def sshd_config(settings: Settings) -> str:
@@ -73,7 +71,7 @@ def ssh_config(settings: Settings, port: int | None) -> str:
 
 def user_ssh_config(settings: Settings, port: int | None) -> str:
     """Return the user's ~/.ssh/config, for keys that are mounted there."""
-    return _ssh_config(settings, JOB_HOSTS, f"{settings.mount_path}/id_rsa", port)
+    return _ssh_config(settings, settings.job_hosts, f"{settings.mount_path}/id_rsa", port)
 
 
 def ports_of(ports: Mapping[str, int]) -> str:

@@ -74,7 +74,7 @@ def ssh_configs(settings: Settings, ports: Mapping[str, int]) -> list[File]:
 def _auth(settings: Settings, pair: Pair, secret: int) -> list[File]:
     """Return the user's ~/.ssh, by kubeflow's names."""
     public = f"{pair.public}\n".encode()
-    known = configs.known_hosts(settings, configs.JOB_HOSTS, pair.public).encode()
+    known = configs.known_hosts(settings, settings.job_hosts, pair.public).encode()
     return [
         File(f"{paths.AUTH_FOLDER}/id_rsa", pair.private, secret),
         File(f"{paths.AUTH_FOLDER}/id_rsa.pub", public, 0o644),

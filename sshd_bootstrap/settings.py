@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,9 +12,12 @@ from typing import TypeVar
 from sshd_bootstrap import paths
 from sshd_bootstrap.exits import USAGE, BootstrapError
 
+# In the user's own ~/.ssh, where ssh to other hosts must work as before: names of an MPIJob's pods, in every dialect.
+JOB_HOSTS = ("*-worker-*", "*-launcher*")
 OUR_IMAGES_UID = 65532  # the uid of our image if the pod names none
 
 _UNPRIVILEGED_PORTS = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+_HOST = re.compile(r"[a-z0-9*][a-z0-9.*-]*")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -59,6 +63,7 @@ class Settings:
     user: User = User.NAMED
     passwd: Passwd = Passwd.IMAGE
     host_keys: HostKeys = HostKeys.JOB
+    job_hosts: tuple[str, ...] = JOB_HOSTS  # patterns of the pods' names, in the user's own ~/.ssh
     has_own_config: bool = False  # sshd runs by the image's own sshd_config
     waits_inside: bool = False  # a launcher: its command is started by HELPER
     follows: bool = False  # a launcher: its workers take new keys from the Secret, and so does it
@@ -81,6 +86,7 @@ class Settings:
             user=_choice(environ, "MPI_SSH_USER", User, User.NAMED),
             passwd=_choice(environ, "MPI_SSH_PASSWD", Passwd, Passwd.IMAGE),
             host_keys=_choice(environ, "MPI_SSH_HOST_KEYS", HostKeys, HostKeys.JOB),
+            job_hosts=_hosts(environ, "MPI_SSH_HOSTS") or JOB_HOSTS,
             has_own_config=_truth(environ, "MPI_SSH_OWN_CONFIG"),
             waits_inside=_truth(environ, "MPI_AGENT_STAYS"),
             follows=_truth(environ, "MPI_SSH_FOLLOW"),
@@ -140,6 +146,15 @@ def _ports(environ: Mapping[str, str], name: str) -> tuple[int, ...]:
     if text and (not words or len(ports) != len(words)):
         raise BootstrapError(USAGE, f"{name} is {text!r}: give ports, 1 to 65535, with spaces between")
     return ports
+
+
+def _hosts(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return patterns of host names that a line of OpenSSH's configuration can hold."""
+    text = environ.get(name) or ""
+    hosts = tuple(text.split())
+    if text and (not hosts or not all(_HOST.fullmatch(one) for one in hosts)):
+        raise BootstrapError(USAGE, f"{name} is {text!r}: give host names, * for any text, with spaces between")
+    return hosts
 
 
 def _unprivileged_ports() -> int:

@@ -176,6 +176,13 @@ class StatusBuilder:
                 self.status[field] = value
                 self._at_least(urgency)
 
+    def remove_fields(self, fields: Iterable[str]) -> None:
+        """Remove fields that are one dialect's own."""
+        for field in fields:
+            if field in self.status:
+                del self.status[field]
+                self._at_least(Urgency.AT_ONCE)
+
     def set_condition(
         self, stated: NewCondition, event: Event | None = None, urgency: Urgency = Urgency.AT_ONCE
     ) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
 from agents.job.json_object import Body, Object
 from agents.job.model import (
-    MAX_WORKERS,
     VIRTUAL_GROUP,
     Dialect,
     Job,
@@ -30,6 +29,7 @@ from agents.job.template import check_size, container_names, main_container, rea
 
 API_VERSION = f"{VIRTUAL_GROUP}/v1alpha1"
 
+MAX_NODES = 5000  # with more, the three hostfiles may be larger than a ConfigMap may be
 DVM_PATH = "/run/mpi-dvm"  # in the login container: `uri`, and `ready` once prte says so
 _SHM_PATH, _SHM_SIZE, _SHM_VOLUME, _DVM_VOLUME = "/dev/shm", "1Gi", "mpi-agents-shm", "mpi-agents-dvm"  # noqa: S108
 
@@ -63,7 +63,7 @@ def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:
     nodes = spec.child("nodes")
     if not nodes.is_given:
         nodes.add("is required")
-    replicas = nodes.number("replicas", least=1, most=MAX_WORKERS) or 1
+    replicas = nodes.number("replicas", least=1, most=MAX_NODES) or 1
     node_template = read_template(nodes) if nodes.is_given else {}
     main = _main(settings, node_template)
     shm = _shared_memory(spec)

@@ -50,6 +50,7 @@ class Informer:
         self._failures = 0
         self.complaint = ""  # why the store can't be kept up to date now
         self.is_missing = False  # whether the API server has no such kind now
+        self.is_forbidden = False  # whether we have no right to it now
         self.synced = threading.Event()
         name = f"watch-{store.kind.plural}" + (f"-{namespace}" if namespace else "")
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -156,11 +157,12 @@ class Informer:
     def _healthy(self) -> None:
         if self.complaint:
             _LOG.info("watching %s again", self._store.kind.resource)
-        self.complaint, self.is_missing = "", False
+        self.complaint, self.is_missing, self.is_forbidden = "", False, False
 
     def _wait(self, error: ApiError) -> None:
         """Log once why the store is stale, and wait with exponential backoff."""
         reason, self.is_missing = self._reason(error), isinstance(error, NotFoundError)
+        self.is_forbidden = error.code == 403
         if reason != self.complaint:
             self.complaint = reason
             _LOG.warning("%s can't be watched: %s", self._store.kind.resource, reason)

@@ -35,7 +35,7 @@ from collections.abc import Collection
 from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import Object, part
-from agents.job.model import PREFIX, Job, Problem
+from agents.job.model import PREFIX, Job, Problem, is_virtual
 from agents.job.read import is_managed_elsewhere
 from agents.job.run_mode import effective
 from agents.job.status import StatusBuilder, conditions_of, has_begun, is_finished, seconds
@@ -94,9 +94,10 @@ def leave_to_others(job: Job | tuple[Problem, ...], resource: Object, others: Co
     if 0 <= now - made_at < _LEAVES_AFTER_S:
         return Plan((), made_at + _LEAVES_AFTER_S)
     seen = (re.sub("(.*) (.*)/(.*)", r"\1 \3 in namespace \2", one) for one in sorted(others))
+    managed = "" if is_virtual(resource) else f"with runPolicy.managedBy {PREFIX}operator, or "
     message = (
         f"The job is left to another operator for MPIJobs, seen by its {' and '.join(seen)}. To have it run"
-        f" here: stop that operator, or create the job with runPolicy.managedBy {PREFIX}operator, or with the label"
+        f" here: stop that operator, or create the job {managed}with the label"
         f" {PREFIX}adopt=true if that operator leaves it alone (docs/moving.md)"
     )
     builder = StatusBuilder(job if isinstance(job, Job) else None, resource, now)

@@ -298,6 +298,8 @@ class Process:
                 (503, f"{complaint}\n") if complaint else (200, f"standby; {self._leader.holder or 'nobody'} leads\n")
             )
         waived = [each for each in self._may_be_missing() if each.is_missing]  # a definition may go as it came
+        # A role of before has no right to virtual clusters, and MPIJobs are managed all the same.
+        waived += [each for each in self._of_optional.get(VIRTUAL_CLUSTER, ()) if each.is_forbidden]
         complaints = sorted({each.complaint for each in self._informers if each.complaint and each not in waived})
         if self._controller is None or complaints:
             return 503, "".join(f"{each}\n" for each in complaints) or "waiting for the caches to sync\n"

@@ -75,6 +75,11 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
         if is_running:
             self.settle(has_deadline=False)
 
+    def named(self, name: str) -> str:
+        """The name that this job wants: a virtual cluster has nodes and a login pod."""
+        is_virtual = self.jobs == "virtualclusters"
+        return name.replace("-launcher", "-login").replace("-worker-", "-node-") if is_virtual else name
+
     # What the user does.
 
     @precondition(lambda self: self.job() is None)
@@ -190,8 +195,9 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
     def user_takes_the_launchers_rights(self, plural: str, is_running: bool) -> None:
         if is_running:
             self.go_on(3)
-        body = self.api.find(plural, "pi-launcher")
-        if body is not None and (plural, "pi-launcher") not in self.foreign:
+        name = self.named("pi-launcher")
+        body = self.api.find(plural, name)
+        if body is not None and (plural, name) not in self.foreign:
             self.api.changed(plural, {**body, "rules" if plural == "roles" else "subjects": []})
 
     @rule()
@@ -203,9 +209,10 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
 
     @rule(plural=st.sampled_from(sorted(FOREIGN)))
     def user_takes_a_name(self, plural: str) -> None:
-        if self.api.find(plural, FOREIGN[plural]) is None:
-            body: Body = {"metadata": {"name": FOREIGN[plural]}, "data": {"mine": "yes"}, "spec": {"containers": []}}
-            self.foreign[plural, FOREIGN[plural]] = copy.deepcopy(self.api.add(plural, body))
+        name = self.named(FOREIGN[plural])
+        if self.api.find(plural, name) is None:
+            body: Body = {"metadata": {"name": name}, "data": {"mine": "yes"}, "spec": {"containers": []}}
+            self.foreign[plural, name] = copy.deepcopy(self.api.add(plural, body))
 
     @rule()
     def user_gives_names_back(self) -> None:

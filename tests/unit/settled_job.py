@@ -63,7 +63,7 @@ def check(operator: SteppedOperator, jobs: str, *, has_ended: bool, has_foreign:
 
 def _check_rights(cluster: Cluster, body: Body, *, has_ended: bool) -> None:
     """A launcher that has ended has none, and no other has any to a pod that is not this job's."""
-    found = cluster.api.find("roles", f"{body['metadata']['name']}-launcher")
+    found = cluster.api.find("roles", f"{body['metadata']['name']}-{'login' if is_virtual(body) else 'launcher'}")
     if found is None or controller(found) != body["metadata"]["uid"]:
         return
     own = {pod["metadata"]["name"] for pod in cluster.pods("worker") if controller(pod) == body["metadata"]["uid"]}

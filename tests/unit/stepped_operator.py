@@ -194,7 +194,9 @@ class _Checked(Executor):
 
     def _do(self, resource: Body, memory: Any, action: Action, now: float) -> None:
         if isinstance(action, Delete | DeleteWorkers) and action.reason == "suspended":
-            is_worker = isinstance(action, DeleteWorkers) or "-launcher" not in action.name
+            is_worker = isinstance(action, DeleteWorkers) or not any(
+                one in action.name for one in ("-launcher", "pi-login")
+            )
             assert not (is_worker and self._saves(resource)), "a worker goes while ranks have time to save"
         if isinstance(action, Delete | DeleteWorkers) and action.grace_s is not None:
             assert not self._saves(resource, is_over=False), "a worker goes at once while ranks may be left in it"
@@ -226,5 +228,5 @@ def _has_time(pod: Body, now: str) -> bool:
     by = pod["metadata"].get("deletionTimestamp")
     has_ended = all("terminated" in one["state"] for one in pod["status"].get("containerStatuses", [])[:1])
     owner = pod["metadata"]["ownerReferences"][0]
-    is_untold = by is None and owner["kind"] == "MPIJob"
+    is_untold = by is None and owner["kind"] in ("MPIJob", "VirtualCluster")
     return pod["status"]["phase"] == "Running" and not has_ended and (is_untold or (by is not None and now < by))

@@ -122,7 +122,7 @@ def test_settings_may_be_annotations() -> None:
         ({"spec/nodes": []}, "spec.nodes: must be an object, not a list"),
         ({"spec/nodes/replicas": 0}, "spec.nodes.replicas: must be 1 or more, not 0"),
         ({"spec/nodes/replicas": "2"}, "spec.nodes.replicas: must be a whole number, not text"),
-        ({"spec/nodes/replicas": 20_001}, "spec.nodes.replicas: must be at most 20000"),
+        ({"spec/nodes/replicas": 5001}, "spec.nodes.replicas: must be at most 5000"),
         ({"spec/nodes/slots": 0}, "spec.nodes.slots: must be 1 or more, not 0"),
         ({"spec/nodes/template": ABSENT}, "spec.nodes.template.spec.containers: must have at least one container"),
         ({f"{NODE}/name": ABSENT}, "spec.nodes.template.spec.containers[0].name: is required"),

@@ -7,9 +7,11 @@ from typing import Any
 import plans
 import pytest
 from job_states import OURS, START, condition, pod
-from mpijobs import mpijob
+from mpijobs import job, mpijob
 
+from agents.job.status import has_begun
 from agents.operator.actions import Patch
+from agents.operator.plan import leave_to_others
 
 Object = dict[str, Any]
 
@@ -232,6 +234,12 @@ def test_a_running_dvm_keeps_its_nodes_and_the_status_says_so(
     assert (status, reason) == ("True", "NodesChanged")
     assert words in message
     assert message.endswith("kubectl -n default delete pod vc-login")
+    settles = resource({**DVM, "spec/nodes/replicas": replicas})
+    settles["metadata"]["managedFields"] = OURS
+    settles["status"] = plans.status(found)
+    again = plan(settles, *nodes, LOGIN)
+    assert plans.events(again) == []
+    assert again.steps == () or len(nodes) < replicas  # a node is still to be created
 
 
 def test_what_cannot_be_read_is_not_ready() -> None:
@@ -272,3 +280,50 @@ def test_events_say_node_and_login_as_the_conditions_do() -> None:
     lost = pod("vc-node-1", "Running", ready=False, code=1)
     found = plan(resource(None, CREATED), NODES[0], lost)
     assert [(kind, reason) for kind, reason, _ in plans.events(found)] == [("Warning", "NodesInTrouble")]
+
+
+def test_a_cluster_that_is_left_to_another_operator_has_begun_nothing() -> None:
+    body = resource()
+    left = leave_to_others(job("virtual"), body, ["Lease kubeflow/mpi-operator"], plans.NOW)
+    status = plans.status(left)
+    assert [one["type"] for one in status["conditions"]] == ["OtherOperator"]
+    assert "managedBy" not in status["conditions"][0]["message"]
+    assert not has_begun({**body, "status": status})
+
+
+def test_a_name_that_another_owner_has_stays_reported_until_the_object_is_made() -> None:
+    body = resource()
+    first = plans.plan(body, name_conflicts=frozenset({("ConfigMap", "vc-config")}), config_map=None)
+    message = plans.conditions(first)["ErrResourceExists"][2]
+    assert message.endswith("is not managed by VirtualCluster")
+    again = resource(None, *plans.status(first)["conditions"])
+    later = plans.plan(again, config_map=None)
+    assert "ErrResourceExists" in plans.conditions(later)
+
+
+def test_another_container_that_starts_sooner_or_again_says_nothing_of_the_login() -> None:
+    both = {"spec/login": {"template": {"spec": {"containers": [{"name": "mpi"}, {"name": "side"}]}}}}
+    login = pod("vc-login")
+    login["status"]["conditions"][0]["lastTransitionTime"] = START
+    (main,) = login["status"]["containerStatuses"][:1]
+    earlier = {"running": {"startedAt": "2023-11-14T22:00:00Z"}}
+    login["status"]["containerStatuses"].append({**main, "name": "side", "state": earlier})
+    found = plan(settled(both, loginReady=False), *NODES, login)
+    assert plans.status(found)["loginStartedAt"] == START
+
+
+def test_a_resumed_cluster_forgets_the_login_pod_of_before() -> None:
+    old = condition("DvmOutdated", "True", "NodesChanged", "")
+    suspended = {**DVM, "spec/suspend": True}
+    body = resource(suspended, *SETTLED, old, dvmNodes=2)
+    status = plans.status(plan(body, *NODES))
+    assert {"loginStartedAt", "dvmNodes"}.isdisjoint(status)
+    assert "DvmOutdated" not in {one["type"] for one in status["conditions"]}
+
+
+def test_ssh_in_its_pods_is_configured_for_its_own_names_alone() -> None:
+    made = plans.created(plans.plan(resource({"spec/transport": "ssh"}), **plans.NOTHING))
+    assert "vc-node-* vc-login*" in str(made["Pod vc-node-0"])
+    assert "MPI_SSH_HOSTS" not in str(
+        plans.created(plans.plan(mpijob("v2beta1", {"spec/transport": "ssh"}), **plans.NOTHING))
+    )

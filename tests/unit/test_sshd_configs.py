@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from sshd_bootstrap import configs
-from sshd_bootstrap.settings import HostKeys, Role, Settings
+from sshd_bootstrap.settings import JOB_HOSTS, HostKeys, Role, Settings
 
 PLAIN = Settings(role=Role.WORKER, uid=0, gid=0)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMywiAPTMs7FIK"
@@ -50,7 +50,7 @@ def test_host_keys_that_are_not_known_are_learnt_and_never_simply_taken() -> Non
     gone, came = changed(golden("ssh_config"), configs.ssh_config(settings, 2222))
     assert (gone, came) == (["    StrictHostKeyChecking yes"], ["    StrictHostKeyChecking accept-new"])
     assert configs.known_hosts(settings, configs.ALL_HOSTS, KEY) == ""
-    assert configs.known_hosts(settings, configs.JOB_HOSTS, KEY) == ""
+    assert configs.known_hosts(settings, JOB_HOSTS, KEY) == ""
 
 
 def test_hosts_at_ports_of_their_own() -> None:
@@ -64,4 +64,4 @@ def test_hosts_at_ports_of_their_own() -> None:
 
 def test_who_is_known_and_who_may_enter() -> None:
     assert configs.known_hosts(PLAIN, configs.ALL_HOSTS, KEY) == f"* {KEY}\n"
-    assert configs.known_hosts(PLAIN, configs.JOB_HOSTS, KEY) == f"*-worker-*,*-launcher*,*-node-*,*-login* {KEY}\n"
+    assert configs.known_hosts(PLAIN, JOB_HOSTS, KEY) == f"*-worker-*,*-launcher* {KEY}\n"

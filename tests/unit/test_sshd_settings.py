@@ -14,6 +14,7 @@ ALL = {
     "MPI_SSH_MOUNT_PATH": "/home/me/.ssh",
     "MPI_SSH_RUN_PATH": "/run/x",
     "MPI_SSH_PORTS": " 22  2222 ",
+    "MPI_SSH_HOSTS": "vc-node-* vc-login*",
     "MPI_SSH_USER": "unknown",
     "MPI_SSH_PASSWD": "generated",
     "MPI_SSH_HOST_KEYS": "image",
@@ -28,6 +29,7 @@ def test_all_of_them() -> None:
     assert (settings.keys, settings.volume, settings.tools) == ("/secret", "/volume", "/tools")
     assert (settings.mount_path, settings.run_path) == ("/home/me/.ssh", "/run/x")
     assert (settings.ports, settings.port) == ((22, 2222), 22)
+    assert settings.job_hosts == ("vc-node-*", "vc-login*")
     assert (settings.user, settings.passwd, settings.host_keys) == (User.UNKNOWN, Passwd.GENERATED, HostKeys.IMAGE)
     assert settings.has_own_config
 
@@ -39,6 +41,7 @@ def test_none_of_them(environ: dict[str, str]) -> None:
     assert (settings.keys, settings.volume) == ("/etc/mpi-ssh", "/mpi-ssh")
     assert (settings.mount_path, settings.run_path) == ("/root/.ssh", "/run/mpi-agents/ssh")
     assert settings.ports == (2222,)
+    assert settings.job_hosts == ("*-worker-*", "*-launcher*")
     assert (settings.user, settings.passwd, settings.host_keys) == (User.NAMED, Passwd.IMAGE, HostKeys.JOB)
     assert not settings.has_own_config
 
@@ -50,6 +53,7 @@ WRONG = {
     ("MPI_SSH_PORTS", "22,2222"): "MPI_SSH_PORTS is '22,2222': give ports, 1 to 65535, with spaces between",
     ("MPI_SSH_PORTS", "0"): "MPI_SSH_PORTS is '0': give ports, 1 to 65535, with spaces between",
     ("MPI_SSH_PORTS", "65536"): "MPI_SSH_PORTS is '65536': give ports, 1 to 65535, with spaces between",
+    ("MPI_SSH_HOSTS", "a\nb!"): "MPI_SSH_HOSTS is 'a\\nb!': give host names, * for any text, with spaces between",
     ("MPI_SSH_PORTS", "²"): "MPI_SSH_PORTS is '²': give ports, 1 to 65535, with spaces between",
     (
         "MPI_SSH_MOUNT_PATH",

@@ -215,6 +215,9 @@ class Ssh:
         }
         if found.start is not Start.DEFAULT:
             variables["MPI_SSH_OWN_CONFIG"] = "true"
+        if self._job.dialect is Dialect.VIRTUAL:  # by its own name: other hosts may be called *-node-* and *-login*
+            hosts = (f"{names.worker_hostname(self._job, 0)[:-1]}*", f"{names.launcher_hostname(self._job)}*")
+            variables["MPI_SSH_HOSTS"] = " ".join(hosts)
         return pod.variables(variables)
 
 

@@ -121,7 +121,7 @@ def _launcher(view: View, found: Launcher, change: workers.Changes) -> list[Crea
         return []
     if view.is_invalid(kind, view.job.launcher_name):
         return []
-    if view.job.launcher_waits and view.ready < len(view.wanted):
+    if view.job.launcher_waits and (view.ready < len(view.wanted) or (view.job.dialect.never_ends and change.deletes)):
         return []
     missing = {view.job.worker_name(index) for index in view.wanted if index not in view.workers}
     if view.job.transport is Transport.EXEC and missing - {one.name for one in change.creates}:

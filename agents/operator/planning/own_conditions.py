@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from agents.common.not_ready import NotReady, Tolerance, not_ready, summary
 from agents.job import conditions
 from agents.job.conditions import NewCondition, Type
-from agents.job.model import MPI_JOB, Rbac, Transport, annotation
+from agents.job.model import Rbac, Transport, annotation
 from agents.job.status import FAILED, Event, StatusBuilder, Urgency
 from agents.job.template import main_container
 from agents.operator import objects
@@ -172,12 +173,12 @@ def set_rejections(view: View, builder: StatusBuilder, creates: Sequence[Create]
     conflicts, rejected = sorted(view.observed.name_conflicts), view.observed.rejected
     invalid = sorted(key for key, message in rejected.items() if is_invalid_message(message))
     others = sorted(rejected.keys() - invalid)
+    conflict = partial(_conflict, view.job.dialect.kind)
     if conflicts:  # in kubeflow's message
-        message = "; ".join(_conflict(*one) for one in conflicts[:_NAMES_MAX])
-        message = message.replace(f"by {MPI_JOB}", f"by {view.job.dialect.kind}")
+        message = "; ".join(conflict(*one) for one in conflicts[:_NAMES_MAX])
         builder.report(Type.RESOURCE_EXISTS, True, "ErrResourceExists", message)
     else:
-        _remove_when_made(builder, Type.RESOURCE_EXISTS, creates, _conflict)
+        _remove_when_made(builder, Type.RESOURCE_EXISTS, creates, conflict)
     if invalid:  # only an edit of the job helps
         message = f"{_named(*invalid[0])}{rejected[invalid[0]]}"
         builder.report(Type.VALIDATION_ERROR, True, "ValidationError", message)
@@ -203,8 +204,8 @@ def _remove_when_made(
         builder.remove_conditions([kind])
 
 
-def _conflict(kind: str, name: str) -> str:
-    return f'Resource "{name}" of Kind "{kind}" already exists and is not managed by MPIJob'
+def _conflict(manager: str, kind: str, name: str) -> str:
+    return f'Resource "{name}" of Kind "{kind}" already exists and is not managed by {manager}'
 
 
 def _named(kind: str, name: str) -> str:

@@ -29,7 +29,9 @@ def plan(view: View) -> Plan:
     builder.created(starts=False)
     builder.suspended()
     builder.remove_conditions((Type.WORKERS_OUTDATED, Type.CREATION_REFUSED, Type.RESOURCE_EXISTS))
-    builder.remove_conditions((Type.VALIDATION_ERROR, Type.RESTARTING, Type.DEBUGGING))
+    builder.remove_conditions((Type.VALIDATION_ERROR, Type.RESTARTING, Type.DEBUGGING, Type.DVM_OUTDATED))
+    if not view.launchers:  # a resumed cluster's login pod replaces none
+        builder.remove_fields(("loginStartedAt", "dvmNodes"))
     own_conditions.set_stuck(view, builder)
     active, worker = (
         Counts(active=sum(pod.phase == "Running" for pod in pods)) for pods in (view.launchers, view.workers.values())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from agents.job.conditions import NewCondition, Type
+from agents.job.model import Role
 from agents.job.status import Event, StatusBuilder, Urgency, format_time
+from agents.job.template import main_container
 from agents.operator import objects
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View
@@ -30,7 +32,7 @@ def set_login(view: View, builder: StatusBuilder) -> None:
         },
         urgency,
     )
-    started_at = None if login is None else login.started_at(view.launcher_containers)
+    started_at = None if login is None else login.started_at(_main(view, view.job.launcher))
     since, before = None if started_at is None else format_time(started_at), view.status.get("loginStartedAt")
     if login is None or started_at is None or since == before:
         return
@@ -60,12 +62,17 @@ def set_dvm(view: View, builder: StatusBuilder) -> None:
         f"{f'; not in it, or started again since: {names}{more}' if later else ''}. To start it again with all nodes,"
         f" which ends its jobs: kubectl -n {view.job.namespace} delete pod {view.job.launcher_name}"
     )
-    condition = NewCondition(Type.DVM_OUTDATED, True, "NodesChanged", message)
+    condition = NewCondition(Type.DVM_OUTDATED, True, "WorkersChanged", message)  # shown as NodesChanged
     builder.set_condition(condition, Event("Normal", str(Type.DVM_OUTDATED), message))
 
 
 def _login(view: View) -> PodView | None:
     return view.launchers[-1] if view.launchers else None
+
+
+def _main(view: View, role: Role) -> frozenset[str]:
+    """Return the name of the container that the DVM runs in: another one may start again, or sooner."""
+    return frozenset({str(main_container(role.template, view.job.main_container).get("name", ""))})
 
 
 def _count_nodes(view: View, login: PodView, started_at: float) -> int:
@@ -82,5 +89,5 @@ def _count_nodes(view: View, login: PodView, started_at: float) -> int:
 def _is_later(view: View, index: int, ready_at: float) -> bool:
     """Whether a node was started after the DVM was ready: then it has no daemon."""
     node = view.workers.get(index)
-    started_at = None if node is None else node.started_at(view.worker_containers)
+    started_at = None if node is None else node.started_at(_main(view, view.job.worker))
     return started_at is None or started_at > ready_at
