@@ -1,7 +1,6 @@
 """T9k's published jobs and what they mean: `jobs/t9k/NAME.yaml`, and by hand `NAME.json` over `defaults.json`.
 
 The manual's and the tutorials' examples, their images as they are. In an expected template, the command
-"has_dvm": false,
 "launch_command" stands for the words of the line.
 """
 
