@@ -240,7 +240,7 @@ def test_who_waits_for_room_can_be_ended(cluster: Cluster, client: str, tmp_path
 def test_a_signal_that_comes_while_it_waits_is_passed_on(cluster: Cluster, client: str, tmp_path: Path) -> None:
     with Hub(cluster, client, tmp_path, MPI_AGENT_LIMITS="worker=3,start=300") as hub:
         long_commands_that_wait(hub)
-        waiting = start(hub, "-n", "worker-1", f"trap 'exit 9' USR1; while sleep 0.1; do :; done #{'x' * 100_000}")
+        waiting = start(hub, "-n", "worker-1", f"trap 'exit 9' USR1; while :; do sleep 0.1; done #{'x' * 100_000}")
         until(lambda: is_connected(waiting.pid), "it has asked the hub")
         waiting.send_signal(signal.SIGUSR1)
         waiting.communicate(timeout=30)
