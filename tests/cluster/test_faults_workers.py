@@ -51,14 +51,15 @@ def test_a_worker_is_deleted_during_the_launch(
         assert (code, len(running.ranks())) == (0, 4)  # it was in time for the successor
     else:
         assert "daemon" in running.output, "mpirun says why"
-        assert code != 0 or LOST["openmpi5"] in running.output
+        assert code != 0 or LOST["openmpi5"][0] in running.output
 
 
 # What says so. Open MPI 5.0's mpirun ends with 0 where it has lost a daemon (docs/faults.md): no agent can mend that.
+# It says the other when it hears of its agent's end before it hears of its connection's, and then its exit code isn't 0.
 LOST = {
-    "openmpi4": "ORTE has lost communication with a remote daemon",
-    "openmpi5": "PRTE has lost communication with a remote daemon",
-    "intel": "Downstream from host pi-worker-1 exited abnormally",
+    "openmpi4": ("ORTE has lost communication with a remote daemon",),
+    "openmpi5": ("PRTE has lost communication with a remote daemon", "Daemon exit status: 137"),
+    "intel": ("Downstream from host pi-worker-1 exited abnormally",),
 }
 
 
@@ -85,9 +86,9 @@ def test_a_worker_runs_out_of_memory(start: Start, node: Node, namespace: Namesp
 def assert_lost(ranks: Ranks) -> None:
     code = ranks.running.end(TOLD_S)
     example, output = ranks.running.job.example, ranks.running.output
-    assert LOST[example] in output
+    assert any(sentence in output for sentence in LOST[example]), output
     assert "pi-worker-1" in output
-    assert code != 0 or example == "openmpi5", output
+    assert code != 0 or LOST["openmpi5"][0] in output, output
     daemons = ("orted", "prted", "hydra_pmi_proxy")
     until("nothing is left in the other worker", lambda: not any(map(ranks.workers[0].count, daemons)), 30)
 

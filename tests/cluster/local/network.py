@@ -15,7 +15,9 @@ GATEWAY = "10.88.0.1"  # the node as pods see it, and their DNS server
 # One that is not set is the lowest of the pods' own: it changes as they come and go, and then a pod that remembers the
 # former one reaches neither DNS nor the API server for half a minute. The plugin sets none where the address is there.
 _GATEWAY_MAC = "02:58:0a:58:00:01"
-SUBNET = "10.88.0.0/24"
+# So many that no run uses one twice: a pod that only listens does not announce itself, and the node sends what is for
+# it to the address's former owner until it has asked anew, which takes five seconds and longer than a probe waits.
+SUBNET = "10.88.0.0/16"
 API_SERVICE = "10.96.0.1"  # `kubernetes.default`; there is no kube-proxy, and so no other service address
 
 _SYSTEM = Path("/proc/sys/net/ipv4")
@@ -43,7 +45,7 @@ def up(run: Path) -> None:
     """Make bridge and routes, and in `run` the CNI configuration and notes of what is to be undone."""
     if not _is_there():
         _run("ip", "link", "add", BRIDGE, "address", _GATEWAY_MAC, "type", "bridge")
-        _run("ip", "addr", "add", f"{GATEWAY}/24", "dev", BRIDGE)
+        _run("ip", "addr", "add", f"{GATEWAY}/16", "dev", BRIDGE)
     _run("ip", "link", "set", BRIDGE, "up")
     before = run / "settings.json"
     if not before.exists():
