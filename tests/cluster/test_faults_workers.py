@@ -55,7 +55,7 @@ def test_a_worker_is_deleted_during_the_launch(
 
 
 # What says so. Open MPI 5.0's mpirun ends with 0 where it has lost a daemon (docs/faults.md): no agent can mend that.
-# It says the other when it hears of its agent's end before it hears of its connection's, and then its exit code isn't 0.
+# It says the other when it hears of its agent's end before it hears of its connection's; then its exit code is not 0.
 LOST = {
     "openmpi4": ("ORTE has lost communication with a remote daemon",),
     "openmpi5": ("PRTE has lost communication with a remote daemon", "Daemon exit status: 137"),
