@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.cluster.faults import of_the_command
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ def launch(namespace: Namespace, by: str, tmp_path: Path) -> Launch:
     )
 
 
+def end_of(agent: subprocess.Popen[bytes]) -> tuple[str, str, int]:
+    """Wait for an agent's end: what its command has printed, and the exit code."""
+    out, err = agent.communicate(timeout=DEADLINE_S)
+    return out.decode(), of_the_command(err.decode()), agent.returncode
+
+
 def grant(job: Job, *verbs: str) -> None:
     for rule in job.of("Role")["rules"]:
         if rule["resources"] == ["pods/exec"]:
@@ -86,7 +93,7 @@ def kubeconfig(namespace: Namespace, folder: Path) -> Path:
 
 def test_code_output_and_streams_of_any_size(launch: Launch, by: str) -> None:
     agent = launch("echo out; echo err >&2; exit 7")
-    assert (*agent.communicate(timeout=DEADLINE_S), agent.returncode) == (b"out\n", b"err\n", 7)
+    assert end_of(agent) == ("out\n", "err\n", 7)
 
     agent = launch(f"head -c {100 * MIB} /dev/zero")
     out, err = agent.communicate(timeout=DEADLINE_S)
@@ -107,7 +114,7 @@ def test_a_command_that_never_reads_its_stdin_ends_all_the_same(launch: Launch, 
     os.truncate(much, 1 << 30)
     with much.open("rb") as stdin:
         agent = launch("sleep 4; echo out; exit 9", stdin=stdin, limits="silence=2,ping=0.5")
-        assert (*agent.communicate(timeout=DEADLINE_S), agent.returncode) == (b"out\n", b"", 9)
+        assert end_of(agent) == ("out\n", "", 9)
 
 
 def test_signals_reach_the_command_and_nothing_is_left(launch: Launch, namespace: Namespace) -> None:

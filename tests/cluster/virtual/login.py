@@ -56,8 +56,8 @@ class Login:
             found += {"prte", "prted"}.intersection(names)
         return found
 
-    def ranks(self) -> dict[int, str]:
-        """Have `pi` run in the DVM by two ranks in each worker; host by rank."""
-        output = self.run(f"prun --dvm-uri file:{URI} --map-by ppr:2:node pi")
+    def ranks(self, launch: str = f"prun --dvm-uri file:{URI}") -> dict[int, str]:
+        """Have `pi` run by two ranks in each worker, in the DVM if nothing else is said; host by rank."""
+        output = self.run(f"{launch} --map-by ppr:2:node pi")
         assert "pi is approximately 3.14159265" in output
         return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", output)}
