@@ -43,8 +43,8 @@ def test_many_jobs_run_in_one_dvm(login: Login) -> None:
 
 def test_a_dvm_ends_with_a_node_and_the_next_one_has_its_replacement(login: Login) -> None:
     login.start_dvm()
-    login.run(f"nohup sh -c '{LOST_JOB}' >/tmp/lost 2>&1 &")
-    until("a job runs", lambda: "ranks run" in login.type("cat /tmp/lost").output)  # once it is there
+    login.run(f"touch /tmp/lost; nohup sh -c '{LOST_JOB}' >/tmp/lost 2>&1 &")
+    until("a job runs", lambda: login.run("cat /tmp/lost").count("ranks run") == len(login.workers))
     lost = login.workers[1]
     uid = login.namespace.get("Pod", lost)["metadata"]["uid"]
     login.namespace.delete("Pod", lost, grace_s=1)

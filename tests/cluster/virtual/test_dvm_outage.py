@@ -22,7 +22,7 @@ def test_a_dvm_outlives_an_api_server_that_is_away_for_two_minutes(node: Node, l
     launchers = [node.container(one.namespace, one.running.launcher, "mpi") for one in logins.values()]
     for login in logins.values():
         login.start_dvm()
-        login.run(f"nohup sh -c '{JOBS}' >/tmp/jobs 2>&1 &")
+        login.run(f"touch /tmp/jobs; nohup sh -c '{JOBS}' >/tmp/jobs 2>&1 &")
 
     def ends() -> list[list[str]]:
         return [launcher.read("/tmp/jobs").splitlines() for launcher in launchers]
