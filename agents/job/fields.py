@@ -247,6 +247,7 @@ def kind(value: object) -> str:
 
 
 _LABEL_SIZE = 63
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -265,6 +266,11 @@ def read_name(metadata: Fields, workers: int, *, is_host: bool, suffix: str = WO
         excess = len(longest) - _LABEL_SIZE
         metadata.add(f'is {excess} too long: "{longest}" is a host name, of at most {_LABEL_SIZE}', "name")
     return name
+
+
+def is_label(name: str) -> bool:
+    """Return whether this can be a container's name: a label of RFC 1123."""
+    return len(name) <= _LABEL_SIZE and _LABEL.fullmatch(name) is not None
 
 
 _SSH_NAMES = {"port": "sshPort", "keyType": "sshKeyType", "passwd": "sshPasswd"}  # of annotations

@@ -228,6 +228,7 @@ class Job:
     has_worker_agent: bool | None = None  # None: the operator's setting
     tools: tuple[Tool, ...] | None = None  # None: the operator's setting
     has_dvm: bool = False  # virtual clusters: prte runs in the login pod
+    has_application: bool = False  # virtual clusters: application containers are in the templates
     launch_command: tuple[str, ...] = ()  # T9k: the mpirun line that was made of the job's fields
     annotations: Mapping[str, str] = field(default_factory=dict)  # the job's own
     is_being_deleted: bool = False

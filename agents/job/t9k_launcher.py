@@ -47,9 +47,9 @@ def launcher_template(workers: Object, main: str, command: Sequence[str], own: O
     spec = {key: value for key, value in workers["spec"].items() if key != "resourceClaims"}
     container = next(one for one in spec["containers"] if one["name"] == main)
     container = {key: value for key, value in container.items() if key not in _WORKERS_ONLY}
-    spec["containers"] = [{**_without_devices(container), "command": list(command)}]
+    spec["containers"] = [{**without_devices(container), "command": list(command)}]
     if "initContainers" in spec:
-        spec["initContainers"] = [_without_devices(one) for one in spec["initContainers"]]
+        spec["initContainers"] = [without_devices(one) for one in spec["initContainers"]]
     merged = _merged({**workers, "spec": spec}, _about(own, main))
     return dict(merged)
 
@@ -81,7 +81,7 @@ def _about(own: Object, main: str) -> Object:
     return {**own, "spec": {**spec, "containers": [{**first, "name": main}, *others]}}
 
 
-def _without_devices(container: Object) -> Body:
+def without_devices(container: Object) -> Body:
     """Return a container without extended resources, whose names have a `/`, and without claims of devices."""
     resources = container.get("resources")
     if resources is None:

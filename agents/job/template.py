@@ -67,6 +67,19 @@ def read_template(role: Fields, *, is_whole: bool = True) -> Object:
     return template.value
 
 
+def read_containers(fields: Fields, key: str) -> list[Fields]:
+    """Return the containers of the list at a key, without their nulls."""
+    try:
+        given = fields.instead({key: _without_nulls(fields.value.get(key))})
+    except _TooDeepError:
+        fields.add("is nested too deeply for a pod", key)
+        return []
+    containers = list(given.objects(key))
+    for container in containers:
+        _check_container(container)
+    return containers
+
+
 def check_size(role: Fields, template: Object, replicas: int) -> None:
     """Record what makes a role's pods too many bytes: of one, or of all together."""
     size = len(json.dumps(template, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))

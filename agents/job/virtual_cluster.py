@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agents.job.application import read_application
 from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
 from agents.job.json_object import Body, Object
 from agents.job.model import (
@@ -71,7 +72,11 @@ def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:
     has_dvm, dvm_args = dvm.flag("enabled") is True, dvm.texts("args")
     command = ("/bin/sh", "-c", _DVM, "dvm", *dvm_args) if has_dvm else WAIT
     login_template = _login(spec, node_template, main, command)
+    application = read_application(spec, node_template, login_template)
     if not problems:
+        if application is not None:
+            node_template = application.beside(node_template, main, is_login=False)
+            login_template = application.beside(login_template, main, is_login=True)
         node_template, login_template = (_with_shm(one, shm) for one in (node_template, login_template))
         check_size(nodes, node_template, replicas)
         check_size(spec.child("login"), login_template, 1)
@@ -95,6 +100,7 @@ def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:
         has_worker_agent=settings.flag("workerAgent"),
         tools=settings.choices("tools", Tool),
         has_dvm=has_dvm,
+        has_application=application is not None,
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
     )

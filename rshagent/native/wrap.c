@@ -151,7 +151,7 @@ static void read_signals(struct wrap *w) {
 
 int main(int argc, char **argv) {
     const char *folder = getenv("MPI_WRAP_FOLDER"), *wanted = getenv("MPI_WRAP_CONTAINER");
-    struct wrap w = {.folder = folder && *folder ? folder : "/run/mpi-agents/app", .runner = -1,
+    struct wrap w = {.folder = folder && *folder ? folder : "/run/mpi-app", .runner = -1,
                      .wanted = wanted && *wanted ? wanted : NULL, .until = now_ms() + PATIENCE_MS};
     char **program = read_arguments(argv + (argc > 0), &w);
     w.signals = take_signals();

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from agents.job.json_object import Body
 from agents.job.model import LAUNCHER, Job, Tool, Transport
 from agents.operator.kube import BATCH_JOB
-from agents.operator.objects import environment, injected, names, pod, rbac, sshd
+from agents.operator.objects import application, environment, injected, names, pod, rbac, sshd
 from agents.operator.objects.config import launcher_files
 from agents.operator.objects.injected import User
 from agents.operator.objects.sshd import Ssh
@@ -41,6 +41,7 @@ def _template(job: Job, settings: PodSettings) -> Body:
     if account := rbac.own_account(job) or ("" if rbac.service_account(job, settings) is None else job.launcher_name):
         spec["serviceAccountName"] = account
     pod.set_environment(pod.main_container(job, spec), environment.launcher(job))
+    application.deliver(job, settings, spec)
     _add_agents(job, settings, spec)
     return body
 

@@ -25,6 +25,7 @@ TEMPLATE = f"{PREFIX}template"  # annotation: what a pod was made from
 ACCOUNT = f"{PREFIX}service-account"  # annotation of a launcher: whose rights it has, where we grant them
 SETTINGS = f"{PREFIX}settings"  # annotation: by which of those settings that a job's pods have in common
 HUB, DELIVERY, WORKER_AGENT, BOOTSTRAP = "hub", "kubectl-delivery", "worker-agent", "sshd-bootstrap"  # containers
+APPLICATION = "mpi-wrap-delivery"  # the container that copies what application containers need
 CONFIG_VOLUME, TOOLS_VOLUME, RUN_VOLUME, TOKEN_VOLUME = (
     "mpi-job-config",
     "mpi-job-kubectl",

@@ -43,6 +43,7 @@ _NEEDS = {  # CPU and memory requests and the memory limit, by container
     names.HUB: ("50m", "48Mi", "64Mi"),
     names.DELIVERY: ("50m", "48Mi", "48Mi"),
     names.WORKER_AGENT: ("10m", "32Mi", "48Mi"),
+    names.APPLICATION: ("50m", "32Mi", "48Mi"),
     names.BOOTSTRAP: ("50m", "32Mi", "48Mi"),
 }
 

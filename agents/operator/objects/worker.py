@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.job.json_object import Body
 from agents.job.model import PREFIX, WORKER, Dialect, Job, Transport
 from agents.job.run_mode import WAIT
-from agents.operator.objects import environment, injected, names, pod, sshd
+from agents.operator.objects import application, environment, injected, names, pod, sshd
 from agents.operator.objects.sshd import Ssh
 from agents.operator.settings import PodSettings
 
@@ -25,6 +25,7 @@ def worker(job: Job, index: int, settings: PodSettings) -> Body:
         # The agent's file for itself: Open MPI's daemons want to see it in workers as well, and never use it.
         config = pod.add_volume(spec, names.CONFIG_VOLUME, pod.config_volume(job, ["kubexec.sh"]))
         pod.mount(main, config, names.CONFIG_PATH)
+    application.deliver(job, settings, spec)
     _add_agent(job, settings, spec)
     if job.debug is not None:  # what is started by hand is its user's to end
         body["metadata"]["annotations"].setdefault(ORDER, "debug")
