@@ -17,6 +17,7 @@ from agents.job.t9k_launcher import without_devices
 from agents.job.template import container_names, main_container, read_containers
 
 FOLDER = "/run/mpi-app"
+DVM_PATH = "/run/mpi-dvm"  # in the login pod: `uri`, and `ready` once prte says so
 VOLUME = "mpi-agents-app"
 RUNNER, WRAP = "mpi-runner", "mpi-wrap"
 _WRAP_PATH = f"/usr/local/bin/{WRAP}"  # in the runtime's container: one file, as images have their own there
@@ -67,8 +68,9 @@ def read_application(spec: Fields, *templates: Object) -> Application | None:
         given.add("must have at least one container", "containers")
     taken = {name for one in templates for name in container_names(one)}
     for one in containers:
-        one.needed("image")
-        name = one.text("name")
+        if one.value.get("image") in (None, ""):
+            one.add("is required", "image")
+        name = str(one.value.get("name") or "")
         for key in ("command", "args"):
             if one.value.get(key):
                 one.add(f"can't be given: {RUNNER} is the command, and {WRAP} starts programs", key)
@@ -84,7 +86,8 @@ def _application(container: Object, runtime: Object) -> Body:
     """Return a container that runs programs for mpi-wrap: as the runtime's user, unless it names one."""
     command = [f"{FOLDER}/{RUNNER}", "--socket", f"{FOLDER}/{container['name']}.sock"]
     inherited = {key: runtime[key] for key in ("securityContext",) if key in runtime}
-    return _mounted({**inherited, **container, "command": command}, _SESSIONS)
+    dvm = [one for one in runtime.get("volumeMounts", []) if one["mountPath"] == DVM_PATH]
+    return _mounted({**inherited, **container, "command": command}, _SESSIONS, *dvm)
 
 
 def _mounted(container: Object, env: Mapping[str, str], *mounts: Object) -> Body:

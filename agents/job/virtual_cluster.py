@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.job.application import read_application
+from agents.job.application import DVM_PATH, read_application
 from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
 from agents.job.json_object import Body, Object
 from agents.job.model import (
@@ -31,7 +31,6 @@ from agents.job.template import check_size, container_names, main_container, rea
 API_VERSION = f"{VIRTUAL_GROUP}/v1alpha1"
 
 MAX_NODES = 5000  # with more, the three hostfiles may be larger than a ConfigMap may be
-DVM_PATH = "/run/mpi-dvm"  # in the login container: `uri`, and `ready` once prte says so
 _SHM_PATH, _SHM_SIZE, _SHM_VOLUME, _DVM_VOLUME = "/dev/shm", "1Gi", "mpi-agents-shm", "mpi-agents-dvm"  # noqa: S108
 
 # The shell is process 1 and reaps. prte says "DVM ready" on stdout when all its daemons have reported, and the file

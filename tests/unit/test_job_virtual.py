@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from mpijobs import ABSENT, annotated, job, mpijob, problems
 
+from agents.job.application import DVM_PATH
 from agents.job.model import Dialect, RestartPolicy, Transport
 from agents.job.run_mode import WAIT
-from agents.job.virtual_cluster import DVM_PATH
 
 Object = dict[str, Any]
 
@@ -17,6 +17,31 @@ NODE = "spec/nodes/template/spec/containers/0"
 LOGIN = {"spec": {"containers": [{"name": "shell", "image": "example/login"}]}}
 SHM = {"name": "mpi-agents-shm", "mountPath": "/dev/shm"}
 DVM = {"spec/dvm": {"enabled": True, "args": ["--prtemca", "a", "b c"]}}
+
+
+APP = {"name": "app", "image": "example/app"}
+RUNS = "can't be given: mpi-runner is the command, and mpi-wrap starts programs"
+WRONG = [
+    ("name", ABSENT, ".name: is required"),
+    ("name", "mpi", '.name: "mpi" is there already: each container of a pod has its own name'),
+    ("name", "App", ".name: must be 1 to 63 of a-z, 0-9 and '-', with a letter or digit at each end"),
+    ("name", 1, ".name: must be text, not the number 1"),
+    ("image", ABSENT, ".image: is required"),
+    ("image", [], ".image: must be text, not a list"),
+    ("command", ["/a"], f".command: {RUNS}"),
+    ("args", ["/a"], f".args: {RUNS}"),
+    ("env", {}, ".env: must be a list, not an object"),
+    ("env", [{"value": "x"}], ".env[0].name: is required"),
+    ("volumeMounts", [{"name": "x"}], ".volumeMounts[0].mountPath: is required"),
+    ("securityContext", 1, ".securityContext: must be an object, not the number 1"),
+    ("resources", {"limits": {"cpu": "much"}}, ".resources.limits[cpu]: must be a quantity, as 500m or 2Gi"),
+]
+
+
+def application(changes: Object) -> Object:
+    """One application container with this change."""
+    container = {key: value for key, value in {**APP, **changes}.items() if value is not ABSENT}
+    return {"spec/application/containers": [container]}
 
 
 def only(template: Any) -> Object:
@@ -98,6 +123,33 @@ def test_shared_memory(size: Any, expected: str | None) -> None:
         assert only(role.template).get("volumeMounts", []) == ([SHM] if expected else [])
 
 
+def test_application_containers_are_beside_the_main_one_in_all_pods() -> None:
+    main = {"name": "mpi", "image": "example/mpi", "securityContext": {"runAsUser": 7}}
+    own = {"securityContext": {"runAsUser": 8}, "env": [{"name": "PMIX_SERVER_TMPDIR", "value": "/mine"}]}
+    given = [{**APP, "resources": {"limits": {"example.com/gpu": 1}}}, {**APP, "name": "other", **own}]
+    changes = {NODE: main, "spec/application": {"containers": given, "wrap": "always"}, **DVM}
+    found = job("virtual", changes)
+    assert found.has_application
+    for role, limits in ((found.worker, {"example.com/gpu": 1}), (found.launcher, {})):
+        spec = role.template["spec"]
+        runtime, first, second = spec["containers"]
+        env = {one["name"]: one["value"] for one in runtime["env"]}
+        assert (env["MPI_WRAP_CONTAINER"], env["PRTE_MCA_odls_base_exec_agent"]) == ("app", "/usr/local/bin/mpi-wrap")
+        assert {one["mountPath"] for one in runtime["volumeMounts"]} >= {"/run/mpi-app", "/usr/local/bin/mpi-wrap"}
+        assert first["command"] == ["/run/mpi-app/mpi-runner", "--socket", "/run/mpi-app/app.sock"]
+        assert (first["securityContext"], second["securityContext"]) == ({"runAsUser": 7}, {"runAsUser": 8})
+        assert first["resources"] == {"limits": limits}
+        assert {"name": "PMIX_SERVER_TMPDIR", "value": "/mine"} in second["env"]
+        assert {"/dev/shm", "/run/mpi-app"} <= {one["mountPath"] for one in first["volumeMounts"]}
+        assert (DVM_PATH in {one["mountPath"] for one in first["volumeMounts"]}) == (role is found.launcher)
+        assert "mpi-agents-app" in {one["name"] for one in spec["volumes"]}
+
+
+def test_ranks_name_mpi_wrap_by_default() -> None:
+    env = job("virtual", application({})).worker.template["spec"]["containers"][0]["env"]
+    assert {one["name"] for one in env} == {"PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR", "PRTE_MCA_prte_tmpdir_base"}
+
+
 def test_what_a_container_mounts_at_dev_shm_stays() -> None:
     mounts = [{"name": "mine", "mountPath": "/dev/shm/"}]
     found = job("virtual", {f"{NODE}/volumeMounts": mounts})
@@ -142,6 +194,18 @@ def test_settings_may_be_annotations() -> None:
         ({"spec/sharedMemory": "much"}, "spec.sharedMemory: must be a quantity, as 500m or 2Gi"),
         ({"spec/sharedMemory": [1]}, "spec.sharedMemory: must be text, not a list"),
         ({"spec/sharedMemory": "-1Gi"}, "spec.sharedMemory: must be 0 or more"),
+        ({"spec/application": []}, "spec.application: must be an object, not a list"),
+        ({"spec/application": {}}, "spec.application.containers: must have at least one container"),
+        ({"spec/application/containers": "app"}, "spec.application.containers: must be a list, not text"),
+        (
+            {"spec/application": {"containers": [APP], "wrap": "never"}},
+            'spec.application.wrap: must be explicit or always, not "never"',
+        ),
+        *((application({key: value}), f"spec.application.containers[0]{problem}") for key, value, problem in WRONG),
+        (
+            {"spec/application/containers": [APP, APP]},
+            'spec.application.containers[1].name: "app" is there already: each container of a pod has its own name',
+        ),
         ({"spec/suspend": "no"}, "spec.suspend: must be true or false, not text"),
         ({"spec/mainContainer": "x"}, 'spec.mainContainer: "x" is none of the nodes\': mpi'),
         ({"spec/ssh/port": 0}, "spec.ssh.port: must be 1 or more, not 0"),

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from test_job_definition import FILE, fields, undescribed
 
+from agents.job.application import Wrap
 from agents.job.model import KeyType, Passwd, Rbac, Tool, Transport
 
 with open(os.path.join(os.path.dirname(FILE), "mpi-agents.io_virtualclusters.yaml"), encoding="utf-8") as file:
@@ -31,6 +32,7 @@ def test_fields_are_those_that_are_read() -> None:
         *("nodes", "nodes.replicas", "nodes.slots", "nodes.template", "login", "login.template", "transport"),
         *("dvm", "dvm.enabled", "dvm.args", "dvm.args.[]", "sharedMemory", "suspend", "mainContainer", "rbac"),
         *("ssh", "ssh.sshAuthMountPath", "ssh.sshdPath", "ssh.port", "ssh.keyType", "ssh.passwd"),
+        *("application", "application.containers", "application.containers.[]", "application.wrap"),
         *("workerAgent", "tools", "tools.[]"),
     }
 
@@ -41,7 +43,7 @@ def test_every_field_has_a_description() -> None:
 
 @pytest.mark.parametrize(
     ("field", "choices"),
-    [("transport", Transport), ("rbac", Rbac), ("ssh.keyType", KeyType), ("ssh.passwd", Passwd), ("tools.[]", Tool)],
+    [("transport", Transport), ("application.wrap", Wrap), ("rbac", Rbac), ("ssh.keyType", KeyType), ("ssh.passwd", Passwd), ("tools.[]", Tool)],
 )
 def test_choices_are_those_that_are_read(field: str, choices: Any) -> None:
     assert SPEC[field]["enum"] == [str(one) for one in choices if one]

@@ -1,0 +1,119 @@
+"""Application containers: programs of another image, which has no runtime, beside the runtime's container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import pods as of
+from tests.cluster.images import image
+from tests.cluster.virtual.virtualcluster import Running, VirtualCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.kube import Done, Namespace
+    from tests.cluster.operator.release import Release
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "virtual" / "application.yaml"
+BY_NODE = "--map-by ppr:1:node"
+TWO = ["vc-node-0", "vc-node-1"]
+_LIVE_S = 2  # PRRTE may hang if a rank ends at once
+
+
+def _written(transport: str) -> VirtualCluster:
+    """By exec with a DVM and two containers, of which prun is in the second; by ssh with one, which always runs all."""
+    is_exec = transport == "exec"
+    one = [{"name": "app", "image": image("mpi"), "imagePullPolicy": "IfNotPresent"}]
+    two = [*one, {"name": "tools", "image": image("mpi-runtime"), "imagePullPolicy": "IfNotPresent"}]
+    application = {"containers": two if is_exec else one, "wrap": "explicit" if is_exec else "always"}
+    cluster = VirtualCluster(transport=transport, dvm={"enabled": is_exec}, application=application)
+    container = cluster.spec["nodes"]["template"]["spec"]["containers"][0]
+    container["image"] = image("runtime")
+    container["securityContext"]["capabilities"] = {"drop": ["ALL"]}
+    return cluster
+
+
+@pytest.fixture(scope="module", params=["exec", "ssh"])
+def running(
+    request: pytest.FixtureRequest, release: Release, new_namespace: Callable[[str], Namespace]
+) -> Iterator[Running]:
+    namespace = new_namespace("restricted")
+    found = Running(namespace, _written(request.param))
+    found.start()
+    found.until_ready(2)
+    yield found
+    namespace.delete("Namespace", namespace.name)
+
+
+def typed(running: Running, line: str, container: str = "mpi") -> Done:
+    return running.namespace.exec_in(running.login, ["/bin/sh", "-c", line], container)
+
+
+def is_exec(running: Running) -> bool:
+    return bool(running.job.spec["transport"] == "exec")
+
+
+def launch(running: Running) -> str:
+    return f"prterun {BY_NODE} mpi-wrap" + (" --container app" if is_exec(running) else "")
+
+
+def test_ranks_find_each_other_from_their_image(running: Running) -> None:
+    if is_exec(running):
+        assert running.hosts(f"prterun {BY_NODE} mpi-wrap --container app") == TWO
+        assert running.hosts(f"prun {BY_NODE} mpi-wrap --container app") == TWO
+    else:  # what PRRTE finds in its own container, and mpi-wrap in the other
+        assert running.hosts(f"prterun {BY_NODE} env") == TWO
+
+
+def test_exit_codes_and_errors_are_those_of_the_program(running: Running) -> None:
+    wrap = "mpi-wrap --container app"
+    expected = {
+        f"{wrap} sh -c 'exit 7'": (7, ""),
+        f"{wrap} no-such-program": (127, "no-such-program"),
+        f"{wrap} /etc/passwd": (126, "/etc/passwd"),
+        "mpi-wrap --container other true": (255, "container other: it has no socket in /run/mpi-app for 10 s, only: app"),
+    }
+    for line, (code, text) in expected.items():
+        done = typed(running, line)
+        assert (done.code, text in done.errors, len(done.errors.splitlines())) == (code, True, int(code != 7)), done
+
+
+def test_prun_is_called_inside_of_the_application(running: Running) -> None:
+    if not is_exec(running):
+        pytest.skip("its one container has no prun, and it has no DVM")
+    script = f"echo before; prun {BY_NODE} mpi-wrap --container app pi && echo after"
+    for done in (
+        typed(running, script, "tools"),
+        typed(running, f"mpi-wrap --container tools sh -c '{script}'"),
+    ):
+        assert done.code == 0, done
+        assert done.output.startswith("before\n")
+        assert done.output.endswith("after\n")
+        assert "rank 1 of 2 on vc-node-1" in done.output
+
+
+def test_a_runner_that_is_killed_is_said_and_comes_back(running: Running) -> None:
+    line = f"prterun {BY_NODE} {'mpi-wrap --container app ' if is_exec(running) else ''}sleep 600"
+    node = TWO[1]
+    done = typed(running, f"{line} & until pgrep -f mpi-wrap >/dev/null; do sleep 1; done; echo $?; kill $!; wait $!")
+    assert done.code != 0
+    running.namespace.exec_in(node, ["/bin/sh", "-c", "kill -TERM 1"], "app")
+    running.namespace.wait(node, lambda pod: of.restarts(pod, "app") == 1 and of.is_ready(pod), "app is back")
+
+
+def test_an_application_that_is_not_there_is_in_the_status(release: Release, namespace: Namespace) -> None:
+    cluster = _written("exec")
+    cluster.spec["application"]["containers"] = [{"name": "app", "image": "example.invalid/none:1"}]
+    found = Running(namespace, cluster)
+    found.start()
+
+    def says_why(status: dict[str, object]) -> bool:
+        conditions = status.get("conditions") or ()
+        told = {one["type"]: one["message"] for one in conditions}  # type: ignore[attr-defined]
+        message = told.get("NodesReady", "")
+        return "vc-node-0" in message and "app" in message and "example.invalid/none:1" in message
+
+    found.until(says_why, "says which container of which pod has no image")
