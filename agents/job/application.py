@@ -41,10 +41,11 @@ class Application:
 
     def beside(self, template: Object, main: str, *, is_login: bool) -> Object:
         """Return a template with them beside its main container. On the login pod they have no devices."""
-        spec, runtime = template["spec"], main_container(template, main)
+        spec, main_one = template["spec"], main_container(template, main)
+        runtime = _in_known_group(main_one, spec.get("securityContext", {}))
         found = [without_devices(one) if is_login else one for one in self.containers]
         volume = {"name": VOLUME, "emptyDir": {}}
-        containers = [self._runtime(one) if one is runtime else one for one in spec["containers"]]
+        containers = [self._runtime(runtime) if one is main_one else one for one in spec["containers"]]
         containers += [_application(one, runtime) for one in found]
         return {**template, "spec": {**spec, "containers": containers, "volumes": [*spec.get("volumes", []), volume]}}
 
@@ -85,9 +86,22 @@ def read_application(spec: Fields, *templates: Object) -> Application | None:
 def _application(container: Object, runtime: Object) -> Body:
     """Return a container that runs programs for mpi-wrap: as the runtime's user, unless it names one."""
     command = [f"{FOLDER}/{RUNNER}", "--socket", f"{FOLDER}/{container['name']}.sock"]
-    inherited = {key: runtime[key] for key in ("securityContext",) if key in runtime}
+    context = runtime.get("securityContext", {})
+    own = container.get("securityContext", context)
+    own = {key: context[key] for key in ("runAsGroup",) if key in context} | dict(own)
     dvm = [one for one in runtime.get("volumeMounts", []) if one["mountPath"] == DVM_PATH]
-    return _mounted({**inherited, **container, "command": command}, _SESSIONS, *dvm)
+    container = {**container, "command": command, **({"securityContext": own} if own else {})}
+    return _mounted(container, _SESSIONS, *dvm)
+
+
+def _in_known_group(container: Object, pod: Object) -> Object:
+    """Return the container with its group, where its user is known: by default a group is the image's choice.
+
+    A rank of another group than its daemon's has the daemon's PMIx 5 hang (Debian 13's 5.0.7).
+    """
+    own = container.get("securityContext", {})
+    group = own.get("runAsGroup", pod.get("runAsGroup", own.get("runAsUser", pod.get("runAsUser"))))
+    return container if group is None else {**container, "securityContext": {**own, "runAsGroup": group}}
 
 
 def _mounted(container: Object, env: Mapping[str, str], *mounts: Object) -> Body:

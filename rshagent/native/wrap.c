@@ -80,15 +80,17 @@ static void lose_runner(struct wrap *w) {
 }
 
 static _Noreturn void end_by_user(const struct wrap *w) {
-    end(FAILED, "container %s: its mpi-runner is of another user than this one (uid %d); run both containers as "
-        "one user (runAsUser)", w->container, (int)geteuid());
+    end(FAILED, "container %s: its mpi-runner is of another user or group than this one (uid %d, gid %d); run both "
+        "containers as one user and group (runAsUser, runAsGroup)", w->container, (int)geteuid(), (int)getegid());
 }
 
-/* Others can make a socket in the folder too, and must not get environment and files. Root may use any runner. */
+/* Others can make a socket in the folder too, and must not get environment and files. Root may use any runner. With
+   ranks of another group than its own, a PRRTE daemon would hang. */
 static bool is_of_our_user(int socket) {
     struct ucred peer;
     socklen_t size = sizeof peer;
-    return geteuid() == 0 || (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid());
+    return geteuid() == 0 || (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid() &&
+                               peer.gid == getegid());
 }
 
 static void connect_runner(struct wrap *w) {

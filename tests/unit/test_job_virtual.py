@@ -137,7 +137,8 @@ def test_application_containers_are_beside_the_main_one_in_all_pods() -> None:
         assert (env["MPI_WRAP_CONTAINER"], env["PRTE_MCA_odls_base_exec_agent"]) == ("app", "/usr/local/bin/mpi-wrap")
         assert {one["mountPath"] for one in runtime["volumeMounts"]} >= {"/run/mpi-app", "/usr/local/bin/mpi-wrap"}
         assert first["command"] == ["/run/mpi-app/mpi-runner", "--socket", "/run/mpi-app/app.sock"]
-        assert (first["securityContext"], second["securityContext"]) == ({"runAsUser": 7}, {"runAsUser": 8})
+        assert first["securityContext"] == runtime["securityContext"] == {"runAsUser": 7, "runAsGroup": 7}
+        assert second["securityContext"] == {"runAsUser": 8, "runAsGroup": 7}
         assert first["resources"] == {"limits": limits}
         assert {"name": "PMIX_SERVER_TMPDIR", "value": "/mine"} in second["env"]
         assert {"/dev/shm", "/run/mpi-app"} <= {one["mountPath"] for one in first["volumeMounts"]}

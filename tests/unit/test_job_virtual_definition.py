@@ -43,7 +43,14 @@ def test_every_field_has_a_description() -> None:
 
 @pytest.mark.parametrize(
     ("field", "choices"),
-    [("transport", Transport), ("application.wrap", Wrap), ("rbac", Rbac), ("ssh.keyType", KeyType), ("ssh.passwd", Passwd), ("tools.[]", Tool)],
+    [
+        ("transport", Transport),
+        ("application.wrap", Wrap),
+        ("rbac", Rbac),
+        ("ssh.keyType", KeyType),
+        ("ssh.passwd", Passwd),
+        ("tools.[]", Tool),
+    ],
 )
 def test_choices_are_those_that_are_read(field: str, choices: Any) -> None:
     assert SPEC[field]["enum"] == [str(one) for one in choices if one]

@@ -74,7 +74,7 @@ def test_exit_codes_and_errors_are_those_of_the_program(running: Running) -> Non
         f"{wrap} sh -c 'exit 7'": (7, ""),
         f"{wrap} no-such-program": (127, "no-such-program"),
         f"{wrap} /etc/passwd": (126, "/etc/passwd"),
-        "mpi-wrap --container other true": (255, "container other: it has no socket in /run/mpi-app for 10 s, only: app"),
+        "mpi-wrap --container other true": (255, "container other: it has no socket in /run/mpi-app for 10 s"),
     }
     for line, (code, text) in expected.items():
         done = typed(running, line)
