@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,10 +16,8 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Done, Namespace
     from tests.cluster.operator.release import Release
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "virtual" / "application.yaml"
 BY_NODE = "--map-by ppr:1:node"
 TWO = ["vc-node-0", "vc-node-1"]
-_LIVE_S = 2  # PRRTE may hang if a rank ends at once
 
 
 def _written(transport: str) -> VirtualCluster:
@@ -54,10 +51,6 @@ def typed(running: Running, line: str, container: str = "mpi") -> Done:
 
 def is_exec(running: Running) -> bool:
     return bool(running.job.spec["transport"] == "exec")
-
-
-def launch(running: Running) -> str:
-    return f"prterun {BY_NODE} mpi-wrap" + (" --container app" if is_exec(running) else "")
 
 
 def test_ranks_find_each_other_from_their_image(running: Running) -> None:
@@ -95,13 +88,12 @@ def test_prun_is_called_inside_of_the_application(running: Running) -> None:
         assert "rank 1 of 2 on vc-node-1" in done.output
 
 
-def test_a_runner_that_is_killed_is_said_and_comes_back(running: Running) -> None:
-    line = f"prterun {BY_NODE} {'mpi-wrap --container app ' if is_exec(running) else ''}sleep 600"
-    node = TWO[1]
-    done = typed(running, f"{line} & until pgrep -f mpi-wrap >/dev/null; do sleep 1; done; echo $?; kill $!; wait $!")
-    assert done.code != 0
-    running.namespace.exec_in(node, ["/bin/sh", "-c", "kill -TERM 1"], "app")
-    running.namespace.wait(node, lambda pod: of.restarts(pod, "app") == 1 and of.is_ready(pod), "app is back")
+def test_a_runner_that_ends_comes_back(running: Running) -> None:
+    assert typed(running, "mpi-wrap --container app sh -c 'kill -TERM 1; sleep 600'").code == 143
+    running.namespace.wait(
+        running.login, lambda pod: of.restarts(pod, "app") == 1 and of.is_ready(pod), "its container app is back"
+    )
+    assert typed(running, "mpi-wrap --container app echo here").output == "here\n"
 
 
 def test_an_application_that_is_not_there_is_in_the_status(release: Release, namespace: Namespace) -> None:
