@@ -286,6 +286,6 @@ def test_a_socket_that_another_user_made_gets_nothing(programs: Programs) -> Non
             hub.stop()
     assert done.returncode == 255
     assert done.stderr == (
-        f"mpi-wrap: container app: its mpi-runner is of another user or group than this one (uid 65534, gid {os.getegid()}); run "
-        "both containers as one user and group (runAsUser, runAsGroup)\n"
+        "mpi-wrap: container app: its mpi-runner is of another user or group than this one "
+        f"(uid 65534, gid {os.getegid()}); run both containers as one user and group (runAsUser, runAsGroup)\n"
     )
