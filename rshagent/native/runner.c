@@ -60,6 +60,9 @@ static _Noreturn void finish(struct session *s, uint8_t kind, int code, const ch
     if (!send_message(s->connection, &answer.header)) s->is_ending = true; /* the client is gone */
     close(s->connection);
     if (s->program > 0 || s->is_ending) end_below(s->signals);
+    sigset_t pending;
+    sigpending(&pending);
+    if (sigismember(&pending, SIGTERM)) signal_below(SIGTERM); /* the runner ends: it missed what was just forked */
     _exit(0);
 }
 

@@ -217,6 +217,14 @@ def test_term_waits_for_a_program_that_saves(app: Container) -> None:
     assert app.process.wait(60) == 0
 
 
+def test_term_ends_what_a_program_starts_as_it_ends(app: Container) -> None:
+    client = app.spawn("sh", "-c", "trap 'sleep 1000 & exit 6' TERM; echo up; while :; do sleep 0.1; done")
+    assert line_of(client) == b"up\n"
+    app.process.terminate()
+    assert app.process.wait(60) == 0
+    assert client.wait(60) == 6
+
+
 PID_NAMESPACE = ["unshare", "--user", "--map-current-user", "--pid", "--mount-proc", "--fork", "--kill-child"]
 HAS_NAMESPACES = subprocess.run([*PID_NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
 
