@@ -35,7 +35,7 @@ def _written(transport: str) -> VirtualCluster:
 
 @pytest.fixture(scope="module", params=["exec", "ssh"])
 def running(
-    request: pytest.FixtureRequest, release: Release, new_namespace: Callable[[str], Namespace]
+    request: pytest.FixtureRequest, installed: Release, new_namespace: Callable[[str], Namespace]
 ) -> Iterator[Running]:
     namespace = new_namespace("restricted")
     found = Running(namespace, _written(request.param))
@@ -106,6 +106,6 @@ def test_an_application_that_is_not_there_is_in_the_status(release: Release, nam
         conditions = status.get("conditions") or ()
         told = {one["type"]: one["message"] for one in conditions}  # type: ignore[attr-defined]
         message = told.get("NodesReady", "")
-        return "vc-node-0" in message and "app" in message and "example.invalid/none:1" in message
+        return "node-0, node-1 container app can't get its image" in message and "example.invalid/none:1" in message
 
     found.until(says_why, "says which container of which pod has no image")
