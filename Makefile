@@ -3,14 +3,14 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-cluster test-horovod cluster-up cluster-down lint format bench bench-cluster bench-operator \
-	bench-start install-yaml lock base-digests venv clean
+	bench-start bench-virtual-cluster install-yaml lock base-digests venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-21s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.playground compiler  ## watch a kubeflow MPIJob run to Succeeded, without a cluster
 	@$(BIN)/python -m agents.playground demo $(ARGS)
@@ -51,6 +51,9 @@ bench-operator: $(VENV)/.cluster compiler  ## what the operator costs beside kub
 
 bench-start: $(VENV)/.cluster compiler  ## how long a job takes to start, beside kubeflow's (root, Debian, Go)
 	@$(BIN)/python -m tests.benchmarks.start $(ARGS)
+
+bench-virtual-cluster: $(VENV)/.cluster compiler  ## what separated images and a DVM cost (root, Debian, Go)
+	@$(BIN)/python -m tests.benchmarks.virtual $(ARGS)
 
 install-yaml: $(VENV)/.cluster  ## render install.yaml from the chart (Go, for Helm)
 	@$(BIN)/python -m tests.cluster.operator.helm

@@ -5,18 +5,23 @@ The exit code tells whether it could be measured (0), not what came out; 1: it c
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.benchmarks import report
 from tests.benchmarks.measure import BenchmarkError, machine, noise
+from tests.cluster.kube import WaitError
+from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.places import Places, SetupError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Say = Callable[[str], None]
 
@@ -45,7 +50,7 @@ def run(measure: Callable[[Say], Table], write_between: tuple[str, str] | None) 
     print(setting, flush=True)
     try:
         table = measure(_progress(began))
-    except (BenchmarkError, SetupError) as error:
+    except (BenchmarkError, SetupError, WaitError) as error:
         print(f"benchmark: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -56,6 +61,25 @@ def run(measure: Callable[[Say], Table], write_between: tuple[str, str] | None) 
         text = f"{time.strftime('%Y-%m-%d')}. {setting}{remark}\n\n{report.markdown(table.rows)}"
         report.write(report.DOC, text, write_between)
     return 0
+
+
+@contextlib.contextmanager
+def cluster(say: Say, images: str = "") -> Iterator[str]:
+    """The tests' own cluster, up with its images for this time unless it was before: the kubeconfig's path.
+
+    `images`: of those that take long or are large, with commas between. Raises BenchmarkError, SetupError.
+    """
+    local = LocalCluster(Places.of(), say)
+    was_up = local.is_up
+    words = [sys.executable, "-m", "tests.cluster", "up"]
+    env = os.environ | ({"CLUSTER_IMAGES": images} if images else {})
+    try:
+        if subprocess.run(words, stdout=sys.stderr, check=False, env=env).returncode:
+            raise BenchmarkError("the tests' own cluster does not come up")
+        yield str(local.places.kubeconfig)
+    finally:
+        if not was_up:
+            local.down()
 
 
 def _progress(began: float) -> Say:

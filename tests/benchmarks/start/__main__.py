@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import command
-from tests.benchmarks.measure import BenchmarkError
 from tests.cluster.kube import Api
-from tests.cluster.local.cluster import LocalCluster
-from tests.cluster.local.places import Places
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
 from . import figures
 from .operators import build_image, operators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.benchmarks.command import Say
 
 
@@ -30,7 +23,7 @@ def main() -> int:
 
     def measure(say: Say) -> command.Table:
         MPI_OPERATOR_V2.build(say)
-        with _cluster(say) as kubeconfig:
+        with command.cluster(say) as kubeconfig:
             build_image(say)
             api = Api(kubeconfig)
             with operators(api, kubeconfig) as running:
@@ -51,20 +44,6 @@ def _options() -> argparse.Namespace:
 def _runs(text: str) -> dict[int, int]:
     pairs = [word.split("x") for word in text.split(",")]
     return {int(size): int(runs) for size, runs in pairs}
-
-
-@contextlib.contextmanager
-def _cluster(say: Say) -> Iterator[str]:
-    """The tests' own cluster, up with its images for this time unless it was before: the kubeconfig's path."""
-    cluster = LocalCluster(Places.of(), say)
-    was_up = cluster.is_up
-    try:
-        if subprocess.run([sys.executable, "-m", "tests.cluster", "up"], stdout=sys.stderr, check=False).returncode:
-            raise BenchmarkError("the tests' own cluster does not come up")
-        yield str(cluster.places.kubeconfig)
-    finally:
-        if not was_up:
-            cluster.down()
 
 
 if __name__ == "__main__":
