@@ -159,7 +159,7 @@ def _row(figure: Figure) -> tuple[str, ...]:
 
 def _run(application: Application, experiment: Experiment, way: Way, one: Login) -> tuple[float, Read]:
     """Its wall time in seconds, and what it said. Raises BenchmarkError, WaitError."""
-    wall_s, text = one.time(way.command(application.image, application.layout, experiment.command), way.container)
+    wall_s, text = one.time(way.command(application.layout, experiment.command), way.container)
     return wall_s, experiment.read(text)
 
 

@@ -6,6 +6,8 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+from kubernetes.client.exceptions import ApiException
+
 from tests.benchmarks.measure import BenchmarkError
 from tests.benchmarks.start.run import namespace_for
 from tests.cluster.local.cluster import LocalCluster
@@ -35,7 +37,10 @@ class Login:
     def time(self, line: str, container: str = "mpi") -> tuple[float, str]:
         """Run a line; its wall time in seconds, and its stdout. Raises BenchmarkError unless it ends with 0."""
         words = ["/bin/bash", "-c", f"TIMEFORMAT=wall_s=%3R; time {{ {line}\n}}"]
-        done = self.namespace.exec_in(self._running.login, words, container, timeout_s=_RUN_S)
+        try:
+            done = self.namespace.exec_in(self._running.login, words, container, timeout_s=_RUN_S)
+        except ApiException as error:
+            raise BenchmarkError(f"nothing runs in container {container} of the login pod: {error.reason}") from None
         wall = re.search(r"^wall_s=([\d.]+)$", done.errors, re.MULTILINE)
         if done.code or not wall:
             said = " ".join((done.output + done.errors.partition("wall_s=")[0]).split())[-300:]

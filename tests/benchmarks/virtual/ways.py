@@ -20,26 +20,25 @@ class Layout(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One way. `runtime` and `wrap` may name the application: {application} by its short name, {image} in full."""
+    """One way. Images are named as in the catalog; {application} stands for the application's."""
 
     name: str
-    runtime: str = "{application}-runtime"  # the nodes' image
+    runtime: str = "{application}-runtime"  # image of the nodes' main container
+    sibling: str = ""  # image of an application container beside it
     wrap: str = ""  # before the program
-    has_application: bool = False  # in a sibling container
-    is_inside: bool = False  # typed in the application's container of the login pod, with a DVM
+    is_inside: bool = False  # typed in the application container of the login pod, with a DVM
 
     def cluster(self, application: str, layout: Layout) -> VirtualCluster:
         """The cluster for an application, by its image's name in the catalog."""
         spec: Object = {"dvm": {"enabled": True}} if self.is_inside else {}
-        if self.has_application:
-            spec["application"] = {"containers": [{"name": "app", "image": image(application)}]}
+        if self.sibling:
+            name = image(self.sibling.format(application=application))
+            spec["application"] = {"containers": [{"name": "app", "image": name}]}
         return cluster(self.runtime.format(application=application), layout, **spec)
 
-    def command(self, application: str, layout: Layout, program: str) -> str:
+    def command(self, layout: Layout, program: str) -> str:
         """The line that runs the program by the layout's ranks."""
-        launch = "prun" if self.is_inside else "prterun"
-        wrap = self.wrap.format(image=image(application))
-        return f"{launch} --map-by ppr:{layout.ranks}:node {wrap} {program}"
+        return f"{'prun' if self.is_inside else 'prterun'} --map-by ppr:{layout.ranks}:node {self.wrap} {program}"
 
     @property
     def container(self) -> str:
@@ -49,8 +48,8 @@ class Way(NamedTuple):
 
 WAYS = (
     Way(PLAIN),
-    Way(SIBLING, "runtime", "mpi-wrap", has_application=True),
-    Way("prun in the container", "runtime", has_application=True, is_inside=True),
+    Way(SIBLING, "runtime", "{application}", "mpi-wrap"),
+    Way("prun in the container", "runtime", "{application}-runtime", "mpi-wrap", is_inside=True),
 )
 
 
