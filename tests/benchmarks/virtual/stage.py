@@ -39,12 +39,12 @@ class Login:
         words = ["/bin/bash", "-c", f"TIMEFORMAT=wall_s=%3R; time {{ {line}\n}}"]
         try:
             done = self.namespace.exec_in(self._running.login, words, container, timeout_s=_RUN_S)
-        except ApiException as error:
-            raise BenchmarkError(f"nothing runs in container {container} of the login pod: {error.reason}") from None
+        except ApiException:
+            raise BenchmarkError(f"nothing can be run in container {container} of the login pod") from None
         wall = re.search(r"^wall_s=([\d.]+)$", done.errors, re.MULTILINE)
         if done.code or not wall:
-            said = " ".join((done.output + done.errors.partition("wall_s=")[0]).split())[-300:]
-            raise BenchmarkError(f"{line[:80]} ended with {done.code}: {said}")
+            said = " ".join((done.output + done.errors.partition("wall_s=")[0]).replace("--", "").split())
+            raise BenchmarkError(f"{line[:80]} ended with {done.code}: {said[-150:]}")
         return float(wall[1]), done.output
 
     def copy(self, file: Path, target: str) -> None:
