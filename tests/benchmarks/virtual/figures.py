@@ -84,7 +84,7 @@ class Bench:
         if len(same) > 1:
             raise BenchmarkError(f"{experiment.name}: energies differ between runs")
         return [
-            Figure(f"{experiment.name}: {what}", "s", found, _target(experiment, way.name, what), AS_DECIMAL)
+            Figure(f"{experiment.name}: {what}", *_scaled(found), _target(experiment, way.name, what), AS_DECIMAL)
             for what, found in samples.items()
             for way in there
             if way.name != PLAIN
@@ -161,6 +161,13 @@ def _run(application: Application, experiment: Experiment, way: Way, one: Login)
     """Its wall time in seconds, and what it said. Raises BenchmarkError, WaitError."""
     wall_s, text = one.time(way.command(application.layout, experiment.command), way.container)
     return wall_s, experiment.read(text)
+
+
+def _scaled(samples: dict[str, list[float]]) -> tuple[str, dict[str, list[float]]]:
+    """Seconds with their unit, or milliseconds if plain takes less than one."""
+    if statistics.median(samples[PLAIN]) >= 1:
+        return "s", samples
+    return "ms", {way: [second * 1000 for second in taken] for way, taken in samples.items()}
 
 
 def _target(experiment: Experiment, way: str, what: str) -> Target:
