@@ -74,9 +74,8 @@ def test_exit_codes_and_errors_are_those_of_the_program(running: Running) -> Non
         assert (done.code, text in done.errors, len(done.errors.splitlines())) == (code, True, int(code != 7)), done
 
 
+@pytest.mark.parametrize("running", ["exec"], indirect=True)  # the other one has neither prun there nor a DVM
 def test_prun_is_called_inside_of_the_application(running: Running) -> None:
-    if not is_exec(running):
-        pytest.skip("its one container has no prun, and it has no DVM")
     script = f"echo before; prun {BY_NODE} mpi-wrap --container app pi && echo after"
     for done in (
         typed(running, script, "tools"),
