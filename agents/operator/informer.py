@@ -57,8 +57,8 @@ class Informer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        """Whether the thread runs, or is yet to be started: a probe may come in between."""
+        return self._thread.ident is None or self._thread.is_alive()
 
     def start(self) -> None:
         """Begin."""
