@@ -31,7 +31,7 @@ def container(name: str, of: str, command: list[str], env: dict[str, str]) -> di
 
 
 @pytest.fixture(scope="module")
-def node(new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
+def pod(new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
     """A pod with the runtime, and one container for each application image."""
     namespace = new_namespace("restricted")
     nowhere = {"MPI_AGENT_WAIT": "false", "MPI_AGENT_HOSTFILE": "/dev/null", "TARGET_DIR": FOLDER}
@@ -55,13 +55,13 @@ def node(new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
     namespace.delete("Namespace", namespace.name)
 
 
-def prterun(node: Namespace, *words: str) -> Done:
-    return node.exec_in("node", ["env", DAEMON, "prterun", "--personality", "ompi", *words], "runtime")
+def prterun(pod: Namespace, *words: str) -> Done:
+    return pod.exec_in("node", ["env", DAEMON, "prterun", "--personality", "ompi", *words], "runtime")
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_ranks_in_a_sibling_find_each_other(node: Namespace, name: str) -> None:
-    done = prterun(node, "-n", "2", f"{FOLDER}/mpi-wrap", "--container", name, "pi", "1")
+def test_ranks_in_a_sibling_find_each_other(pod: Namespace, name: str) -> None:
+    done = prterun(pod, "-n", "2", f"{FOLDER}/mpi-wrap", "--container", name, "pi", "1")
     assert done.code == 0, done
     assert "rank 0 of 2 on node" in done.output
     assert "rank 1 of 2 on node" in done.output
@@ -70,6 +70,6 @@ def test_ranks_in_a_sibling_find_each_other(node: Namespace, name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "code"), [("sleep 1; exit 3", 3), ("sleep 1; kill -9 $$", 137), ("sleep 1; exec /etc/passwd", 126)]
 )
-def test_prterun_ends_with_the_exit_code_of_a_program_in_a_sibling(node: Namespace, line: str, code: int) -> None:
-    done = prterun(node, "-n", "1", f"{FOLDER}/mpi-wrap", "--container", "mpi", "sh", "-c", line)
+def test_prterun_ends_with_the_exit_code_of_a_program_in_a_sibling(pod: Namespace, line: str, code: int) -> None:
+    done = prterun(pod, "-n", "1", f"{FOLDER}/mpi-wrap", "--container", "mpi", "sh", "-c", line)
     assert done.code == code, done
