@@ -16,7 +16,7 @@ from .stage import operator
 if TYPE_CHECKING:
     from tests.benchmarks.command import Say
 
-_IMAGES = "npb,npb-runtime,gromacs,gromacs-runtime,runtime-podman"
+_IMAGES = "npb,npb-runtime,gromacs,gromacs-runtime"
 _ALL = (*APPLICATIONS, "jobs", "dvm")
 
 
