@@ -60,9 +60,6 @@ static _Noreturn void finish(struct session *s, uint8_t kind, int code, const ch
     if (!send_message(s->connection, &answer.header)) s->is_ending = true; /* the client is gone */
     close(s->connection);
     if (s->program > 0 || s->is_ending) end_below(s->signals);
-    sigset_t pending;
-    sigpending(&pending);
-    if (sigismember(&pending, SIGTERM)) signal_below(SIGTERM); /* the runner ends: it missed what was just forked */
     _exit(0);
 }
 
@@ -268,11 +265,10 @@ int main(int argc, char **argv) {
             signal_below(SIGTERM);
             signal_below(SIGCONT);
         }
-        pid_t ended;
-        while ((ended = waitpid(-1, NULL, WNOHANG)) > 0)
+        for (pid_t ended; (ended = waitpid(-1, NULL, WNOHANG)) > 0;)
             for (size_t i = 0; i < count; i++)
                 if (sessions[i] == ended) sessions[i--] = sessions[--count];
-        if (is_ending && ended < 0) return 0; /* no process is left */
+        if (is_ending && count == 0) end_below(signals); /* what programs left behind; some was forked after our TERM */
         int connection = on[1].revents ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (connection < 0) continue;
         pid_t session = fork();
