@@ -93,8 +93,8 @@ def main(
     NAME is mpi-agents (the default: one image for all roles), mpi-agents-kubectl (the same with kubectl in it), an
     example: openmpi4, openmpi5, mpich, intel (with sshd: openmpi4-ssh and so on), horovod (which takes ten minutes,
     and is not built again while its files stay the same), for virtual clusters runtime, runtime-podman, mpi, mpi4,
-    npb and gromacs (with the runtime: mpi-runtime, npb-runtime, gromacs-runtime), canopie,
-    or, for tests, bare-static, bare-musl, bare-glibc231. The images' full names go to stdout.
+    npb and gromacs (with the runtime: mpi-runtime, npb-runtime, gromacs-runtime), canopie and
+    canopie-podman, or, for tests, bare-static, bare-musl, bare-glibc231. The images' full names go to stdout.
     """
     folder = os.path.dirname(os.path.abspath(save)) if save else os.path.join(catalog.ROOT, "build/sbom")
     chosen = Options(

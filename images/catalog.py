@@ -56,8 +56,9 @@ class Image:
             if words[:1] == ["COPY"] and "--from=" not in line:
                 for name in (word for word in words[1:-1] if not word.startswith("--")):
                     path = given if name == self.given else os.path.join(self.context, name)
-                    with open(path, "rb") as file:
-                        digest.update(hashlib.sha256(file.read()).digest())
+                    for each in _files(path):
+                        with open(each, "rb") as file:
+                            digest.update(hashlib.sha256(file.read()).digest())
         return digest.hexdigest()
 
 
@@ -104,6 +105,7 @@ EXAMPLES = (
     _example("gromacs-runtime", "gromacs", stands_on="runtime", argument="ON", is_kept=True),
     _example("runtime-podman", stands_on="runtime", argument="RUNTIME", is_kept=True),
     _example("canopie", stands_on=AGENTS.name, argument="AGENTS"),
+    _example("canopie-podman", "runtime-podman", stands_on="canopie", argument="RUNTIME", is_kept=True),
 )
 # As little as an image can have, so that tests show what the delivered tools need of it.
 BARE = tuple(
@@ -111,6 +113,14 @@ BARE = tuple(
     for name in ("static", "musl", "glibc231")
 )
 IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *BARE)}
+
+
+def _files(path: str) -> list[str]:
+    """The file itself, or a folder's files but for what Python makes there."""
+    if not os.path.isdir(path):
+        return [path]
+    found = [os.path.join(top, name) for top, _, names in os.walk(path) for name in names]
+    return sorted(one for one in found if "__pycache__" not in one)
 
 
 def bases_in(dockerfile: str) -> dict[str, str]:
@@ -123,7 +133,8 @@ def bases_in(dockerfile: str) -> dict[str, str]:
 def in_order(names: tuple[str, ...]) -> list[Image]:
     """The images of these names, mpi-agents for none, each after the one that it stands on."""
     wanted = set(names) or {AGENTS.name}
-    wanted |= {IMAGES[name].stands_on for name in wanted}
+    while more := {IMAGES[name].stands_on for name in wanted} - wanted - {""}:
+        wanted |= more
     return [image for name, image in IMAGES.items() if name in wanted]
 
 

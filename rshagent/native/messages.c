@@ -40,8 +40,8 @@ struct header header(uint8_t kind, size_t length) {
 
 static void put(FILE *out, const char *text) { fwrite(text, strlen(text) + 1, 1, out); }
 
-const struct header *make_start(char **argv, char **environment, const char *instance) {
-    static char *message, folder[FILENAME_MAX];
+const struct header *make_start(char **argv, char **environment, const char *folder, const char *instance) {
+    static char *message, here[FILENAME_MAX];
     struct { struct header header; uint32_t argc, envc; } fixed = {.argc = 0};
     size_t size;
     FILE *out = open_memstream(&message, &size);
@@ -51,7 +51,8 @@ const struct header *make_start(char **argv, char **environment, const char *ins
         if (strchr(*environment, '=') && ++fixed.envc) put(out, *environment);
     if ((uint64_t)fixed.argc + fixed.envc > STRINGS_MAX)
         end(FAILED, "the command has more than %d arguments and variables: put them into a file", STRINGS_MAX);
-    put(out, getcwd(folder, sizeof folder) ? folder : "");
+    if (!folder) folder = getcwd(here, sizeof here);
+    put(out, folder ? folder : "");
     put(out, instance);
     if (fclose(out) != 0 || size > sizeof(struct header) + PAYLOAD_MAX)
         end(FAILED, "the command line is longer than the 4 MiB of a message: put it into a file");

@@ -3,7 +3,7 @@
  *
  * It listens at a Unix socket in a shared volume and is a server of docs/protocol.md. Each connection gets a process of
  * its own, the session, which reads START, starts the program and reports its exit. What a peer sends can therefore hurt
- * its own session only. A session is a child subreaper: all that its program starts stays below it, however it
+ * its own session only. With `--connection FD` it serves that one, and ends with it: mpi-wrap --podman. A session is a child subreaper: all that its program starts stays below it, however it
  * daemonizes, so a session can end it all and knows when nothing is left. What a program leaves behind when it exits by
  * itself goes on, as after ssh, and is reaped by the runner.
  */
@@ -241,17 +241,37 @@ static int listen_at(const char *path) {
     return listener;
 }
 
+/* The connection that we were started with. */
+static int inherit(const char *number) {
+    const int connection = atoi(number);
+    if (connection <= 2 || fcntl(connection, F_SETFD, FD_CLOEXEC) < 0)
+        end(FAILED, "\"%s\" is no connection that mpi-runner was started with", number);
+    return connection;
+}
+
 int main(int argc, char **argv) {
     static pid_t sessions[SESSIONS_MAX];
     size_t count = 0;
     sigset_t all;
     signal(SIGCHLD, SIG_DFL); /* whoever started us may have ignored it */
-    if (argc != 3 || strcmp(argv[1], "--socket") != 0) end(FAILED, "usage: mpi-runner --socket PATH");
+    const bool is_one = argc == 3 && strcmp(argv[1], "--connection") == 0;
+    if (argc != 3 || (!is_one && strcmp(argv[1], "--socket") != 0))
+        end(FAILED, "usage: mpi-runner --socket PATH | --connection FD");
     sigfillset(&all);
-    const int signals = open_signals(&all), listener = listen_at(argv[2]);
+    const int signals = open_signals(&all), listener = is_one ? -1 : listen_at(argv[2]);
+    int connection = is_one ? inherit(argv[2]) : -1;
     const pid_t self = getpid();
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* where another process is PID 1 */
-    for (bool is_ending = false;;) {
+    for (bool is_ending = is_one;;) {
+        pid_t session = connection < 0 ? -1 : fork();
+        if (session == 0) {
+            if (listener >= 0) close(listener);
+            close(signals);
+            serve(connection, self);
+        }
+        if (session > 0) sessions[count++] = session;
+        if (connection >= 0) close(connection); /* without a session the client tries again */
+        if (is_ending && count == 0) end_below(signals); /* what programs left behind; some was forked after our TERM */
         struct pollfd on[] = {{signals, POLLIN, 0}, {is_ending || count == SESSIONS_MAX ? -1 : listener, POLLIN, 0}};
         struct signalfd_siginfo taken;
         poll(on, 2, -1);
@@ -268,16 +288,6 @@ int main(int argc, char **argv) {
         for (pid_t ended; (ended = waitpid(-1, NULL, WNOHANG)) > 0;)
             for (size_t i = 0; i < count; i++)
                 if (sessions[i] == ended) sessions[i--] = sessions[--count];
-        if (is_ending && count == 0) end_below(signals); /* what programs left behind; some was forked after our TERM */
-        int connection = on[1].revents ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-        if (connection < 0) continue;
-        pid_t session = fork();
-        if (session == 0) {
-            close(listener);
-            close(signals);
-            serve(connection, self);
-        }
-        if (session > 0) sessions[count++] = session;
-        close(connection); /* without a session the client tries again */
+        connection = on[1].revents && !is_ending ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
     }
 }

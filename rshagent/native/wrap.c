@@ -1,5 +1,5 @@
 /*
- * mpi-wrap: runs a program in an application container of this pod, as if it ran here.
+ * mpi-wrap: runs a program in an application container of this pod, or in one of podman's, as if it ran here.
  *
  * It is a client of docs/protocol.md: it hands arguments, environment, working directory, stdin, stdout and stderr to
  * that container's mpi-runner, forwards signals, and ends with the program's exit code. Unlike rshagent's, all signals
@@ -23,6 +23,7 @@
 #include "client_signals.h"
 #include "messages.h"
 #include "wrap_container.h"
+#include "wrap_podman.h"
 
 const char program_name[] = "mpi-wrap";
 
@@ -30,6 +31,7 @@ enum { PATIENCE_MS = 10000, RETRY_MS = 100, STALL_S = 2 };
 
 struct wrap {
     const char *folder, *wanted, *container; /* of the sockets; the container's name, as asked for, and found */
+    const char *image;                       /* of podman; NULL: a container of the pod */
     const char *others;                      /* where it has no socket: the containers that have one */
     const struct header *start;
     int signals, parent, runner; /* signalfd, pidfd, socket; -1: none */
@@ -39,14 +41,19 @@ struct wrap {
 };
 
 static const char usage[] =
-    "usage: mpi-wrap [--container NAME] [--] PROGRAM [ARGUMENT...]\n"
-    "Runs PROGRAM in an application container of this pod.\n"
+    "usage: mpi-wrap [--container NAME | --podman IMAGE] [--] PROGRAM [ARGUMENT...]\n"
+    "Runs PROGRAM in an application container of this pod, or in a container that podman starts.\n"
     "  --container NAME  which one (or MPI_WRAP_CONTAINER); not needed if there is one only\n"
+    "  --podman IMAGE    in a new container from this image; CONTAINER_ARGS has more arguments of podman run\n"
     "Exits with PROGRAM's exit code, 128+n if signal n ended it, 127 if it does not exist, 126 if it can't be run,\n"
     "255 if mpi-wrap fails.\n";
 
-/* Reads the options; returns PROGRAM and its arguments. */
+/* Reads the options; returns PROGRAM and its arguments. CANOPIE-HPC 2022's name for us takes the image's from MPI_IMAGE. */
 static char **read_arguments(char **argv, struct wrap *w) {
+    const char *name = *argv ? strrchr(*argv, '/') : NULL;
+    if (strcmp(name ? name + 1 : *argv ? *argv : "", "wrap-container.sh") == 0 && !(w->image = getenv("MPI_IMAGE")))
+        end(FAILED, "no image: set MPI_IMAGE");
+    argv += *argv != NULL;
     while (*argv && **argv == '-') {
         const char *option = *argv++;
         if (strcmp(option, "--") == 0) break;
@@ -55,10 +62,15 @@ static char **read_arguments(char **argv, struct wrap *w) {
             w->wanted = option + 12;
         else if (strcmp(option, "--container") == 0 && *argv)
             w->wanted = *argv++;
+        else if (strncmp(option, "--podman=", 9) == 0)
+            w->image = option + 9;
+        else if (strcmp(option, "--podman") == 0 && *argv)
+            w->image = *argv++;
         else
             end(FAILED, "%s is no option, or lacks its value; see mpi-wrap --help", option);
     }
     if (!*argv) end(FAILED, "no program; see mpi-wrap --help");
+    if (w->image && (!*w->image || *w->image == '-')) end(FAILED, "\"%s\" is no name of an image", w->image);
     return argv;
 }
 
@@ -74,6 +86,7 @@ static void lose_runner(struct wrap *w) {
     w->why = errno;
     if (w->runner >= 0) close(w->runner);
     w->runner = -1;
+    if (w->image && !w->is_started) explain_podman(w->image);
     if (w->is_started)
         end(FAILED, "container %s: mpi-runner is gone (%s), so how the program ended is not known; was the container "
             "restarted, or out of memory?", w->container, strerror(w->why));
@@ -93,6 +106,20 @@ static bool is_of_our_user(int socket) {
                                peer.gid == getegid());
 }
 
+static void send_start(struct wrap *w) {
+    if (send_message(w->runner, w->start)) return;
+    if (is_passing_forbidden(w->start))
+        end(FAILED, "container %s: stdin, stdout and stderr can't be passed to it: %s; does seccomp, SELinux or a "
+            "sandboxed runtime forbid it?", w->container, strerror(errno));
+    if (errno != EPIPE && errno != ECONNRESET) lose_runner(w); /* else its answer is there to be read */
+}
+
+static void connect_podman(struct wrap *w) {
+    w->runner = start_podman(w->image);
+    w->container = w->image;
+    send_start(w);
+}
+
 static void connect_runner(struct wrap *w) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct timeval stall = {STALL_S, 0};
@@ -110,11 +137,7 @@ static void connect_runner(struct wrap *w) {
         return;
     }
     if (!is_of_our_user(w->runner)) end_by_user(w);
-    if (send_message(w->runner, w->start)) return;
-    if (is_passing_forbidden(w->start))
-        end(FAILED, "container %s: stdin, stdout and stderr can't be passed to it: %s; does seccomp, SELinux or a "
-            "sandboxed runtime forbid it?", w->container, strerror(errno));
-    if (errno != EPIPE && errno != ECONNRESET) lose_runner(w); /* else its answer is there to be read */
+    send_start(w);
 }
 
 static void read_answer(struct wrap *w) {
@@ -152,15 +175,16 @@ static void read_signals(struct wrap *w) {
 }
 
 int main(int argc, char **argv) {
+    (void)argc;
     const char *folder = getenv("MPI_WRAP_FOLDER"), *wanted = getenv("MPI_WRAP_CONTAINER");
     struct wrap w = {.folder = folder && *folder ? folder : "/run/mpi-app", .runner = -1,
                      .wanted = wanted && *wanted ? wanted : NULL, .until = now_ms() + PATIENCE_MS};
-    char **program = read_arguments(argv + (argc > 0), &w);
+    char **program = read_arguments(argv, &w);
     w.signals = take_signals();
     w.parent = watch_parent();
-    w.start = make_start(program, environ, "0-0");
+    w.start = make_start(program, environ, w.image ? "" : NULL, "0-0");
     read_signals(&w);
-    for (connect_runner(&w);;) {
+    for (w.image ? connect_podman(&w) : connect_runner(&w);;) {
         struct pollfd on[] = {{w.signals, POLLIN, 0}, {w.runner, POLLIN, 0}, {w.parent, POLLIN, 0}};
         poll(on, 3, w.runner < 0 ? RETRY_MS : -1);
         if (on[2].revents) exit(128 + SIGHUP); /* the end of our connection ends the program */

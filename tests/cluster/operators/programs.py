@@ -110,3 +110,4 @@ SCHEDULER_PLUGINS = Program(
     definition="manifests/coscheduling/crd.yaml",
 )
 KWOK = Program(module="sigs.k8s.io/kwok", version="0.7.0", command="kwok")
+REGISTRY = Program(module="github.com/distribution/distribution/v3", version="3.0.0", command="registry")

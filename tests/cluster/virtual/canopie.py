@@ -23,6 +23,7 @@ _USER = {"runAsUser": 998, "runAsGroup": 995, "fsGroup": 995}
 _ROOT = {"runAsUser": 0, "runAsGroup": 0, "fsGroup": 0}
 _ETC = {"name": "mpi-hostfile", "mountPath": "/opt/hpc/etc"}
 _AGENT = "/opt/k8s/bin/kubexec.sh"
+_STORAGE = "/home/mpiuser/.local/share/containers"
 
 
 def objects(namespace: str, transport: str, replicas: int) -> list[Object]:
@@ -70,6 +71,28 @@ def objects(namespace: str, transport: str, replicas: int) -> list[Object]:
         _object("apps/v1", "StatefulSet", NODES, spec=of_nodes),
         _object("batch/v1", "Job", LOGIN, spec=of_login),
     ]
+
+
+def with_podman(made: Sequence[Object], *, privileged: bool) -> list[Object]:
+    """The same as `-with-podman` and `-with-podman-unpriv` patch it.
+
+    Storage is a volume, for the kernel's overlay can't be mounted over the container's own. So no device is needed.
+    """
+    for one in made:
+        if one["kind"] not in ("StatefulSet", "Job"):
+            continue
+        pod = one["spec"]["template"]["spec"]
+        for container in pod["containers"]:
+            container["image"] = image("canopie-podman")
+            container["volumeMounts"] = [*container.get("volumeMounts", ()), {"name": "podman", "mountPath": _STORAGE}]
+            if privileged:
+                container["securityContext"] = {"privileged": True}
+        pod["volumes"] = [*pod.get("volumes", ()), {"name": "podman", "emptyDir": {}}]
+        pod["securityContext"] = {**pod["securityContext"], "fsGroup": _USER["fsGroup"]}
+        if one["kind"] == "Job":
+            env = {"PMIX_MCA_psec": "none", "PRTE_MCA_schizo_proxy": "ompi"}
+            pod["containers"][0]["env"] += [{"name": name, "value": value} for name, value in env.items()]
+    return list(made)
 
 
 def _rights(namespace: str) -> list[Object]:

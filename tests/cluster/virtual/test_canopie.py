@@ -24,9 +24,11 @@ DEADLINE_S = 240.0  # on a busy machine
 class VirtualCluster:
     """One that people have logged in to: `run` is what they type."""
 
-    def __init__(self, namespace: Namespace, transport: str) -> None:
+    def __init__(self, namespace: Namespace, transport: str, podman: str = "") -> None:
+        """With podman if it is `privileged` or `unprivileged`."""
         self.namespace, self.transport = namespace, transport
-        namespace.apply(canopie.objects(namespace.name, transport, len(NODES)))
+        made = canopie.objects(namespace.name, transport, len(NODES))
+        namespace.apply(canopie.with_podman(made, privileged=podman == "privileged") if podman else made)
         pods = namespace.until(lambda pods: any(map(self._is_login, pods.values())), "the login is ready", DEADLINE_S)
         self.login = next(name for name, pod in pods.items() if self._is_login(pod))
 

@@ -1,0 +1,71 @@
+"""CANOPIE's four kustomizations with podman: the application in an image that each node pulls once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.images import image
+from tests.cluster.local.network import GATEWAY
+from tests.cluster.local.places import Places
+from tests.cluster.operators.programs import REGISTRY
+from tests.cluster.virtual.test_canopie import NODES, VirtualCluster
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cluster.kube import Namespace
+
+pytestmark = [pytest.mark.needs_image("canopie-podman"), pytest.mark.slow]
+
+WRAP = "/opt/hpc/local/bin/wrap-container.sh"
+ADDRESS = f"{GATEWAY}:5001"
+MPI = f"{ADDRESS}/mpi:1"
+ENV = ["env", f"MPI_IMAGE={MPI}"]
+BY_NODE = [*ENV, "prterun", "--map-by", "ppr:1:node", "-x", "MPI_IMAGE"]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One on the node, with the image `mpi` from there."""
+    places = Places.of()
+    if not places.is_cluster_of(os.environ["KUBECONFIG"]):
+        pytest.skip("the registry gets its image from the node of a cluster of our own: run this by `make test-cluster`")
+    folder: Path = tmp_path_factory.mktemp("registry")
+    REGISTRY.build(print)
+    settings = {"version": "0.1", "storage": {"filesystem": {"rootdirectory": f"{folder}/data"}}, "http": {"addr": ADDRESS}}
+    (folder / "registry.yml").write_text(json.dumps(settings))
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen([REGISTRY.binary, "serve", folder / "registry.yml"], stdout=log, stderr=log)
+    ctr = ["ctr", "-a", str(places.containerd_socket), "-n", "k8s.io", "images"]
+    name = image("mpi") if "/" in image("mpi") else f"docker.io/library/{image('mpi')}"
+    subprocess.run([*ctr, "tag", "--force", name, MPI], check=True)
+    push = [*ctr, "push", "--plain-http", MPI]
+    until(lambda: subprocess.run(push, capture_output=True, check=False).returncode == 0, "the image is pushed", 120)
+    subprocess.run([*ctr, "rm", MPI], check=True)
+    yield MPI
+    server.terminate()
+    server.wait()
+
+
+@pytest.mark.parametrize("podman", ["privileged", "unprivileged"])
+@pytest.mark.parametrize("transport", ["kubectl", "ssh"])
+def test_an_image_is_pulled_once_per_node_and_runs_there(
+    transport: str, podman: str, registry: str, new_namespace: Callable[[str], Namespace]
+) -> None:
+    namespace = new_namespace("privileged" if podman == "privileged" else "baseline")
+    cluster = VirtualCluster(namespace, transport, podman)
+    pulled = cluster.run(*BY_NODE, "podman", "pull", "-q", "--tls-verify=false", registry)
+    assert len([line for line in pulled if len(line) == 64]) == len(NODES), pulled
+    output = "\n".join(cluster.run(*BY_NODE, WRAP, "init_finalize"))
+    assert "size=2 nodes=2 ppn=1" in output, output
+    failed = namespace.exec_in(cluster.login, [*BY_NODE, WRAP, "sh", "-c", "sleep 1; exit 3"], "login")
+    assert failed.code == 3, failed
+    assert cluster.run("prterun", "--map-by", "ppr:1:node", "podman", "ps", "-aq") == []
+    namespace.delete("Namespace", namespace.name)
