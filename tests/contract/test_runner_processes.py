@@ -217,7 +217,7 @@ def test_term_waits_for_a_program_that_saves(app: Container) -> None:
     assert app.process.wait(60) == 0
 
 
-@pytest.mark.parametrize("left", ["sleep 1000", "(trap \"\" TERM; while :; do sleep 0.1; done)"])
+@pytest.mark.parametrize("left", ["sleep 1000", '(trap "" TERM; while :; do sleep 0.1; done)'])
 def test_term_ends_what_a_program_starts_as_it_ends(app: Container, left: str) -> None:
     client = app.spawn("sh", "-c", f"trap '{left} & exit 6' TERM; echo up; while :; do sleep 0.1; done")
     assert line_of(client) == b"up\n"
