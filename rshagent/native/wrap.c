@@ -70,7 +70,7 @@ static char **read_arguments(char **argv, struct wrap *w) {
             end(FAILED, "%s is no option, or lacks its value; see mpi-wrap --help", option);
     }
     if (!*argv) end(FAILED, "no program; see mpi-wrap --help");
-    if (w->image && (!*w->image || *w->image == '-')) end(FAILED, "\"%s\" is no name of an image", w->image);
+    if (w->image && (!*w->image || *w->image == '-')) end(FAILED, "\"%s\" is no name of an image; see mpi-wrap --help", w->image);
     return argv;
 }
 

@@ -90,6 +90,8 @@ int start_podman(const char *image) {
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigmask(&how, &none);
     int error = posix_spawnp(&podman, words[0], &files, &how, words, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&how);
     if (error)
         end(FAILED, "podman can't be started: %s; is it installed in this image, and in PATH (%s)?", strerror(error),
             getenv("PATH"));

@@ -252,7 +252,13 @@ def test_a_socket_of_a_former_life_is_replaced(programs: Programs, sockets: Path
 @pytest.mark.parametrize("arguments", [[], ["--socket"], ["--other", "x"], ["--socket", "a", "b"]])
 def test_wrong_usage_of_the_runner(programs: Programs, arguments: list[str]) -> None:
     done = subprocess.run([programs.runner, *arguments], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (255, "mpi-runner: usage: mpi-runner --socket PATH\n")
+    assert (done.returncode, done.stderr) == (255, "mpi-runner: usage: mpi-runner --socket PATH | --connection FD\n")
+
+
+def test_a_connection_that_is_none(programs: Programs) -> None:
+    done = subprocess.run([programs.runner, "--connection", "9"], capture_output=True, text=True, check=False)
+    told = 'mpi-runner: "9" is no connection that mpi-runner was started with\n'
+    assert (done.returncode, done.stderr) == (255, told)
 
 
 @pytest.mark.parametrize(("path", "told"), [("/no/such/folder/app.sock", "can't listen"), ("x" * 108, "107 bytes")])

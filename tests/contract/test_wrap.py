@@ -99,10 +99,11 @@ def test_too_many_strings_are_one_line(programs: Programs, sockets: Path) -> Non
 def test_help_and_usage(programs: Programs, sockets: Path) -> None:
     code, out, err = wrap(programs, sockets, "--help")
     assert (code, err) == (0, "")
-    assert out.startswith("usage: mpi-wrap [--container NAME] [--] PROGRAM [ARGUMENT...]\n")
+    assert out.startswith("usage: mpi-wrap [--container NAME | --podman IMAGE] [--] PROGRAM [ARGUMENT...]\n")
     for arguments, told in (
         ((), "no program"), (("--",), "no program"), (("--other", "x"), "--other is no option"),
         (("--container",), "--container is no option, or lacks its value"),
+        (("--podman",), "--podman is no option, or lacks its value"), (("--podman=", "x"), '"" is no name of an image'),
     ):  # fmt: skip
         code, _, err = wrap(programs, sockets, *arguments)
         assert code == 255

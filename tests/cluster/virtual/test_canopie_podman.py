@@ -28,6 +28,16 @@ WRAP = "/opt/hpc/local/bin/wrap-container.sh"
 ADDRESS = f"{GATEWAY}:5001"
 MPI = f"{ADDRESS}/mpi:1"
 ENV = ["env", f"MPI_IMAGE={MPI}"]
+FAILURES = [
+    (ENV[1], ["sh", "-c", "sleep 1; exit 3"], 3),
+    (ENV[1], ["sh", "-c", "sleep 1; kill -KILL $$"], 137),
+    (ENV[1], ["no-such-program"], 127),
+    (f"MPI_IMAGE={ADDRESS}/none:1", ["init_finalize"], 255),
+]
+# TERM ends prterun, whose daemons kill mpi-wrap; what it ran on both nodes must be gone, and its container.
+ABORT = f"""prterun --map-by ppr:1:node -x MPI_IMAGE {WRAP} sh -c 'echo up; exec tail -f /dev/null' >/tmp/out & job=$!
+until [ "$(grep -c up /tmp/out)" = 2 ]; do sleep 0.1; done; cat /tmp/out; kill -TERM $job; wait $job"""
+LEFT = "podman ps -aq; grep -lsx -e tail -e mpi-runner /proc/[0-9]*/comm; sleep 1"
 BY_NODE = [*ENV, "prterun", "--map-by", "ppr:1:node", "-x", "MPI_IMAGE"]
 
 
@@ -36,10 +46,13 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One on the node, with the image `mpi` from there."""
     places = Places.of()
     if not places.is_cluster_of(os.environ["KUBECONFIG"]):
-        pytest.skip("the registry gets its image from the node of a cluster of our own: run this by `make test-cluster`")
+        pytest.skip(
+            "the registry gets its image from the node of a cluster of our own: run this by `make test-cluster`"
+        )
     folder: Path = tmp_path_factory.mktemp("registry")
     REGISTRY.build(print)
-    settings = {"version": "0.1", "storage": {"filesystem": {"rootdirectory": f"{folder}/data"}}, "http": {"addr": ADDRESS}}
+    storage = {"filesystem": {"rootdirectory": f"{folder}/data"}}
+    settings = {"version": "0.1", "storage": storage, "http": {"addr": ADDRESS}}
     (folder / "registry.yml").write_text(json.dumps(settings))
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen([REGISTRY.binary, "serve", folder / "registry.yml"], stdout=log, stderr=log)
@@ -65,7 +78,12 @@ def test_an_image_is_pulled_once_per_node_and_runs_there(
     assert len([line for line in pulled if len(line) == 64]) == len(NODES), pulled
     output = "\n".join(cluster.run(*BY_NODE, WRAP, "init_finalize"))
     assert "size=2 nodes=2 ppn=1" in output, output
-    failed = namespace.exec_in(cluster.login, [*BY_NODE, WRAP, "sh", "-c", "sleep 1; exit 3"], "login")
-    assert failed.code == 3, failed
-    assert cluster.run("prterun", "--map-by", "ppr:1:node", "podman", "ps", "-aq") == []
+    for env, program, code in FAILURES:
+        failed = namespace.exec_in(cluster.login, ["env", env, *BY_NODE[2:], WRAP, *program], "login")
+        assert failed.code == code, failed
+        assert "mpi-wrap: " in failed.errors or code in (3, 137), failed
+    aborted = namespace.exec_in(cluster.login, [*ENV, "sh", "-c", ABORT], "login")
+    assert aborted.code not in (0, None), aborted
+    assert "up" in aborted.output
+    until(lambda: cluster.run(*BY_NODE, "sh", "-c", LEFT) == [], "nothing is left on the nodes", 60)
     namespace.delete("Namespace", namespace.name)
