@@ -144,7 +144,6 @@ static _Noreturn void become(const struct session *s, const struct program *prog
  * program can be stopped by TSTP. The ticket is sent first, so that a client without one can try again. */
 static void start(struct session *s, const struct program *program) {
     const struct header ticket = header(TICKET, 0);
-    sigset_t pending;
     int report[2];
     if (!send_message(s->connection, &ticket)) _exit(0);
     if (pipe2(report, O_CLOEXEC) < 0 || (s->program = fork()) < 0)
@@ -157,8 +156,6 @@ static void start(struct session *s, const struct program *program) {
     close(report[1]);
     s->failed = report[0];
     close_files(s);
-    sigpending(&pending); /* of a TERM to all processes of the container the new one may have got nothing */
-    if (sigismember(&pending, SIGTERM)) kill(-s->program, SIGTERM);
 }
 
 static void report_exit(struct session *s, const struct program *program, int status) {
@@ -203,6 +200,7 @@ static _Noreturn void serve(int connection, pid_t runner) {
     sigemptyset(&taken);
     sigaddset(&taken, SIGCHLD);
     sigaddset(&taken, SIGHUP);
+    sigaddset(&taken, SIGTERM); /* the runner's own end: as it comes here, no program that starts now is missed */
     if ((s.signals = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC)) < 0)
         fail(&s, FAILED, "no descriptor is left in the container: %s", strerror(errno));
     char *payload = read_start(&s, &length);
@@ -220,6 +218,7 @@ static _Noreturn void serve(int connection, pid_t runner) {
         poll(on, 2, -1);
         while (read(s.signals, &signal, sizeof signal) == sizeof signal)
             if (signal.ssi_signo == SIGHUP) end_below(s.signals);
+            else if (signal.ssi_signo == SIGTERM) tell_below_to_end();
         for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
             if (ended == s.program) report_exit(&s, &program, status);
         if (on[1].revents) read_connection(&s);
@@ -271,7 +270,7 @@ int main(int argc, char **argv) {
         }
         if (session > 0) sessions[count++] = session;
         if (connection >= 0) close(connection); /* without a session the client tries again */
-        if (is_ending && count == 0) end_below(signals); /* what programs left behind; some was forked after our TERM */
+        if (is_ending && count == 0) end_below(signals); /* what programs left behind */
         struct pollfd on[] = {{signals, POLLIN, 0}, {is_ending || count == SESSIONS_MAX ? -1 : listener, POLLIN, 0}};
         struct signalfd_siginfo taken;
         poll(on, 2, -1);
@@ -282,8 +281,7 @@ int main(int argc, char **argv) {
                 unlink(argv[2]);
             }
             is_ending = true;
-            signal_below(SIGTERM);
-            signal_below(SIGCONT);
+            for (size_t i = 0; i < count; i++) kill(sessions[i], SIGTERM);
         }
         for (pid_t ended; (ended = waitpid(-1, NULL, WNOHANG)) > 0;)
             for (size_t i = 0; i < count; i++)

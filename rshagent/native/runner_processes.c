@@ -39,7 +39,7 @@ static bool is_below(pid_t pid, pid_t top) {
     return false;
 }
 
-void signal_below(int number) {
+static void signal_below(int number) {
     const pid_t self = getpid();
     DIR *processes = opendir("/proc");
     if (!processes) return;
@@ -50,11 +50,15 @@ void signal_below(int number) {
     closedir(processes);
 }
 
+void tell_below_to_end(void) {
+    signal_below(SIGTERM);
+    signal_below(SIGCONT); /* a stopped one would not take it */
+}
+
 _Noreturn void end_below(int signals) {
     struct signalfd_siginfo taken;
     const int64_t kill_at = now_ms() + TERM_MS;
-    signal_below(SIGTERM);
-    signal_below(SIGCONT); /* a stopped one would not take it */
+    tell_below_to_end();
     for (;;) {
         pid_t ended;
         while ((ended = waitpid(-1, NULL, WNOHANG)) > 0) continue;

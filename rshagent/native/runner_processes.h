@@ -2,8 +2,8 @@
 #ifndef RUNNER_PROCESSES_H
 #define RUNNER_PROCESSES_H
 
-/* Sends a signal to every process below the calling one. */
-void signal_below(int number);
+/* Sends TERM to every process below the calling one. */
+void tell_below_to_end(void);
 
 /* Ends every process below the calling one, by TERM and after 5 s by KILL, and then the calling one. `signals` is a
  * signalfd for SIGCHLD. */

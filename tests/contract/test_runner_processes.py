@@ -217,6 +217,27 @@ def test_term_waits_for_a_program_that_saves(app: Container) -> None:
     assert app.process.wait(60) == 0
 
 
+def test_term_ends_programs_that_start_at_that_moment(app: Container) -> None:
+    peers = [Peer(app.socket) for _ in range(100)]
+    until(lambda: len(app.below()) == len(peers), "each has its session")
+    app.process.terminate()
+    for peer in peers:
+        peer.start(b"sleep", b"1000")
+    assert {peer.answer()[0] for peer in peers} <= {143, 255}
+    assert app.process.wait(60) == 0
+    for peer in peers:
+        peer.close()
+
+
+def test_term_ends_a_session_that_waits_for_its_start(app: Container) -> None:
+    with Peer(app.socket) as peer:
+        peer.push(b"MPIA")
+        until(app.below, "its session is there")
+        app.process.terminate()
+        assert peer.answer() == (255, "mpi-runner has ended")
+    assert app.process.wait(60) == 0
+
+
 @pytest.mark.parametrize("left", ["sleep 1000", '(trap "" TERM; while :; do sleep 0.1; done)'])
 def test_term_ends_what_a_program_starts_as_it_ends(app: Container, left: str) -> None:
     client = app.spawn("sh", "-c", f"trap '{left} & exit 6' TERM; echo up; while :; do sleep 0.1; done")
