@@ -51,11 +51,16 @@ static void close_files(struct session *s) {
 }
 
 /* Sends the last message of a session, after closing its files. Ends what still runs of it, and the session. */
-static _Noreturn void finish(struct session *s, uint8_t kind, int code, const char *text) {
+static _Noreturn __attribute__((format(printf, 4, 5))) void finish(struct session *s, uint8_t kind, int code,
+                                                                   const char *format, ...) {
     struct { struct header header; uint32_t number; char text[1024]; } answer = {.number = htonl((uint32_t)code)};
-    int length = snprintf(answer.text, sizeof answer.text, "%s", text);
-    if (length >= (int)sizeof answer.text) length = sizeof answer.text - 1;
-    answer.header = header(kind, 4 + (size_t)length);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(answer.text, sizeof answer.text, format, values);
+    va_end(values);
+    for (char *at = answer.text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == '\x7f') *at = '?'; /* a name may hold anything */
+    answer.header = header(kind, sizeof answer.number + strlen(answer.text));
     close_files(s);
     if (!send_message(s->connection, &answer.header)) s->is_ending = true; /* the client is gone */
     close(s->connection);
@@ -63,16 +68,7 @@ static _Noreturn void finish(struct session *s, uint8_t kind, int code, const ch
     _exit(0);
 }
 
-static _Noreturn __attribute__((format(printf, 3, 4))) void fail(struct session *s, int code, const char *format, ...) {
-    char text[1024];
-    va_list values;
-    va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
-    va_end(values);
-    for (char *at = text; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == '\x7f') *at = '?'; /* a name may hold anything */
-    finish(s, FAIL, code, text);
-}
+#define fail(s, ...) finish(s, FAIL, __VA_ARGS__)
 
 static _Noreturn void reject(struct session *s) {
     fail(s, FAILED, "this is not version %d of the protocol; mpi-wrap and mpi-runner must be of one release", VERSION);
@@ -164,7 +160,7 @@ static void report_exit(struct session *s, const struct program *program, int st
     s->program = 0;
     if (read(s->failed, &error, sizeof error) == sizeof error)
         fail(s, explain_exec(program, error, why, sizeof why), "%s", why);
-    finish(s, EXIT, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), "");
+    finish(s, EXIT, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), "%s", "");
 }
 
 /* Forwards the signals that the client sends. Ends the session if it is gone. */

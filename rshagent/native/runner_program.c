@@ -65,13 +65,6 @@ bool read_program(char *payload, size_t length, struct program *program) {
     return true;
 }
 
-/* The value in the program's environment; PATH is the container's own. */
-static const char *search_path(const struct program *program) {
-    for (char **variable = program->environment; *variable; variable++)
-        if (strncmp(*variable, "PATH=", 5) == 0) return *variable + 5;
-    return "/usr/local/bin:/usr/bin:/bin";
-}
-
 /* 0, or the exit code of a file that can't be run; *why is then its reason. */
 static int check(const char *path, const char **why) {
     struct stat file;
@@ -85,7 +78,8 @@ static int check(const char *path, const char **why) {
 }
 
 int find_program(struct program *program, char *why, size_t size) {
-    const char *name = program->argv[0], *reason = "", *path = search_path(program);
+    const char *name = program->argv[0], *reason = "", *path = getenv("PATH"); /* the program's, too: it is our own */
+    if (!path) path = "/usr/local/bin:/usr/bin:/bin";
     if (strchr(name, '/')) {
         int code = strlen(name) < sizeof program->path ? check(name, &reason) : NOT_RUN;
         if (code == NOT_FOUND) snprintf(why, size, "there is no program %s", name);
