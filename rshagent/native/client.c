@@ -79,7 +79,8 @@ static const struct header *start_message(char **argv) {
     for (char **variable = environ; *variable; variable++)
         if (strncmp(*variable, "MPI_AGENT_", 10) == 0 && strncmp(*variable, "MPI_AGENT_CALLER=", name) != 0)
             chosen[sent++] = *variable;
-    const struct header *start = make_start(argv, chosen, NULL, setting("MPI_AGENT_INSTANCE", instance(text, sizeof text)));
+    const char *life = setting("MPI_AGENT_INSTANCE", instance(text, sizeof text));
+    const struct header *start = make_start(argv, chosen, NULL, life);
     free(chosen);
     return start;
 }

@@ -33,7 +33,8 @@ int64_t now_ms(void);
 /* One line for people, then the end. A stderr that takes nothing (a full pipe) holds us for a second. */
 _Noreturn void end(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* START. The working directory is `folder`: NULL is this one, "" the server's. A variable without a "=" can't be sent and is left out. */
+/* START. The working directory is `folder`: NULL is this one, "" the server's. A variable without a "=" can't be sent
+ * and is left out. */
 const struct header *make_start(char **argv, char **environment, const char *folder, const char *instance);
 
 /* Sends a whole message, START and RESUME with stdin, stdout and stderr. False: errno says why not. */

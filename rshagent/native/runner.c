@@ -3,9 +3,11 @@
  *
  * It listens at a Unix socket in a shared volume and is a server of docs/protocol.md. Each connection gets a process of
  * its own, the session, which reads START, starts the program and reports its exit. What a peer sends can therefore hurt
- * its own session only. With `--connection FD` it serves that one, and ends with it: mpi-wrap --podman. A session is a child subreaper: all that its program starts stays below it, however it
+ * its own session only. A session is a child subreaper: all that its program starts stays below it, however it
  * daemonizes, so a session can end it all and knows when nothing is left. What a program leaves behind when it exits by
  * itself goes on, as after ssh, and is reaped by the runner.
+ *
+ * In a container of podman (mpi-wrap --podman) it has one connection from its start, and ends with that session.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -214,7 +216,7 @@ static _Noreturn void serve(int connection, pid_t runner) {
         poll(on, 2, -1);
         while (read(s.signals, &signal, sizeof signal) == sizeof signal)
             if (signal.ssi_signo == SIGHUP) end_below(s.signals);
-            else if (signal.ssi_signo == SIGTERM) tell_below_to_end();
+            else if (signal.ssi_signo == SIGTERM) terminate_below();
         for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
             if (ended == s.program) report_exit(&s, &program, status);
         if (on[1].revents) read_connection(&s);

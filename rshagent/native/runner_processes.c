@@ -50,7 +50,7 @@ static void signal_below(int number) {
     closedir(processes);
 }
 
-void tell_below_to_end(void) {
+void terminate_below(void) {
     signal_below(SIGTERM);
     signal_below(SIGCONT); /* a stopped one would not take it */
 }
@@ -58,7 +58,7 @@ void tell_below_to_end(void) {
 _Noreturn void end_below(int signals) {
     struct signalfd_siginfo taken;
     const int64_t kill_at = now_ms() + TERM_MS;
-    tell_below_to_end();
+    terminate_below();
     for (;;) {
         pid_t ended;
         while ((ended = waitpid(-1, NULL, WNOHANG)) > 0) continue;

@@ -3,7 +3,7 @@
 #define RUNNER_PROCESSES_H
 
 /* Sends TERM to every process below the calling one. */
-void tell_below_to_end(void);
+void terminate_below(void);
 
 /* Ends every process below the calling one, by TERM and after 5 s by KILL, and then the calling one. `signals` is a
  * signalfd for SIGCHLD. */

@@ -48,12 +48,10 @@ static const char usage[] =
     "Exits with PROGRAM's exit code, 128+n if signal n ended it, 127 if it does not exist, 126 if it can't be run,\n"
     "255 if mpi-wrap fails.\n";
 
-/* Reads the options; returns PROGRAM and its arguments. CANOPIE-HPC 2022's name for us takes the image's from MPI_IMAGE. */
+/* Reads the options; returns PROGRAM and its arguments. Called as CANOPIE-HPC 2022's script is, the image is MPI_IMAGE. */
 static char **read_arguments(char **argv, struct wrap *w) {
-    const char *name = *argv ? strrchr(*argv, '/') : NULL;
-    if (strcmp(name ? name + 1 : *argv ? *argv : "", "wrap-container.sh") == 0 && !(w->image = getenv("MPI_IMAGE")))
+    if (strcmp(program_invocation_short_name, "wrap-container.sh") == 0 && !(w->image = getenv("MPI_IMAGE")))
         end(FAILED, "no image: set MPI_IMAGE");
-    argv += *argv != NULL;
     while (*argv && **argv == '-') {
         const char *option = *argv++;
         if (strcmp(option, "--") == 0) break;
@@ -70,7 +68,8 @@ static char **read_arguments(char **argv, struct wrap *w) {
             end(FAILED, "%s is no option, or lacks its value; see mpi-wrap --help", option);
     }
     if (!*argv) end(FAILED, "no program; see mpi-wrap --help");
-    if (w->image && (!*w->image || *w->image == '-')) end(FAILED, "\"%s\" is no name of an image; see mpi-wrap --help", w->image);
+    if (w->image && (!*w->image || *w->image == '-'))
+        end(FAILED, "\"%s\" is no name of an image; see mpi-wrap --help", w->image);
     return argv;
 }
 
@@ -175,11 +174,10 @@ static void read_signals(struct wrap *w) {
 }
 
 int main(int argc, char **argv) {
-    (void)argc;
     const char *folder = getenv("MPI_WRAP_FOLDER"), *wanted = getenv("MPI_WRAP_CONTAINER");
     struct wrap w = {.folder = folder && *folder ? folder : "/run/mpi-app", .runner = -1,
                      .wanted = wanted && *wanted ? wanted : NULL, .until = now_ms() + PATIENCE_MS};
-    char **program = read_arguments(argv, &w);
+    char **program = read_arguments(argv + (argc > 0), &w);
     w.signals = take_signals();
     w.parent = watch_parent();
     w.start = make_start(program, environ, w.image ? "" : NULL, "0-0");

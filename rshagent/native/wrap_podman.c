@@ -14,36 +14,36 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "messages.h"
 #include "wrap_podman.h"
 
-enum { CONNECTION = 3, WORDS_MAX = 256 }; /* --preserve-fds counts from 3 */
+enum { CONNECTION = 3, ARGUMENTS_MAX = 256 }; /* --preserve-fds counts from 3 */
 
 #define RUNNER "/run/mpi-runner" /* in the container */
 
 static pid_t podman;
 static size_t count;
-static char *words[WORDS_MAX]; /* the command, which ends with NULL */
+static char *command[ARGUMENTS_MAX]; /* podman's, which ends with NULL */
 
-static void add(const char *word) {
-    if (count == WORDS_MAX - 1) end(FAILED, "CONTAINER_ARGS has more than about %d words", WORDS_MAX);
-    if (!(words[count++] = strdup(word))) end(FAILED, "out of memory");
+static void add(const char *argument) {
+    if (count == ARGUMENTS_MAX - 1) end(FAILED, "CONTAINER_ARGS has more than about %d arguments", ARGUMENTS_MAX);
+    if (!(command[count++] = strdup(argument))) end(FAILED, "out of memory");
 }
 
 static void add_volume(const char *from, const char *to) {
-    char word[2 * PATH_MAX + 16];
-    snprintf(word, sizeof word, "--volume=%s:%s", from, to);
-    add(word);
+    char option[2 * PATH_MAX + 16];
+    snprintf(option, sizeof option, "--volume=%s:%s", from, to);
+    add(option);
 }
 
 /* mpi-runner is in the folder of mpi-wrap. */
 static void add_runner(void) {
     char path[PATH_MAX + 16] = "";
-    if (readlink("/proc/self/exe", path, PATH_MAX - 1) < 0) end(FAILED, "/proc/self/exe can't be read: %s", strerror(errno));
+    if (readlink("/proc/self/exe", path, PATH_MAX - 1) < 0)
+        end(FAILED, "/proc/self/exe can't be read: %s", strerror(errno));
     strcpy(strrchr(path, '/') + 1, "mpi-runner");
     if (access(path, X_OK) < 0) end(FAILED, "%s is needed for --podman: %s", path, strerror(errno));
     add_volume(path, RUNNER ":ro");
@@ -55,23 +55,24 @@ static void add_runner(void) {
 static void make_command(const char *image) {
     static const char *const shared[] = {"run", "--rm", "--detach", "--network=host", "--pid=host", "--ipc=host",
                                          "--uts=host", "--cgroups=no-conmon", "--cap-add=sys_ptrace",
-                                         "--log-driver=none", "--preserve-fds=1", "--ulimit=host", "--volume=/dev/shm:/dev/shm"};
-    const char *more = getenv("CONTAINER_ARGS"), *debug = getenv("WRAP_DEBUG"), *sessions = getenv("PMIX_SERVER_TMPDIR");
+                                         "--log-driver=none", "--preserve-fds=1", "--ulimit=host",
+                                         "--volume=/dev/shm:/dev/shm"};
+    const char *more = getenv("CONTAINER_ARGS"), *debug = getenv("WRAP_DEBUG");
+    const char *sessions = getenv("PMIX_SERVER_TMPDIR");
     const bool is_debug = debug && *debug;
-    struct stat there;
     add("podman");
     if (!is_debug) add("--log-level=error");
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) add(shared[i]);
-    if (sessions && *sessions == '/' && sessions[1] && stat(sessions, &there) == 0) add_volume(sessions, sessions);
+    if (sessions && *sessions == '/' && sessions[1] && access(sessions, F_OK) == 0) add_volume(sessions, sessions);
     add_runner();
     char *copy = strdup(more ? more : "");
-    for (char *word = copy ? strtok(copy, " \t\n") : NULL; word; word = strtok(NULL, " \t\n")) add(word);
+    for (char *one = copy ? strtok(copy, " \t\n") : NULL; one; one = strtok(NULL, " \t\n")) add(one);
     free(copy);
     add(image);
     add("--connection");
-    add("3");
+    add("3"); /* CONNECTION */
     for (size_t i = 0; is_debug && i < count; i++)
-        fprintf(stderr, "%s%s%s", i ? " " : "mpi-wrap: ", words[i], i == count - 1 ? "\n" : "");
+        fprintf(stderr, "%s%s%s", i ? " " : "mpi-wrap: ", command[i], i == count - 1 ? "\n" : "");
 }
 
 int start_podman(const char *image) {
@@ -89,7 +90,7 @@ int start_podman(const char *image) {
     posix_spawnattr_init(&how);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigmask(&how, &none);
-    int error = posix_spawnp(&podman, words[0], &files, &how, words, environ);
+    int error = posix_spawnp(&podman, command[0], &files, &how, command, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&how);
     if (error)

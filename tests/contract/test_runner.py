@@ -257,8 +257,8 @@ def test_wrong_usage_of_the_runner(programs: Programs, arguments: list[str]) -> 
 
 def test_a_connection_that_is_none(programs: Programs) -> None:
     done = subprocess.run([programs.runner, "--connection", "9"], capture_output=True, text=True, check=False)
-    told = 'mpi-runner: "9" is no connection that mpi-runner was started with\n'
-    assert (done.returncode, done.stderr) == (255, told)
+    message = 'mpi-runner: "9" is no connection that mpi-runner was started with\n'
+    assert (done.returncode, done.stderr) == (255, message)
 
 
 @pytest.mark.parametrize(("path", "told"), [("/no/such/folder/app.sock", "can't listen"), ("x" * 108, "107 bytes")])

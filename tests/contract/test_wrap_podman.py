@@ -37,17 +37,14 @@ class Podman:
         self.programs, self.folder, self.command = programs, folder, folder / "command"
         self.go, self.ended = folder / "go", folder / "ended"
         self.go.touch()
-        words = {
-            name: shlex.quote(os.fspath(path))
-            for name, path in vars(self).items()
-            if name not in ("programs", "folder")
-        }
-        runner = shlex.quote(os.fspath(programs.runner))
+        command, go, ended, runner = (
+            shlex.quote(os.fspath(path)) for path in (self.command, self.go, self.ended, programs.runner)
+        )
         lines = [
-            "#!/bin/sh", f"printf '%s\\n' \"$@\" >{words['command']}", script,
+            "#!/bin/sh", f"printf '%s\\n' \"$@\" >{command}", script,
             f"while [ \"$1\" != {IMAGE} ]; do shift; done; shift",
-            f"exec >/dev/null 2>&1; (until [ -e {words['go']} ]; do sleep 0.01; done; {runner} \"$@\"",
-            f"echo $? >{words['ended']}) &",
+            f"exec >/dev/null 2>&1; (until [ -e {go} ]; do sleep 0.01; done; {runner} \"$@\"",
+            f"echo $? >{ended}) &",
         ]  # fmt: skip
         (folder / "podman").write_text("\n".join(lines) + "\n")
         (folder / "podman").chmod(0o755)

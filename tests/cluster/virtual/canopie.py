@@ -73,8 +73,8 @@ def objects(namespace: str, transport: str, replicas: int) -> list[Object]:
     ]
 
 
-def with_podman(made: Sequence[Object], *, privileged: bool) -> list[Object]:
-    """The same as `-with-podman` and `-with-podman-unpriv` patch it.
+def with_podman(made: Sequence[Object], *, privileged: bool) -> Sequence[Object]:
+    """The same objects, changed as `-with-podman` and `-with-podman-unpriv` patch it.
 
     Storage is a volume, for the kernel's overlay can't be mounted over the container's own. So no device is needed.
     """
@@ -92,7 +92,7 @@ def with_podman(made: Sequence[Object], *, privileged: bool) -> list[Object]:
         if one["kind"] == "Job":
             env = {"PMIX_MCA_psec": "none", "PRTE_MCA_schizo_proxy": "ompi"}
             pod["containers"][0]["env"] += [{"name": name, "value": value} for name, value in env.items()]
-    return list(made)
+    return made
 
 
 def _rights(namespace: str) -> list[Object]:

@@ -27,18 +27,19 @@ pytestmark = [pytest.mark.needs_image("canopie-podman"), pytest.mark.slow]
 WRAP = "/opt/hpc/local/bin/wrap-container.sh"
 ADDRESS = f"{GATEWAY}:5001"
 MPI = f"{ADDRESS}/mpi:1"
-ENV = ["env", f"MPI_IMAGE={MPI}"]
+IMAGE = f"MPI_IMAGE={MPI}"
+PRTERUN = ["prterun", "--map-by", "ppr:1:node", "-x", "MPI_IMAGE"]
+BY_NODE = ["env", IMAGE, *PRTERUN]
 FAILURES = [
-    (ENV[1], ["sh", "-c", "sleep 1; exit 3"], 3),
-    (ENV[1], ["sh", "-c", "sleep 1; kill -KILL $$"], 137),
-    (ENV[1], ["no-such-program"], 127),
+    (IMAGE, ["sh", "-c", "sleep 1; exit 3"], 3),
+    (IMAGE, ["sh", "-c", "sleep 1; kill -KILL $$"], 137),
+    (IMAGE, ["no-such-program"], 127),
     (f"MPI_IMAGE={ADDRESS}/none:1", ["init_finalize"], 255),
 ]
 # TERM ends prterun, whose daemons kill mpi-wrap; what it ran on both nodes must be gone, and its container.
 ABORT = f"""prterun --map-by ppr:1:node -x MPI_IMAGE {WRAP} sh -c 'echo up; exec tail -f /dev/null' >/tmp/out & job=$!
 until [ "$(grep -c up /tmp/out)" = 2 ]; do sleep 0.1; done; cat /tmp/out; kill -TERM $job; wait $job"""
 LEFT = "podman ps -aq; grep -lsx -e tail -e mpi-runner /proc/[0-9]*/comm; sleep 1"
-BY_NODE = [*ENV, "prterun", "--map-by", "ppr:1:node", "-x", "MPI_IMAGE"]
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +55,18 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     storage = {"filesystem": {"rootdirectory": f"{folder}/data"}}
     settings = {"version": "0.1", "storage": storage, "http": {"addr": ADDRESS}}
     (folder / "registry.yml").write_text(json.dumps(settings))
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen([REGISTRY.binary, "serve", folder / "registry.yml"], stdout=log, stderr=log)
     ctr = ["ctr", "-a", str(places.containerd_socket), "-n", "k8s.io", "images"]
     name = image("mpi") if "/" in image("mpi") else f"docker.io/library/{image('mpi')}"
-    subprocess.run([*ctr, "tag", "--force", name, MPI], check=True)
     push = [*ctr, "push", "--plain-http", MPI]
-    until(lambda: subprocess.run(push, capture_output=True, check=False).returncode == 0, "the image is pushed", 120)
-    subprocess.run([*ctr, "rm", MPI], check=True)
-    yield MPI
-    server.terminate()
-    server.wait()
+    serve = [os.fspath(REGISTRY.binary), "serve", os.fspath(folder / "registry.yml")]
+    with (folder / "log").open("wb") as log, subprocess.Popen(serve, stdout=log, stderr=log) as server:
+        try:
+            subprocess.run([*ctr, "tag", "--force", name, MPI], check=True)
+            until(lambda: subprocess.run(push, capture_output=True, check=False).returncode == 0, "it is pushed", 120)
+            subprocess.run([*ctr, "rm", MPI], check=True)
+            yield MPI
+        finally:
+            server.terminate()
 
 
 @pytest.mark.parametrize("podman", ["privileged", "unprivileged"])
@@ -79,10 +81,10 @@ def test_an_image_is_pulled_once_per_node_and_runs_there(
     output = "\n".join(cluster.run(*BY_NODE, WRAP, "init_finalize"))
     assert "size=2 nodes=2 ppn=1" in output, output
     for env, program, code in FAILURES:
-        failed = namespace.exec_in(cluster.login, ["env", env, *BY_NODE[2:], WRAP, *program], "login")
+        failed = namespace.exec_in(cluster.login, ["env", env, *PRTERUN, WRAP, *program], "login")
         assert failed.code == code, failed
         assert "mpi-wrap: " in failed.errors or code in (3, 137), failed
-    aborted = namespace.exec_in(cluster.login, [*ENV, "sh", "-c", ABORT], "login")
+    aborted = namespace.exec_in(cluster.login, ["env", IMAGE, "sh", "-c", ABORT], "login")
     assert aborted.code not in (0, None), aborted
     assert "up" in aborted.output
     until(lambda: cluster.run(*BY_NODE, "sh", "-c", LEFT) == [], "nothing is left on the nodes", 60)
