@@ -164,8 +164,8 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
             context = folder
         if context == folder:
             shutil.copy(os.path.join(image.context, image.dockerfile), folder)
-        if image.stands_on:
-            arguments |= {image.argument: catalog.IMAGES[image.stands_on].tag(version, options.repository)}
+        for argument, other in image.stands_on.items():
+            arguments |= {argument: catalog.IMAGES[other].tag(version, options.repository)}
         try:
             engine.build(
                 tag,

@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _IMAGES = os.path.join(ROOT, "images")
@@ -25,8 +26,7 @@ class Image:
     variant: str = ""  # follows the version in the tag
     has_kubectl: bool = False  # its context is the Dockerfile and a kubectl
     given: str = ""  # its context is the Dockerfile and a file that the user provides, under this name
-    stands_on: str = ""  # another of these images, by name
-    argument: str = ""  # its Dockerfile's argument for it
+    stands_on: Mapping[str, str] = field(default_factory=dict)  # others of these images, by its Dockerfile's arguments
     is_kept: bool = False  # takes long to build, or is large: not built again while `content` stays the same
 
     def bases(self) -> dict[str, str]:
@@ -46,8 +46,8 @@ class Image:
     def content(self, *options: object, given: str = "") -> str:
         """A hash of the Dockerfile, of the files that it copies (`given`: the user's), and of the build's arguments."""
         digest = hashlib.sha256(repr(options).encode())
-        if self.stands_on:
-            digest.update(IMAGES[self.stands_on].content().encode())
+        for other in self.stands_on.values():
+            digest.update(IMAGES[other].content().encode())
         with open(os.path.join(self.context, self.dockerfile), "rb") as file:
             text = file.read()
         digest.update(text)
@@ -62,9 +62,7 @@ class Image:
         return digest.hexdigest()
 
 
-def _example(
-    name: str, folder: str = "", *, stands_on: str = "", argument: str = "", given: str = "", is_kept: bool = False
-) -> Image:
+def _example(name: str, folder: str = "", *, given: str = "", is_kept: bool = False, **stands_on: str) -> Image:
     """An image of `images/examples`, from the Dockerfile in the folder of its own name if no other is given."""
     context, dockerfile = _EXAMPLES, f"{folder or name}/Dockerfile"
     if given:
@@ -76,7 +74,6 @@ def _example(
         context,
         given=given,
         stands_on=stands_on,
-        argument=argument,
         is_kept=is_kept,
     )
 
@@ -89,23 +86,22 @@ KUBECTL = Image(
     _IMAGES,
     variant="kubectl",
     has_kubectl=True,
-    stands_on=AGENTS.name,
-    argument="AGENTS",
+    stands_on={"AGENTS": AGENTS.name},
 )
 EXAMPLES = (
     *(_example(name) for name in ("openmpi4", "openmpi5", "mpich", "intel")),
     _example("horovod", is_kept=True),
     *(_example(name) for name in ("openmpi4-ssh", "openmpi5-ssh", "runtime", "mpi", "mpi4")),
-    *(_example(f"{name}-ssh", "ssh", stands_on=name, argument="MPI") for name in ("mpich", "intel")),
+    *(_example(f"{name}-ssh", "ssh", MPI=name) for name in ("mpich", "intel")),
     _example("npb", given=NPB, is_kept=True),
     _example("gromacs", is_kept=True),
     # Applications with the runtime, where the image of their own name has none.
-    _example("mpi-runtime", "mpi", stands_on="runtime", argument="ON"),
-    _example("npb-runtime", "npb", stands_on="runtime", argument="ON", given=NPB, is_kept=True),
-    _example("gromacs-runtime", "gromacs", stands_on="runtime", argument="ON", is_kept=True),
-    _example("runtime-podman", stands_on="runtime", argument="RUNTIME", is_kept=True),
-    _example("canopie", stands_on=AGENTS.name, argument="AGENTS"),
-    _example("canopie-podman", "runtime-podman", stands_on="canopie", argument="RUNTIME", is_kept=True),
+    _example("mpi-runtime", "mpi", ON="runtime"),
+    _example("npb-runtime", "npb", ON="runtime", given=NPB, is_kept=True),
+    _example("gromacs-runtime", "gromacs", ON="runtime", is_kept=True),
+    _example("runtime-podman", RUNTIME="runtime", AGENTS=AGENTS.name, is_kept=True),
+    _example("canopie", AGENTS=AGENTS.name),
+    _example("canopie-podman", "runtime-podman", RUNTIME="canopie", AGENTS=AGENTS.name, is_kept=True),
 )
 # As little as an image can have, so that tests show what the delivered tools need of it.
 BARE = tuple(
@@ -133,7 +129,7 @@ def bases_in(dockerfile: str) -> dict[str, str]:
 def in_order(names: tuple[str, ...]) -> list[Image]:
     """The images of these names, mpi-agents for none, each after the one that it stands on."""
     wanted = set(names) or {AGENTS.name}
-    while more := {IMAGES[name].stands_on for name in wanted} - wanted - {""}:
+    while more := {other for name in wanted for other in IMAGES[name].stands_on.values()} - wanted:
         wanted |= more
     return [image for name, image in IMAGES.items() if name in wanted]
 

@@ -23,6 +23,8 @@ RUNNER, WRAP = "mpi-runner", "mpi-wrap"
 _WRAP_PATH = f"/usr/local/bin/{WRAP}"  # in the runtime's container: one file, as images have their own there
 _SESSIONS = {"PMIX_SERVER_TMPDIR": FOLDER, "PMIX_SYSTEM_TMPDIR": FOLDER}
 _RUNTIME = {**_SESSIONS, "PRTE_MCA_prte_tmpdir_base": FOLDER}
+# Of the runtime's securityContext: who it is, and what it gives up. What it has beyond that, an application needs not.
+_SHARED = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions")
 
 
 class Wrap(StrEnum):
@@ -67,7 +69,7 @@ def read_application(spec: Fields, *templates: Object) -> Application | None:
     containers = read_containers(given, "containers")
     if given.is_object and given.value.get("containers") in (None, []):
         given.add("must have at least one container", "containers")
-    taken = {name for one in templates for name in container_names(one)}
+    taken = {name for one in templates for name in container_names(one, "containers", "initContainers")}
     for one in containers:
         if one.value.get("image") in (None, ""):
             one.add("is required", "image")
@@ -87,11 +89,21 @@ def _application(container: Object, runtime: Object) -> Body:
     """Return a container that runs programs for mpi-wrap: as the runtime's user, unless it names one."""
     command = [f"{FOLDER}/{RUNNER}", "--socket", f"{FOLDER}/{container['name']}.sock"]
     context = runtime.get("securityContext", {})
-    own = container.get("securityContext", context)
+    own = container.get("securityContext", _narrowed(context))
     own = {key: context[key] for key in ("runAsGroup",) if key in context} | dict(own)
     dvm = [one for one in runtime.get("volumeMounts", []) if one["mountPath"] == DVM_PATH]
     container = {**container, "command": command, **({"securityContext": own} if own else {})}
     return _mounted(container, _SESSIONS, *dvm)
+
+
+def _narrowed(context: Object) -> Body:
+    found = {key: context[key] for key in _SHARED if key in context}
+    if context.get("allowPrivilegeEscalation") is False:
+        found["allowPrivilegeEscalation"] = False
+    capabilities = context.get("capabilities")
+    if isinstance(capabilities, Mapping) and "drop" in capabilities:
+        found["capabilities"] = {"drop": capabilities["drop"]}
+    return found
 
 
 def _in_known_group(container: Object, pod: Object) -> Object:

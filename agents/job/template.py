@@ -90,9 +90,9 @@ def check_size(role: Fields, template: Object, replicas: int) -> None:
         role.add(f"{message}: {_INSTEAD}", "template")
 
 
-def container_names(template: Object) -> list[str]:
-    """Return the names of a template's containers, as far as they have any."""
-    names = (container.get("name") for container in _containers(template))
+def container_names(template: Object, *lists: str) -> list[str]:
+    """Return the names of a template's containers, as far as they have any; `lists`: of other kinds of them."""
+    names = (container.get("name") for key in lists or ("containers",) for container in _containers(template, key))
     return [name for name in names if name and isinstance(name, str)]
 
 
@@ -109,9 +109,9 @@ def wants_gpu(template: Object) -> bool:
     return any(_GPU in name for limit in limits if isinstance(limit, Mapping) for name in limit)
 
 
-def _containers(template: Object) -> list[Object]:
+def _containers(template: Object, key: str = "containers") -> list[Object]:
     spec = template.get("spec")
-    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    containers = spec.get(key) if isinstance(spec, Mapping) else None
     return [one for one in containers if isinstance(one, Mapping)] if isinstance(containers, list) else []
 
 

@@ -33,7 +33,7 @@
 
 const char program_name[] = "mpi-runner";
 
-enum { SESSIONS_MAX = 1024, FILES = 3, START_MS = 10000 };
+enum { SESSIONS_MAX = 1024, FILES = 3, START_MS = 10000, FULL_MS = 100 };
 
 struct session {
     int connection, signals;
@@ -227,12 +227,13 @@ static int listen_at(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (snprintf(address.sun_path, sizeof address.sun_path, "%s", path) >= (int)sizeof address.sun_path)
         end(FAILED, "the path of the socket has more than 107 bytes: %s", path);
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    unlink(path); /* of the container before a restart */
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener >= 0) unlink(path); /* of the container before a restart */
     const mode_t before = umask(0177); /* for this user only: a process that can connect can run programs here */
-    int failed = bind(listener, (struct sockaddr *)&address, sizeof address) < 0 || listen(listener, SESSIONS_MAX) < 0;
+    bool is_there = listener >= 0 && bind(listener, (struct sockaddr *)&address, sizeof address) == 0 &&
+                    listen(listener, SESSIONS_MAX) == 0;
     umask(before);
-    if (failed)
+    if (!is_there)
         end(FAILED, "can't listen at %s: %s; is the volume for sockets mounted there, and can this user (uid %d) write "
             "to it?", path, strerror(errno), (int)getuid());
     return listener;
@@ -284,6 +285,8 @@ int main(int argc, char **argv) {
         for (pid_t ended; (ended = waitpid(-1, NULL, WNOHANG)) > 0;)
             for (size_t i = 0; i < count; i++)
                 if (sessions[i] == ended) sessions[i--] = sessions[--count];
+        errno = 0;
         connection = on[1].revents && !is_ending ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        if (connection < 0 && (errno == EMFILE || errno == ENFILE)) poll(NULL, 0, FULL_MS); /* it stays readable */
     }
 }

@@ -45,14 +45,15 @@ static void signal_below(int number) {
     if (!processes) return;
     for (struct dirent *entry; (entry = readdir(processes)) != NULL;) {
         pid_t pid = (pid_t)atoi(entry->d_name);
-        if (pid > 0 && pid != self && is_below(pid, self)) kill(pid, number);
+        if (pid <= 0 || pid == self || !is_below(pid, self)) continue;
+        kill(pid, number);
+        if (number == SIGTERM) kill(pid, SIGCONT); /* a stopped one would not take it */
     }
     closedir(processes);
 }
 
 void terminate_below(void) {
     signal_below(SIGTERM);
-    signal_below(SIGCONT); /* a stopped one would not take it */
 }
 
 _Noreturn void end_below(int signals) {

@@ -192,8 +192,8 @@ int main(int argc, char **argv) {
         if (now_ms() < w.until)
             connect_runner(&w);
         else if (w.container)
-            end(FAILED, "container %s: no mpi-runner answers for 10 s (%s); nothing was started", w.container,
-                strerror(w.why));
+            end(FAILED, "container %s: no mpi-runner answers for 10 s (%s); nothing was started; is the container at its "
+                "limit of processes, or restarting?", w.container, strerror(w.why));
         else if (*w.others)
             end(FAILED, "container %s: it has no socket in %s for 10 s, only: %s; nothing was started", w.wanted,
                 w.folder, w.others);

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import struct
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from app_container import FIXTURES, NULL, Container, Peer
+from app_container import FIXTURES, NULL, PATIENCE_S, Container, Peer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rshagent.native import protocol
 from rshagent.native.protocol import CHECK, ENDING, EXIT, FAIL, OK, RESUME, SIGNAL, START, TICKET, encode
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,6 +165,55 @@ def test_a_flood_of_connections(app: Container) -> None:
     assert app.run("sh", "-c", "exit 3")[0] == 3
     for peer in peers:
         peer.close()
+
+
+@pytest.mark.parametrize("programs", ["static"], indirect=True)  # a sanitized process has 35 MB of its own
+def test_one_program_more_than_there_can_be_waits(app: Container) -> None:
+    most = 1024
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    reader, writer = os.pipe()
+    peers = [Peer(app.socket) for _ in range(most - 1)]  # and one of the fixture
+    try:
+        for peer in peers:
+            peer.start(b"cat", fds=(reader, NULL, NULL))
+        until(lambda: len(app.below()) == 2 * most, "each has a session and a program")
+        with Peer(app.socket) as waiting:
+            waiting.start(b"true")
+            waiting.socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                waiting.socket.recv(1)
+            waiting.socket.settimeout(PATIENCE_S)
+            peers.pop().close()
+            assert waiting.answer() == (0, "")
+    finally:
+        os.close(reader)
+        os.close(writer)  # all end
+        for peer in peers:
+            assert peer.answer() == (0, "")
+            peer.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_without_a_descriptor_it_sleeps_until_there_is_one(app: Container) -> None:
+    pid = app.process.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (app.open_files(), limits[1]))
+    try:
+        with Peer(app.socket) as peer:
+            peer.send(encode(CHECK))
+            before = _sleeps(pid)
+            until(lambda: _sleeps(pid) > before + 3, "it waits again and again")
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+            assert peer.kind() == OK
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+def _sleeps(pid: int) -> int:
+    """How often a process gave up the processor by itself."""
+    with open(f"/proc/{pid}/status") as status:
+        return int(next(line for line in status if line.startswith("voluntary")).split()[1])
 
 
 def test_answers_that_nobody_reads(app: Container) -> None:

@@ -151,7 +151,8 @@ def test_no_container_and_no_runner_are_one_line_after_10_s(programs: Programs, 
     assert said == [
         f"mpi-wrap: no application container has a socket in {empty} for 10 s; nothing was started; are the pod's "
         "containers running?\n",
-        "mpi-wrap: container app: no mpi-runner answers for 10 s (Connection refused); nothing was started\n",
+        "mpi-wrap: container app: no mpi-runner answers for 10 s (Connection refused); nothing was started; "
+        "is the container at its limit of processes, or restarting?\n",
     ]
 
 

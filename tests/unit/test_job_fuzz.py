@@ -26,6 +26,8 @@ VIRTUAL = mpijob(
         "spec/dvm": {"enabled": True, "args": ["--a"]},
         "spec/sharedMemory": "2Gi",
         "spec/transport": "ssh",
+        "spec/application": {"containers": [{"name": "app", "image": "a"}], "wrap": "always"},
+        "spec/nodes/template/spec/containers/0/securityContext": {"capabilities": {"drop": ["ALL"]}},
     },
 )
 GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9K_NAMES), VIRTUAL, mpijob("virtual")]
@@ -49,6 +51,7 @@ KEYS = st.sampled_from(
         *("runMode", "debug", "pause", "enabled", "enable", "resumeSpecs", "args", "mpi-agents/debug", "port"),
         *("scheduler", "t9kScheduler", "queue", "cleanUpWorkers", "limit", "initContainers", "requests"),
         *("nodes", "login", "dvm", "sharedMemory", "mountPath", "mainContainer"),
+        *("application", "wrap", "securityContext", "capabilities", "drop", "runAsGroup"),
     ]
 )
 SCALARS = st.one_of(

@@ -146,6 +146,25 @@ def test_application_containers_are_beside_the_main_one_in_all_pods() -> None:
         assert "mpi-agents-app" in {one["name"] for one in spec["volumes"]}
 
 
+def test_of_the_runtime_s_rights_an_application_container_has_none() -> None:
+    kept = {
+        "runAsUser": 7,
+        "runAsGroup": 8,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "allowPrivilegeEscalation": False,
+    }
+    wide = {"privileged": True, "readOnlyRootFilesystem": True, "procMount": "Unmasked"}
+    for capabilities, left in (({"drop": ["ALL"], "add": ["SYS_ADMIN"]}, {"drop": ["ALL"]}), ({"add": ["X"]}, None)):
+        context = {**kept, **wide, "capabilities": capabilities}
+        main = {"name": "mpi", "image": "example/mpi", "securityContext": context}
+        _, found = job("virtual", {NODE: main, **application({})}).worker.template["spec"]["containers"]
+        assert found["securityContext"] == kept | ({"capabilities": left} if left else {})
+    main["securityContext"] = {"runAsUser": 7, "allowPrivilegeEscalation": True, "capabilities": "ALL"}
+    _, found = job("virtual", {NODE: main, **application({})}).worker.template["spec"]["containers"]
+    assert found["securityContext"] == {"runAsUser": 7, "runAsGroup": 7}
+
+
 def test_ranks_name_mpi_wrap_by_default() -> None:
     env = job("virtual", application({})).worker.template["spec"]["containers"][0]["env"]
     assert {one["name"] for one in env} == {"PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR", "PRTE_MCA_prte_tmpdir_base"}
@@ -206,6 +225,10 @@ def test_settings_may_be_annotations() -> None:
         (
             {"spec/application/containers": [APP, APP]},
             'spec.application.containers[1].name: "app" is there already: each container of a pod has its own name',
+        ),
+        (
+            {"spec/application/containers": [APP], "spec/nodes/template/spec/initContainers": [APP]},
+            'spec.application.containers[0].name: "app" is there already: each container of a pod has its own name',
         ),
         ({"spec/suspend": "no"}, "spec.suspend: must be true or false, not text"),
         ({"spec/mainContainer": "x"}, 'spec.mainContainer: "x" is none of the nodes\': mpi'),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import command
 from tests.cluster.kube import Api
+from tests.cluster.virtual.registry import registry
 
 from . import figures
 from .programs import APPLICATIONS
@@ -16,7 +17,7 @@ from .stage import operator
 if TYPE_CHECKING:
     from tests.benchmarks.command import Say
 
-_IMAGES = "npb,npb-runtime,gromacs,gromacs-runtime"
+_IMAGES = "npb,npb-runtime,gromacs,gromacs-runtime,runtime-podman"
 _ALL = (*APPLICATIONS, "jobs", "dvm")
 
 
@@ -27,7 +28,10 @@ def main() -> int:
     def measure(say: Say) -> command.Table:
         with command.cluster(say, _IMAGES) as kubeconfig:
             api = Api(kubeconfig)
-            with operator(api, kubeconfig):
+            with (
+                registry(*(one.image for one in APPLICATIONS.values() if not one.needs or one.needs.exists())),
+                operator(api, kubeconfig),
+            ):
                 bench = figures.Bench(api, options.runs, say)
                 found = [
                     figure

@@ -70,6 +70,8 @@ class Bench:
                     one = stack.enter_context(login(self._api, way.cluster(application.image, application.layout)))
                     if application.needs == BENCH_MEM:
                         _copy_input(one)
+                    if line := way.prepare(application.image):
+                        one.time(line)
                     _run(application, application.experiments[0], way, one)  # also warms up
                     there[way] = one
             return [figure for one in application.experiments for figure in self._experiment(application, one, there)]
@@ -163,7 +165,7 @@ def _row(figure: Figure) -> tuple[str, ...]:
 
 def _run(application: Application, experiment: Experiment, way: Way, one: Login) -> tuple[float, Read]:
     """Its wall time in seconds, and what it said. Raises BenchmarkError, WaitError."""
-    wall_s, text = one.time(way.command(application.layout, experiment.command), way.container)
+    wall_s, text = one.time(way.command(application.image, application.layout, experiment.command), way.container)
     return wall_s, experiment.read(text)
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tests.cluster.images import image
+from tests.cluster.manifests import set_environ
+from tests.cluster.virtual.registry import PULL, address
 from tests.cluster.virtual.virtualcluster import VirtualCluster
 
 Object = dict[str, Any]
 
 PLAIN, SIBLING = "plain", "sibling container"
+_USER = 1000  # mpiuser of the runtime's images
+_STORAGE = {"name": "podman", "mountPath": "/home/mpiuser/.local/share/containers"}
 
 
 class Layout(NamedTuple):
@@ -25,8 +29,9 @@ class Way(NamedTuple):
     name: str
     runtime: str = "{application}-runtime"  # image of the nodes' main container
     sibling: str = ""  # image of an application container beside it
-    wrap: str = ""  # before the program
+    wrap: str = ""  # before the program; {image} stands for the application's in the registry
     is_inside: bool = False  # typed in the application container of the login pod, with a DVM
+    podman: str = ""  # how a node runs podman: privileged or unprivileged (docs/podman.md)
 
     def cluster(self, application: str, layout: Layout) -> VirtualCluster:
         """The cluster for an application, by its image's name in the catalog."""
@@ -34,11 +39,19 @@ class Way(NamedTuple):
         if self.sibling:
             name = image(self.sibling.format(application=application))
             spec["application"] = {"containers": [{"name": "app", "image": name}]}
-        return cluster(self.runtime.format(application=application), layout, **spec)
+        made = cluster(self.runtime.format(application=application), layout, **spec)
+        if self.podman:
+            _have_podman(made.spec["nodes"]["template"]["spec"], is_privileged=self.podman == "privileged")
+        return made
 
-    def command(self, layout: Layout, program: str) -> str:
+    def prepare(self, application: str) -> str:
+        """The line that is typed once before; "" for none."""
+        return f"prterun --map-by ppr:1:node {PULL} {address(application)}" if self.podman else ""
+
+    def command(self, application: str, layout: Layout, program: str) -> str:
         """The line that runs the program by the layout's ranks."""
-        return f"{'prun' if self.is_inside else 'prterun'} --map-by ppr:{layout.ranks}:node {self.wrap} {program}"
+        wrap = self.wrap.format(image=address(application))
+        return f"{'prun' if self.is_inside else 'prterun'} --map-by ppr:{layout.ranks}:node {wrap} {program}"
 
     @property
     def container(self) -> str:
@@ -50,7 +63,19 @@ WAYS = (
     Way(PLAIN),
     Way(SIBLING, "runtime", "{application}", "mpi-wrap"),
     Way("prun in the container", "runtime", "{application}-runtime", "mpi-wrap", is_inside=True),
+    *(
+        Way(f"podman, {podman}", "runtime-podman", wrap="mpi-wrap --podman {image}", podman=podman)
+        for podman in ("privileged", "unprivileged")
+    ),
 )
+
+
+def _have_podman(pod: Object, *, is_privileged: bool) -> None:
+    pod["securityContext"] = {"runAsUser": _USER, "fsGroup": _USER}
+    pod["volumes"] = [{"name": _STORAGE["name"], "emptyDir": {}}]
+    (container,) = pod["containers"]
+    container |= {"securityContext": {"privileged": True} if is_privileged else {}, "volumeMounts": [_STORAGE]}
+    set_environ(container, {"PMIX_MCA_psec": "none"})
 
 
 def cluster(runtime: str, layout: Layout, **spec: Any) -> VirtualCluster:

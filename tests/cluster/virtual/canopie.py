@@ -23,6 +23,7 @@ _USER = {"runAsUser": 998, "runAsGroup": 995, "fsGroup": 995}
 _ROOT = {"runAsUser": 0, "runAsGroup": 0, "fsGroup": 0}
 _ETC = {"name": "mpi-hostfile", "mountPath": "/opt/hpc/etc"}
 _AGENT = "/opt/k8s/bin/kubexec.sh"
+DEVICE = "github.com/fuse"
 _STORAGE = "/home/mpiuser/.local/share/containers"
 
 
@@ -73,10 +74,11 @@ def objects(namespace: str, transport: str, replicas: int) -> list[Object]:
     ]
 
 
-def with_podman(made: Sequence[Object], *, privileged: bool) -> Sequence[Object]:
-    """The same objects, changed as `-with-podman` and `-with-podman-unpriv` patch it.
+def with_podman(made: Sequence[Object], podman: str) -> Sequence[Object]:
+    """The same objects, changed as `-with-podman` (`privileged`) and `-with-podman-unpriv` (`device`) patch it.
 
-    Storage is a volume, for the kernel's overlay can't be mounted over the container's own. So no device is needed.
+    `unprivileged` and `user namespace` have no device: storage is a volume, for the kernel's overlay can't be mounted
+    over the container's own. In the last one root of the pod is none of the node's.
     """
     for one in made:
         if one["kind"] not in ("StatefulSet", "Job"):
@@ -84,10 +86,17 @@ def with_podman(made: Sequence[Object], *, privileged: bool) -> Sequence[Object]
         pod = one["spec"]["template"]["spec"]
         for container in pod["containers"]:
             container["image"] = image("canopie-podman")
-            container["volumeMounts"] = [*container.get("volumeMounts", ()), {"name": "podman", "mountPath": _STORAGE}]
-            if privileged:
+            if podman == "privileged":
                 container["securityContext"] = {"privileged": True}
-        pod["volumes"] = [*pod.get("volumes", ()), {"name": "podman", "emptyDir": {}}]
+            if podman == "device":
+                container["resources"] = {"limits": {DEVICE: 1}}
+            else:
+                mounts = container.get("volumeMounts", ())
+                container["volumeMounts"] = [*mounts, {"name": "podman", "mountPath": _STORAGE}]
+        if podman != "device":
+            pod["volumes"] = [*pod.get("volumes", ()), {"name": "podman", "emptyDir": {}}]
+        if podman == "user namespace":
+            pod["hostUsers"] = False
         pod["securityContext"] = {**pod["securityContext"], "fsGroup": _USER["fsGroup"]}
         if one["kind"] == "Job":
             env = {"PMIX_MCA_psec": "none", "PRTE_MCA_schizo_proxy": "ompi"}

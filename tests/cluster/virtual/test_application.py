@@ -20,7 +20,7 @@ BY_NODE = "--map-by ppr:1:node"
 TWO = ["vc-node-0", "vc-node-1"]
 
 
-def _written(transport: str) -> VirtualCluster:
+def written(transport: str) -> VirtualCluster:
     """By exec with a DVM and two containers, of which prun is in the second; by ssh with one, which always runs all."""
     is_exec = transport == "exec"
     one = [{"name": "app", "image": image("mpi"), "imagePullPolicy": "IfNotPresent"}]
@@ -38,7 +38,7 @@ def running(
     request: pytest.FixtureRequest, installed: Release, new_namespace: Callable[[str], Namespace]
 ) -> Iterator[Running]:
     namespace = new_namespace("restricted")
-    found = Running(namespace, _written(request.param))
+    found = Running(namespace, written(request.param))
     found.start()
     found.until_ready(2)
     yield found
@@ -96,7 +96,7 @@ def test_a_runner_that_ends_comes_back(running: Running) -> None:
 
 
 def test_an_application_that_is_not_there_is_in_the_status(release: Release, namespace: Namespace) -> None:
-    cluster = _written("exec")
+    cluster = written("exec")
     cluster.spec["application"]["containers"] = [{"name": "app", "image": "example.invalid/none:1"}]
     found = Running(namespace, cluster)
     found.start()

@@ -25,10 +25,10 @@ class VirtualCluster:
     """One that people have logged in to: `run` is what they type."""
 
     def __init__(self, namespace: Namespace, transport: str, podman: str = "") -> None:
-        """With podman if it is `privileged` or `unprivileged`."""
+        """`podman`: how nodes run it, see `canopie.with_podman`; "" for none."""
         self.namespace, self.transport = namespace, transport
         made = canopie.objects(namespace.name, transport, len(NODES))
-        namespace.apply(canopie.with_podman(made, privileged=podman == "privileged") if podman else made)
+        namespace.apply(canopie.with_podman(made, podman) if podman else made)
         pods = namespace.until(lambda pods: any(map(self._is_login, pods.values())), "the login is ready", DEADLINE_S)
         self.login = next(name for name, pod in pods.items() if self._is_login(pod))
 

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.images import image
-from tests.cluster.local.network import GATEWAY
 from tests.cluster.local.places import Places
-from tests.cluster.operators.programs import REGISTRY
+from tests.cluster.virtual import canopie
+from tests.cluster.virtual.device_plugin import device_plugin
+from tests.cluster.virtual.registry import PULL, address, registry
 from tests.cluster.virtual.test_canopie import NODES, VirtualCluster
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.cluster.kube import Namespace
 
 pytestmark = [pytest.mark.needs_image("canopie-podman"), pytest.mark.slow]
 
 WRAP = "/opt/hpc/local/bin/wrap-container.sh"
-ADDRESS = f"{GATEWAY}:5001"
-MPI = f"{ADDRESS}/mpi:1"
-IMAGE = f"MPI_IMAGE={MPI}"
+IMAGE = f"MPI_IMAGE={address('mpi')}"
 PRTERUN = ["prterun", "--map-by", "ppr:1:node", "-x", "MPI_IMAGE"]
 BY_NODE = ["env", IMAGE, *PRTERUN]
 FAILURES = [
     (IMAGE, ["sh", "-c", "sleep 1; exit 3"], 3),
     (IMAGE, ["sh", "-c", "sleep 1; kill -KILL $$"], 137),
     (IMAGE, ["no-such-program"], 127),
-    (f"MPI_IMAGE={ADDRESS}/none:1", ["init_finalize"], 255),
+    (f"MPI_IMAGE={address('none')}", ["init_finalize"], 255),
 ]
 # TERM ends prterun, whose daemons kill mpi-wrap; what it ran on both nodes must be gone, and its container.
 ABORT = f"""prterun --map-by ppr:1:node -x MPI_IMAGE {WRAP} sh -c 'echo up; exec tail -f /dev/null' >/tmp/out & job=$!
@@ -43,40 +38,24 @@ LEFT = "podman ps -aq; grep -lsx -e tail -e mpi-runner /proc/[0-9]*/comm; sleep 
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One on the node, with the image `mpi` from there."""
-    places = Places.of()
-    if not places.is_cluster_of(os.environ["KUBECONFIG"]):
+def mpi() -> Iterator[str]:
+    """The image `mpi`, in a registry; and /dev/fuse for pods that ask for it."""
+    if not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
         pytest.skip(
             "the registry gets its image from the node of a cluster of our own: run this by `make test-cluster`"
         )
-    folder: Path = tmp_path_factory.mktemp("registry")
-    REGISTRY.build(print)
-    storage = {"filesystem": {"rootdirectory": f"{folder}/data"}}
-    settings = {"version": "0.1", "storage": storage, "http": {"addr": ADDRESS}}
-    (folder / "registry.yml").write_text(json.dumps(settings))
-    ctr = ["ctr", "-a", str(places.containerd_socket), "-n", "k8s.io", "images"]
-    name = image("mpi") if "/" in image("mpi") else f"docker.io/library/{image('mpi')}"
-    push = [*ctr, "push", "--plain-http", MPI]
-    serve = [os.fspath(REGISTRY.binary), "serve", os.fspath(folder / "registry.yml")]
-    with (folder / "log").open("wb") as log, subprocess.Popen(serve, stdout=log, stderr=log) as server:
-        try:
-            subprocess.run([*ctr, "tag", "--force", name, MPI], check=True)
-            until(lambda: subprocess.run(push, capture_output=True, check=False).returncode == 0, "it is pushed", 120)
-            subprocess.run([*ctr, "rm", MPI], check=True)
-            yield MPI
-        finally:
-            server.terminate()
+    with registry("mpi"), device_plugin(canopie.DEVICE, "/dev/fuse"):
+        yield address("mpi")
 
 
-@pytest.mark.parametrize("podman", ["privileged", "unprivileged"])
+@pytest.mark.parametrize("podman", ["privileged", "unprivileged", "device", "user namespace"])
 @pytest.mark.parametrize("transport", ["kubectl", "ssh"])
 def test_an_image_is_pulled_once_per_node_and_runs_there(
-    transport: str, podman: str, registry: str, new_namespace: Callable[[str], Namespace]
+    transport: str, podman: str, mpi: str, new_namespace: Callable[[str], Namespace]
 ) -> None:
     namespace = new_namespace("privileged" if podman == "privileged" else "baseline")
     cluster = VirtualCluster(namespace, transport, podman)
-    pulled = cluster.run(*BY_NODE, "podman", "pull", "-q", "--tls-verify=false", registry)
+    pulled = cluster.run(*BY_NODE, *PULL.split(), mpi)
     assert len([line for line in pulled if len(line) == 64]) == len(NODES), pulled
     output = "\n".join(cluster.run(*BY_NODE, WRAP, "init_finalize"))
     assert "size=2 nodes=2 ppn=1" in output, output

@@ -1,0 +1,60 @@
+"""A registry on the node of a cluster of our own, with images of ours: podman pulls from there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.images import image
+from tests.cluster.local.network import GATEWAY
+from tests.cluster.local.places import Places
+from tests.cluster.operators.programs import REGISTRY
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ADDRESS = f"{GATEWAY}:5001"
+PULL = "podman pull -q --tls-verify=false"
+_PUSH_S = 300.0
+
+
+def address(name: str) -> str:
+    """Where an image of `images/catalog.py` is in the registry."""
+    return f"{ADDRESS}/{name}:1"
+
+
+@contextlib.contextmanager
+def registry(*names: str) -> Iterator[None]:
+    """Have one run, with the images of these names, which the node has. Raises SetupError."""
+    REGISTRY.build(print)
+    with tempfile.TemporaryDirectory(prefix="mpi-agents-registry-") as made:
+        folder = Path(made)
+        storage = {"filesystem": {"rootdirectory": f"{folder}/data"}}
+        settings = {"version": "0.1", "storage": storage, "http": {"addr": ADDRESS}}
+        (folder / "registry.yml").write_text(json.dumps(settings))
+        serve = [os.fspath(REGISTRY.binary), "serve", os.fspath(folder / "registry.yml")]
+        with (folder / "log").open("wb") as log, subprocess.Popen(serve, stdout=log, stderr=log) as server:
+            try:
+                for name in names:
+                    _push(name)
+                yield
+            finally:
+                server.terminate()
+
+
+def _push(name: str) -> None:
+    there = image(name) if "/" in image(name) else f"docker.io/library/{image(name)}"
+    _ctr("tag", "--force", there, address(name)).check_returncode()
+    until(lambda: _ctr("push", "--plain-http", address(name)).returncode == 0, f"{name} is in the registry", _PUSH_S)
+    _ctr("rm", address(name))
+
+
+def _ctr(*words: str) -> subprocess.CompletedProcess[bytes]:
+    command = ["ctr", "-a", os.fspath(Places.of().containerd_socket), "-n", "k8s.io", "images", *words]
+    return subprocess.run(command, capture_output=True, check=False)
