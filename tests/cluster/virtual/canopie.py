@@ -77,8 +77,7 @@ def objects(namespace: str, transport: str, replicas: int) -> list[Object]:
 def with_podman(made: Sequence[Object], podman: str) -> Sequence[Object]:
     """The same objects, changed as `-with-podman` (`privileged`) and `-with-podman-unpriv` (`device`) patch it.
 
-    `unprivileged` and `user namespace` have no device: storage is a volume, for the kernel's overlay can't be mounted
-    over the container's own. In the last one root of the pod is none of the node's.
+    `unprivileged` has no device: storage is a volume, for the kernel's overlay can't be mounted over the container's own.
     """
     for one in made:
         if one["kind"] not in ("StatefulSet", "Job"):
@@ -95,8 +94,6 @@ def with_podman(made: Sequence[Object], podman: str) -> Sequence[Object]:
                 container["volumeMounts"] = [*mounts, {"name": "podman", "mountPath": _STORAGE}]
         if podman != "device":
             pod["volumes"] = [*pod.get("volumes", ()), {"name": "podman", "emptyDir": {}}]
-        if podman == "user namespace":
-            pod["hostUsers"] = False
         pod["securityContext"] = {**pod["securityContext"], "fsGroup": _USER["fsGroup"]}
         if one["kind"] == "Job":
             env = {"PMIX_MCA_psec": "none", "PRTE_MCA_schizo_proxy": "ompi"}

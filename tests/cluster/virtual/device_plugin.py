@@ -7,6 +7,8 @@ are written by hand.
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,8 +27,8 @@ _WAIT_S = 60.0
 class _Plugin(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Gives one device, as often as there are numbers below `many`."""
 
-    def __init__(self, device: str, many: int) -> None:
-        spec = _bytes(1, device) + _bytes(2, device) + _bytes(3, "rw")
+    def __init__(self, device: str, node: str, many: int) -> None:
+        spec = _bytes(1, device) + _bytes(2, node) + _bytes(3, "rw")
         self._allocated = _bytes(1, _bytes(3, spec))
         self._devices = b"".join(_bytes(1, _bytes(1, str(n)) + _bytes(2, "Healthy")) for n in range(many))
         self.has_ended = threading.Event()
@@ -52,8 +54,12 @@ def _bytes(field: int, value: str | bytes) -> bytes:
 
 @contextlib.contextmanager
 def device_plugin(resource: str, device: str, many: int = 8) -> Iterator[None]:
-    """Have pods get a device of the node by `resources.limits`, `many` times at once."""
-    plugin, name = _Plugin(device, many), resource.replace("/", "-") + ".sock"
+    """Have pods get a device of the node by `resources.limits`, `many` times at once; any user may use it there."""
+    name = resource.replace("/", "-") + ".sock"
+    node = _SOCKETS / Path(device).name  # as a container's has the mode of the node's
+    os.mknod(node, stat.S_IFCHR, os.stat(device).st_rdev)
+    node.chmod(0o666)
+    plugin = _Plugin(device, os.fspath(node), many)
     server = grpc.server(ThreadPoolExecutor(4))
     server.add_generic_rpc_handlers((plugin,))
     server.add_insecure_port(f"unix://{_SOCKETS / name}")
@@ -67,3 +73,4 @@ def device_plugin(resource: str, device: str, many: int = 8) -> Iterator[None]:
         plugin.has_ended.set()
         server.stop(grace=None).wait()
         (_SOCKETS / name).unlink(missing_ok=True)
+        node.unlink()

@@ -48,7 +48,7 @@ def mpi() -> Iterator[str]:
         yield address("mpi")
 
 
-@pytest.mark.parametrize("podman", ["privileged", "unprivileged", "device", "user namespace"])
+@pytest.mark.parametrize("podman", ["privileged", "unprivileged", "device"])
 @pytest.mark.parametrize("transport", ["kubectl", "ssh"])
 def test_an_image_is_pulled_once_per_node_and_runs_there(
     transport: str, podman: str, mpi: str, new_namespace: Callable[[str], Namespace]
