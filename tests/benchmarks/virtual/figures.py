@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 MARKERS = ("<!-- make bench-virtual-cluster: begin -->", "<!-- make bench-virtual-cluster: end -->")
 _HEAD = ("figure", "way", "takes", "beside", "takes", "ratio", "in single runs", "goal", "reached")
-_JOBS, _JOBS_RUNS, _JOBS_LAYOUT = 50, 3, Layout(5, 1)
+_JOBS, _JOBS_RUNS, _JOBS_LAYOUT = 50, 2, Layout(5, 1)
 _JOBS_RANKS = {"a rank on each": "--map-by ppr:1:node", "one rank": "-n 1"}
-_DVM_SIZES, _DVM_RUNS = (2, 16, 64), 5
+_DVM_SIZES, _DVM_RUNS = (2, 16, 64), 3
 # Upstream's, byte for byte (kubeflow/mpi-operator v0.1 to v0.3, training-operator v1), but for its `set -x`.
 _KUBEXEC = r"""cat >/tmp/kubexec.sh <<'END' && chmod +x /tmp/kubexec.sh
 #!/bin/sh

@@ -94,7 +94,7 @@ APPLICATIONS = {
         _CORES,
         tuple(
             Experiment(f"GROMACS benchMEM, {steps:,} steps, 2 nodes x 1", _mdrun(steps), _gromacs, runs, _OWN, 1.02)
-            for steps, runs in ((10, 5), (1000, 3))
+            for steps, runs in ((10, 5), (1000, 1))
         ),
         BENCH_MEM,
     ),
