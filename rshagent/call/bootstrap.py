@@ -156,8 +156,9 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
 
     - `ask`: `alive`, or `exit N` with the kept status, or `gone`. pid is the acknowledged one; without it the session
       lives as long as anything carries its mark.
-    - `signal NAME`: signals every process with the mark, bootstraps by KILL alone; `left N` is how many there were.
-    - `count`: `left N`.
+    - `signal NAME`: signals every process with the mark, bootstraps by KILL alone; `left N K` is how many there were,
+      and K is 0 if none but bootstraps.
+    - `count`: `left N K`.
     """
     alive = (
         "for p in /proc/[0-9]*;do m $p cmdline||m $p environ&&{ echo alive;return;};done;"
@@ -171,8 +172,8 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
         + _marked(mark.arms)
         # The bootstrap has no mark in its environment, so it is not signalled and can report the tree's end. It counts,
         # as it may be about to start the tree, of which nothing is there yet.
-        + "t(){ n=0;for p in /proc/[0-9]*;do if m $p environ;then kill -$1 ${p#/proc/}&&n=$((n+1));"
-        + "elif m $p cmdline;then n=$((n+1));[ $1 = KILL ]&&kill -9 ${p#/proc/};fi;done;echo left $n;};"
+        + "t(){ n=0 k=0;for p in /proc/[0-9]*;do if m $p environ;then kill -$1 ${p#/proc/}&&n=$((n+1)) k=$((k+1));"
+        + "elif m $p cmdline;then n=$((n+1));[ $1 = KILL ]&&kill -9 ${p#/proc/};fi;done;echo left $n $k;};"
         # Alive first, kept status after: between the two it may end, but not before the first and unseen.
         + "a(){ "
         + alive

@@ -82,10 +82,9 @@ class Reaper:
         self._say(f"signal {self._signal}")
 
     def _take(self, answer: str) -> None:
-        word, _, number = answer.partition(" ")
-        if word != "left":
+        if not answer.startswith("left "):
             return
-        if number == "0":
+        if answer == "left 0 0":
             self._finish("")
             return
         if self._timer is not None:
@@ -138,20 +137,23 @@ def _is_absent(failure: Failure) -> bool:
 
 
 class SignalSender:
-    """Passes one signal on to a session's processes, and goes."""
+    """Passes one signal on to a session's processes, and goes; a command that is just being started is waited for."""
 
-    __slots__ = ("_control", "_repeats", "is_done", "name")
+    __slots__ = ("_control", "_delay_s", "_loop", "_repeats", "_timer", "is_done", "name")
 
     def __init__(self, engine: Engine, target: ExecTarget, mark: Mark, signal_name: str) -> None:
         self.is_done = self._repeats = False
-        self.name = signal_name
+        self.name, self._loop, self._delay_s = signal_name, engine.loop, _COUNT_FIRST_S
+        self._timer: Timer | None = None
         self._control = Control(
-            engine, target, mark, None, on_ready=self._say, on_answer=self._finish, on_gone=self._finish
+            engine, target, mark, None, on_ready=self._say, on_answer=self._take, on_gone=lambda _: self.close()
         )
 
     def close(self) -> None:
         """Give up."""
         self.is_done = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._control.close()
 
     def repeat(self) -> None:
@@ -159,11 +161,16 @@ class SignalSender:
         self._repeats = True
 
     def _say(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._repeats = False
         self._control.say(f"signal {self.name}")
 
-    def _finish(self, answer: object) -> None:
-        if self._repeats and isinstance(answer, str):
+    def _take(self, answer: str) -> None:
+        if answer.endswith(" 0") and answer != "left 0 0":  # its bootstrap is there alone
+            self._timer = self._loop.call_later(self._delay_s, self._say)
+            self._delay_s = min(self._delay_s * 2, _COUNT_LONGEST_S)
+        elif self._repeats:
             self._say()
         else:
             self.close()

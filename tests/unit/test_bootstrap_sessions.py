@@ -129,9 +129,9 @@ def test_tree_is_signalled_and_its_status_kept(worker: Worker, known: bool) -> N
     assert session.line() == b"ready\n"
     ask = worker.ask(session.pid if known else None)
     assert ask("ask") == "alive"
-    ask.until("count", "left 5")  # one that is just becoming another program has no environment for a moment
-    assert ask("signal TERM") == "left 5"
-    ask.until("count", "left 0")
+    ask.until("count", "left 5 4")  # one that is just becoming another program has no environment for a moment
+    assert ask("signal TERM") == "left 5 4"
+    ask.until("count", "left 0 0")
     assert session.process.wait() == 143
     assert ask("ask") == "exit 143"
     assert ask("nonsense") == "unknown"
@@ -144,9 +144,9 @@ def test_daemon_left_behind(worker: Worker, tmp_path: Path) -> None:
     assert session.process.wait() == 6
     ask = worker.ask(session.pid)
     assert ask("ask") == "exit 6"
-    ask.until("count", "left 1")
-    assert ask("signal KILL") == "left 1"
-    ask.until("count", "left 0")
+    ask.until("count", "left 1 1")
+    assert ask("signal KILL") == "left 1 1"
+    ask.until("count", "left 0 0")
 
 
 def test_bootstrap_killed_is_gone(worker: Worker) -> None:
@@ -157,8 +157,8 @@ def test_bootstrap_killed_is_gone(worker: Worker) -> None:
     session.process.wait()
     assert known("ask") == "gone"
     assert unknown("ask") == "alive"
-    assert unknown("signal KILL") in ("left 1", "left 2")  # its sleep may be just beginning
-    unknown.until("signal KILL", "left 0")
+    assert unknown("signal KILL") in ("left 1 1", "left 2 2")  # its sleep may be just beginning
+    unknown.until("signal KILL", "left 0 0")
     unknown.until("ask", "gone")
 
 
@@ -167,11 +167,11 @@ def test_what_is_acknowledged_and_not_started_yet_is_left(worker: Worker) -> Non
     marks = [Mark(LAUNCHER, "pod-0", "11-22", f"session-{number}") for number in range(8)]
     asking = [worker.ask(None, mark) for mark in marks]
     for ask in asking:
-        assert ask("count") == "left 0"
+        assert ask("count") == "left 0 0"
     for mark, ask in zip(marks, asking, strict=True):
         worker.start("exec sleep 1000", mark)
-        assert ask("count") != "left 0"
-        ask.until("signal KILL", "left 0")
+        assert ask("count") != "left 0 0"
+        ask.until("signal KILL", "left 0 0")
 
 
 def test_never_started_is_gone(worker: Worker) -> None:
@@ -196,10 +196,10 @@ def test_sweep_ends_earlier_instances_only(worker: Worker) -> None:
     new = worker.start("echo ready; read x", sweep=True)
     assert new.line() == b"ready\n"
     assert old.process.wait() == -signal.SIGKILL
-    worker.ask(None, EARLIER).until("count", "left 0")
+    worker.ask(None, EARLIER).until("count", "left 0 0")
     assert elsewhere.process.poll() is None
     assert current.process.poll() is None
-    worker.ask(None, OTHER_POD).until("count", "left 5")
+    worker.ask(None, OTHER_POD).until("count", "left 5 4")
 
 
 def test_second_attempt_ends_the_first(worker: Worker) -> None:
@@ -213,7 +213,7 @@ def test_second_attempt_ends_the_first(worker: Worker) -> None:
     assert other.process.poll() is None
     ask = worker.ask(second.pid)
     assert ask("ask") == "alive"
-    ask.until("signal TERM", "left 0")  # once is not enough for what a shell forks meanwhile
+    ask.until("signal TERM", "left 0 0")  # once is not enough for what a shell forks meanwhile
     assert second.process.wait() == 143
     assert ask("ask") == "exit 143"
     assert worker.ask(first.pid)("ask") == "gone"
@@ -229,7 +229,7 @@ def test_other_hostnames_are_passed_over(worker: Worker, tmp_path: Path) -> None
     try:
         session = worker.start(f"{' '.join(unshare)} sh -c 'exec <{gate}; echo ready; read x; exit 3'; exit $?")
         assert session.line() == b"ready\n"
-        assert worker.ask(session.pid)("count") == "left 2"
+        assert worker.ask(session.pid)("count") == "left 2 1"
     finally:
         os.write(opened, b"open\n")
         os.close(opened)
@@ -242,7 +242,7 @@ def test_control_is_no_session(worker: Worker) -> None:
     assert worker.ask(None)("ask") == "gone"
     other = worker.ask(None)
     worker.start("true", attempt=True, sweep=True).process.wait()
-    assert other("count") == "left 0"
+    assert other("count") == "left 0 0"
 
 
 def test_a_process_that_ends_while_it_is_read_is_read_no_further(place: Place, tmp_path: Path) -> None:

@@ -401,6 +401,21 @@ def test_a_kept_status_that_is_no_code_is_no_success(bench: Bench, said: str, co
     assert bench.end == (code, "")
 
 
+def test_a_signal_waits_for_a_command_that_is_just_being_started(bench: Bench) -> None:
+    bench.start().acknowledge()
+    bench.session.signal(10)
+    messenger = bench.execs[-1]
+    messenger.open()
+    for tries in (2, 3):
+        messenger.answer("left 1 0")
+        bench.wait(1.0)
+        assert messenger.sent == [b"signal USR1\n"] * tries
+    messenger.answer("left 2 1")
+    assert messenger.is_closed
+    bench.wait(1.0)
+    assert messenger.sent.count(b"signal USR1\n") == 3
+
+
 def test_signals_without_end_are_one_request_at_a_time(bench: Bench) -> None:
     bench.start().acknowledge()
     for _ in range(1000):
@@ -410,9 +425,9 @@ def test_signals_without_end_are_one_request_at_a_time(bench: Bench) -> None:
     for _ in range(1000):
         bench.session.signal(10)
     assert messenger.sent == [b"signal USR1\n"]
-    messenger.answer("left 3")
+    messenger.answer("left 3 3")
     assert messenger.sent == [b"signal USR1\n"] * 2, "those that came later are one more"
-    messenger.answer("left 3")
+    messenger.answer("left 3 3")
     assert messenger.is_closed
     bench.session.signal(10)
     assert len(bench.execs) == 3

@@ -67,10 +67,10 @@ def test_what_we_end_is_not_cut(bench: Bench, code: int, after_s: float, is_cut:
     bench.wait(GRACE_S)
     control = bench.reap()
     bench.wait(after_s)
-    control.answer("left 1")
+    control.answer("left 1 1")
     bench.wait(GRACE_S)
     start.end(Exited(code))
-    control.answer("left 0")
+    control.answer("left 0 0")
     assert bool(bench.session.facts.cut) is is_cut
 
 

@@ -28,7 +28,7 @@ def test_a_made_up_success_within_the_grace_is_not_the_end(bench: Bench) -> None
     start.end(Exited(0))
     assert bench.ends == []
     bench.wait(GRACE_S)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert bench.end[0] == KILLED_BY + TERM
 
 
@@ -61,9 +61,9 @@ def test_what_does_not_end_by_itself_is_ended(
     assert bench.execs == [start]
     bench.wait(0.6)
     control = bench.reap(name)
-    control.answer("left 2")
+    control.answer("left 2 2")
     assert bench.ends == []
-    control.answer("left 0")
+    control.answer("left 0 0")
     assert bench.end == end
     assert start.is_closed
     assert (bench.session.facts.is_client_dead, bench.session.facts.signal) == (number is None, number)
@@ -75,7 +75,7 @@ def test_only_the_first_word_counts(bench: Bench) -> None:
     bench.session.end(TERM)
     bench.session.end(None)
     bench.wait(GRACE_S)
-    bench.reap("INT").answer("left 0")
+    bench.reap("INT").answer("left 0 0")
     assert bench.end == (KILLED_BY + INT, "ended by SIGINT")
 
 
@@ -88,7 +88,7 @@ def test_one_that_was_acknowledged_is_looked_for_once(bench: Bench, is_lost: boo
     if is_lost:
         start.end()
     bench.wait(GRACE_S)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert bench.end[0] == KILLED_BY + TERM
     assert len(bench.execs) == 2
 
@@ -98,13 +98,13 @@ def test_one_that_was_not_acknowledged_is_looked_for_twice(bench: Bench) -> None
     start.open()
     bench.session.end(TERM)
     bench.wait(GRACE_S)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     bench.wait(SECOND_LOOK_S - 0.4)
     assert not start.is_closed, "its request may still come through"
     bench.wait(0.6)
     assert start.is_closed
     assert len(bench.execs) == 3
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert bench.end == (KILLED_BY + TERM, "ended by SIGTERM")
     bench.wait(10)
     assert (len(bench.ends), len(bench.execs)) == (1, 3)
@@ -115,7 +115,7 @@ def test_a_status_before_the_second_look_spares_it(bench: Bench) -> None:
     start.open()
     bench.session.end(TERM)
     bench.wait(GRACE_S)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     start.end(Exited(1))
     assert bench.end[0] == KILLED_BY + TERM
     bench.wait(10)
@@ -129,7 +129,7 @@ def test_a_stream_that_is_lost_in_the_grace_tells_nothing(bench: Bench, outcome:
     bench.session.end(TERM)
     start.end(outcome)
     bench.wait(GRACE_S)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert bench.end[0] == KILLED_BY + TERM
     assert len(bench.execs) == 2, "there is no stream any more that could still start it"
 
@@ -141,7 +141,7 @@ def test_a_status_while_its_processes_are_ended_is_not_the_end(bench: Bench) -> 
     control = bench.reap()
     start.end(Exited(1))
     assert bench.ends == [], "daemons of its may be left"
-    control.answer("left 0")
+    control.answer("left 0 0")
     assert len(bench.ends) == 1
 
 
@@ -167,7 +167,7 @@ def test_one_that_is_settled_is_not_asked_for_any_more(bench: Bench) -> None:
     bench.session.end(TERM)
     assert control.is_closed
     bench.wait(GRACE_S)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert bench.end == (KILLED_BY + TERM, "ended by SIGTERM")
 
 
@@ -225,7 +225,7 @@ def test_one_whose_client_has_died_when_it_is_told_is_not_requested(bench: Bench
     bench.session.start(b"true")
     assert bench.execs == []
     bench.wait(GRACE_S)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert (bench.end[0], bench.starts) == (255, 0)
 
 
@@ -237,7 +237,7 @@ def test_one_between_two_tries_may_run_and_has_no_grace(bench: Bench) -> None:
     assert bench.session.facts.state is State.BACKOFF
     bench.session.end(TERM)
     bench.wait(0.2)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert bench.end[0] == KILLED_BY + TERM
     assert bench.starts == 1
 
@@ -252,7 +252,7 @@ def test_one_that_is_given_up_is_ended_if_a_try_may_have_started_it(bench: Bench
     bench.execs[-1].end(Failure("exec is refused", retryable=False))
     assert bench.ends == []
     bench.wait(0.2)
-    bench.reap().answer("left 0")
+    bench.reap().answer("left 0 0")
     assert bench.end == (255, "exec is refused (2 tries)")
     assert bench.said == "rshagent: worker-0: exec is refused (2 tries)\n"
 

@@ -24,7 +24,7 @@ OUTCOMES = [
     Failure("exec is refused", retryable=False),
     Failure("busy", retryable=True),
 ]
-ANSWERS = ["alive", "gone", "exit 0", "exit 3", "exit 143", "left 0", "left 2", "nonsense"]
+ANSWERS = ["alive", "gone", "exit 0", "exit 3", "exit 143", "left 0 0", "left 2 2", "nonsense"]
 ACTIONS = ("open", "acknowledge", "write", "stall", "end", "confirm", "answer", "signal", "stop", "die", "pod", "wait")
 
 

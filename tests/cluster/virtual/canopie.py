@@ -77,7 +77,7 @@ def objects(namespace: str, transport: str, replicas: int) -> list[Object]:
 def with_podman(made: Sequence[Object], podman: str) -> Sequence[Object]:
     """The same objects, changed as `-with-podman` (`privileged`) and `-with-podman-unpriv` (`device`) patch it.
 
-    `unprivileged` has no device: storage is a volume, for the kernel's overlay can't be mounted over the container's own.
+    `unprivileged` has no device: its storage is a volume, as overlay can't be mounted over the container's own overlay.
     """
     for one in made:
         if one["kind"] not in ("StatefulSet", "Job"):

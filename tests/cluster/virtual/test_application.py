@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.images import image
+from tests.cluster.images import image, under_repository
+from tests.cluster.manifests import object_of
 from tests.cluster.virtual.virtualcluster import Running, VirtualCluster
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tests.cluster.operator.release import Release
 
 BY_NODE = "--map-by ppr:1:node"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "virtual" / "application.yaml"
 TWO = ["vc-node-0", "vc-node-1"]
 
 
@@ -93,6 +96,20 @@ def test_a_runner_that_ends_comes_back(running: Running) -> None:
         running.login, lambda pod: of.restarts(pod, "app") == 1 and of.is_ready(pod), "its container app is back"
     )
     assert typed(running, "mpi-wrap --container app echo here").output == "here\n"
+
+
+def test_the_example_runs_as_it_is(release: Release, namespace: Namespace) -> None:
+    cluster = VirtualCluster()
+    cluster.body = object_of(EXAMPLE)
+    for one in (*cluster.spec["nodes"]["template"]["spec"]["containers"], *cluster.spec["application"]["containers"]):
+        one["image"] = under_repository(one["image"])
+    found = Running(namespace, cluster)
+    found.start()
+    found.until_ready(2)
+    run = ["/bin/sh", "-c", "prun --map-by ppr:2:node mpi-wrap init_finalize"]
+    done = namespace.exec_in(found.login, run, "runtime")
+    assert done.code == 0, done
+    assert "size=4 nodes=2 ppn=2" in done.output
 
 
 def test_an_application_that_is_not_there_is_in_the_status(release: Release, namespace: Namespace) -> None:
