@@ -136,6 +136,16 @@ def test_apply_gives_all_output_and_the_launchers_exit_code(
 
 
 @pytest.mark.parametrize("example", [PI, NEWER_PI])
+def test_a_failed_jobs_condition_has_its_last_lines(playground: Playground, tmp_path: Path, example: str) -> None:
+    """Of v2beta1's the pods are gone by then."""
+    failing = running(tmp_path, '[sh, -c, "echo no input; echo --; echo in /data >&2; exit 5"]', example)
+    assert playground.start("apply", failing).wait(60) == 5, playground.errors
+    said = next(line for line in playground.errors.splitlines() if "condition pi: Failed: " in line)
+    assert "exited with 5: " in said
+    assert said.partition("; of its workers")[0].endswith("no input | in /data")
+
+
+@pytest.mark.parametrize("example", [PI, NEWER_PI])
 def test_apply_says_why_a_program_of_an_image_is_not_there(
     playground: Playground, tmp_path: Path, example: str
 ) -> None:

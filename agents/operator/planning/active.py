@@ -8,11 +8,12 @@ from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import part
 from agents.job.model import Dialect, Transport
-from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder
+from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder, Urgency
 from agents.operator import objects
 from agents.operator.actions import Action, Create, Delete, Emit, Patch, Plan
 from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import (
+    attempts,
     ended,
     launcher,
     lost_workers,
@@ -60,6 +61,7 @@ def plan(view: View, found: Launcher) -> Plan:
         builder.running()
     builder.counts(found.counts, _worker_counts(view), f"{view.ready}/{len(view.wanted)}")
     builder.interruptions(launcher.interruptions_before(view) + found.interruptions)
+    _list_attempts(view, builder)
     status.set_tasks(view, builder, found.counts.failed)
     needed = resources.changes(view)
     made = [] if view.observed.name_conflicts else change.creates
@@ -152,12 +154,19 @@ def _end(view: View, builder: StatusBuilder, found: Launcher) -> Plan:
     else:
         builder.failed(at, found.reason, found.message + lost_workers.first_failure(view))
     builder.counts(found.counts, Counts(), "")
+    _list_attempts(view, builder)
     status.set_tasks(view, builder, found.counts.failed)
     steps = Steps(view, builder)
     removals, requeue_at = ended.clean(view, "" if found.stage is Stage.SUCCEEDED else found.reason, view.now)
     steps.add(removals)
     steps.requeue_at(requeue_at)
     return steps.plan()
+
+
+def _list_attempts(view: View, builder: StatusBuilder) -> None:
+    """List the failed ones. What else they change is worth the write: a CRD that doesn't know the field drops it."""
+    if not view.job.dialect.never_ends and (failed := attempts.failed(view)):
+        builder.fields({attempts.FIELD: failed}, Urgency.NONE)
 
 
 def _is_complete(view: View, found: Launcher) -> bool:

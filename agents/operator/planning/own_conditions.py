@@ -53,7 +53,10 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
     pod, kind = launcher.pod, Type.LAUNCHER_WAITING
     if pod is None and launcher.why:
         # Immediately: the reason is only in the pod, which may be gone before its Job reports its last try.
-        builder.set_condition(NewCondition(kind, True, launcher.tried, f"{launcher.why}{TRIED_AGAIN}"))
+        message = f"{launcher.why}{TRIED_AGAIN}"
+        is_told = launcher.stage not in (Stage.RETRY, Stage.GOING)  # else Restarting says it
+        event = Event("Warning", launcher.tried, message) if is_told else None
+        builder.set_condition(NewCondition(kind, True, launcher.tried, message), event)
         return
     never_ends = view.job.dialect.never_ends  # the kubelet starts its containers again
     may_run = pod is not None and not pod.is_over and (never_ends or not pod.has_ended)
