@@ -3,7 +3,7 @@
 Running and Restarting exclude each other, Succeeded and Failed make Running False, and the condition that became True
 last is last in the list (mpi_job_controller_status.go of mpi-operator v0.3.0 and v0.8.2). `kubectl get` shows the type
 of the last one as the job's State, so a condition that is False is never last, nor is one of ours unless it blocks the
-job.
+job. One of `HOLDING` is shown instead by our definition, though users' tools find kubeflow's in the last place.
 
 kubeflow's messages are those of mpi-operator v0.8.2 (v2beta1) and of mpi-operator v0.3.0, or else training-operator
 v1.9.3 (v1). T9k's are those of its MPIJob document, where it has any.
@@ -43,9 +43,25 @@ class Type(StrEnum):
     VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps
     OTHER_OPERATOR = "OtherOperator"  # the job is left to the operator that its message names
 
+    CRASH_LOOP = "CrashLoopBackOff"  # why the job does not go on, in the words that `kubectl get pods` has for it
+    IMAGE_PULL = "ImagePullBackOff"
+    CONFIG_ERROR = "CreateContainerConfigError"
+    UNSCHEDULABLE = "Unschedulable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    QUEUED = "Queued"
+
 
 KUBEFLOW = (Type.CREATED, Type.RUNNING, Type.RESTARTING, Type.SUSPENDED, Type.SUCCEEDED, Type.FAILED)
 BLOCKING = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR, Type.OTHER_OPERATOR)
+HOLDING = (  # the first of them is the State, as the definition's column says
+    Type.CRASH_LOOP,
+    Type.IMAGE_PULL,
+    Type.CONFIG_ERROR,
+    Type.QUOTA_EXCEEDED,
+    Type.CREATION_REFUSED,
+    Type.UNSCHEDULABLE,
+    Type.QUEUED,
+)
 
 _DROPS = {Type.RUNNING: Type.RESTARTING, Type.RESTARTING: Type.RUNNING}
 ENDS = (Type.SUCCEEDED, Type.FAILED)

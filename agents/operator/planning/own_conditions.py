@@ -58,12 +58,10 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
         event = Event("Warning", launcher.tried, message) if is_told else None
         builder.set_condition(NewCondition(kind, True, launcher.tried, message), event)
         return
-    never_ends = view.job.dialect.never_ends  # the kubelet starts its containers again
-    may_run = pod is not None and not pod.is_over and (never_ends or not pod.has_ended)
-    reason = not_ready(pod.state) if pod is not None and may_run else None
+    reason = launcher_not_ready(view, launcher)
     is_recoverable = reason is not None and reason.tolerance is not Tolerance.UNLIMITED
     # Of a login container that runs, a probe says when its users may come.
-    is_reported = is_recoverable or launcher.stage is Stage.STARTING or never_ends
+    is_reported = is_recoverable or launcher.stage is Stage.STARTING or view.job.dialect.never_ends
     if pod is None or reason is None or not is_reported:
         builder.remove_conditions([kind])
         return
@@ -74,6 +72,13 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
         builder.report(kind, True, "LauncherInTrouble", message, _PROBLEM)
     else:
         builder.set_condition(NewCondition(kind, True, "LauncherStarts", message), urgency=Urgency.LOW)
+
+
+def launcher_not_ready(view: View, launcher: Launcher) -> NotReady | None:
+    """Return why the launcher's pod is not ready; None if it is, or has ended."""
+    pod, never_ends = launcher.pod, view.job.dialect.never_ends  # then the kubelet starts its containers again
+    may_run = pod is not None and not pod.is_over and (never_ends or not pod.has_ended)
+    return not_ready(pod.state) if pod is not None and may_run else None
 
 
 def set_stuck(view: View, builder: StatusBuilder) -> None:
