@@ -38,6 +38,7 @@ class Type(StrEnum):
     DVM_OUTDATED = "DvmOutdated"  # of a virtual cluster: its DVM runs, and lacks nodes or has ones that are gone
     DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
+    SETTINGS_IGNORED = "SettingsIgnored"  # names that nothing reads, with the closest that something does
     CREATION_REFUSED = "CreationRefused"  # the API server rejected an object; it is tried again
     RESOURCE_EXISTS = "ErrResourceExists"  # an object that we need exists, and is someone else's
     VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps

@@ -70,6 +70,7 @@ def plan(view: View, found: Launcher) -> Plan:
     starts = _launcher(view, found, change)
     if not needed and rights == (None, None) and _is_complete(view, found):
         builder.initialized()
+    own_conditions.set_ignored(view, builder)
     own_conditions.set_rbac(view, builder)
     own_conditions.set_debugging(view, builder, found)
     virtual_cluster.set_dvm(view, builder)

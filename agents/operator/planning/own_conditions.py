@@ -140,6 +140,17 @@ def set_rbac(view: View, builder: StatusBuilder) -> None:
     builder.report(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", message, event="Normal")
 
 
+def set_ignored(view: View, builder: StatusBuilder) -> None:
+    """Report names in the job that nothing reads: the job runs without what they may have meant."""
+    ignored = view.job.ignored
+    more = f" and {len(ignored) - _NAMES_MAX} more" if len(ignored) > _NAMES_MAX else ""
+    if ignored:
+        message = f"{', '.join(map(str, ignored[:_NAMES_MAX]))}{more}"
+        builder.report(Type.SETTINGS_IGNORED, True, "SettingsIgnored", message)
+    else:
+        builder.remove_conditions([Type.SETTINGS_IGNORED])
+
+
 def set_debugging(view: View, builder: StatusBuilder, launcher: Launcher) -> None:
     """Report whether the launcher is, or will be, in debug mode."""
     is_wanted, current = view.job.debug is not None, conditions.find(builder.status["conditions"], Type.DEBUGGING)

@@ -34,6 +34,7 @@ def plan(view: View) -> Plan:
         builder.remove_fields(("loginStartedAt", "dvmNodes"))
     own_conditions.set_stuck(view, builder)
     held.set_queued(view, builder)
+    own_conditions.set_ignored(view, builder)
     active, worker = (
         Counts(active=sum(pod.phase == "Running" for pod in pods)) for pods in (view.launchers, view.workers.values())
     )
