@@ -39,6 +39,7 @@ class Type(StrEnum):
     DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     SETTINGS_IGNORED = "SettingsIgnored"  # names that nothing reads, with the closest that something does
+    WORKERS_UNUSED = "WorkersUnused"  # the launcher succeeded, and has started nothing in them
     CREATION_REFUSED = "CreationRefused"  # the API server rejected an object; it is tried again
     RESOURCE_EXISTS = "ErrResourceExists"  # an object that we need exists, and is someone else's
     VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps

@@ -345,6 +345,22 @@ def test_apply_names_a_misspelt_annotation_and_runs_the_job(playground: Playgrou
     assert "condition pi: Succeeded: " in playground.errors
 
 
+@pytest.mark.parametrize("example", [PI, NEWER_PI])
+def test_apply_warns_of_a_job_that_used_no_worker(playground: Playground, tmp_path: Path, example: str) -> None:
+    """As an mpirun that reads no hostfile does."""
+    alone = running(tmp_path, '[sh, -c, "echo rank 0 of 1"]', example)
+    assert playground.start("apply", alone).wait(60) == 0, playground.errors
+    said = "condition pi: WorkersUnused: The launcher exited with 0 and started nothing in the job's 2 workers"
+    assert said in playground.errors
+    assert "condition pi: Succeeded: " in playground.errors
+
+
+def test_a_job_that_used_its_workers_is_not_suspicious(playground: Playground) -> None:
+    assert playground.start("run", "-v", "--", "true").wait(60) == 0, playground.errors
+    assert "condition run: Succeeded: " in playground.errors
+    assert "WorkersUnused" not in playground.errors
+
+
 VIRTUAL_CLUSTER = """
 apiVersion: mpi-agents.io/v1alpha1
 kind: VirtualCluster
