@@ -45,24 +45,25 @@ class Type(StrEnum):
     VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps
     OTHER_OPERATOR = "OtherOperator"  # the job is left to the operator that its message names
 
-    CRASH_LOOP = "CrashLoopBackOff"  # why the job does not go on, in the words that `kubectl get pods` has for it
-    IMAGE_PULL = "ImagePullBackOff"
+    IMAGE_PULL = "ImagePullBackOff"  # why the job does not go on, in the words that Kubernetes has for it
     CONFIG_ERROR = "CreateContainerConfigError"
-    UNSCHEDULABLE = "Unschedulable"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    FAILED_CREATE = "FailedCreate"
+    UNSCHEDULABLE = "Unschedulable"
     QUEUED = "Queued"
+    CRASH_LOOP = "CrashLoopBackOff"
 
 
 KUBEFLOW = (Type.CREATED, Type.RUNNING, Type.RESTARTING, Type.SUSPENDED, Type.SUCCEEDED, Type.FAILED)
 BLOCKING = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR, Type.OTHER_OPERATOR)
-HOLDING = (  # the first of them is the State, as the definition's column says
-    Type.CRASH_LOOP,
+HOLDING = (  # the first of them is the State, as the definition's column says: a launcher may crash by any other one
     Type.IMAGE_PULL,
     Type.CONFIG_ERROR,
     Type.QUOTA_EXCEEDED,
-    Type.CREATION_REFUSED,
+    Type.FAILED_CREATE,
     Type.UNSCHEDULABLE,
     Type.QUEUED,
+    Type.CRASH_LOOP,
 )
 
 _DROPS = {Type.RUNNING: Type.RESTARTING, Type.RESTARTING: Type.RUNNING}

@@ -137,7 +137,6 @@ def _login(spec: Fields, nodes: Object, main: str, command: Sequence[str]) -> Ob
     if not has_dvm:
         return _with_container(template, container)
     container.setdefault("readinessProbe", _DVM_READY)
-    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # why prte ended is in its output
     volume = {"name": _DVM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
     return _with_volume(_with_container(template, container), volume, DVM_PATH, [str(container["name"])])
 

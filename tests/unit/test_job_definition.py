@@ -150,6 +150,7 @@ def test_status_takes_what_later_versions_add() -> None:
     assert status["x-kubernetes-preserve-unknown-fields"] is True
     assert set(status["properties"]) == {
         *("conditions", "replicaStatuses", "readyWorkers", "startTime", "completionTime", "lastReconcileTime"),
+        "failedAttempts",
     }
 
 

@@ -91,10 +91,17 @@ def test_the_container_that_failed_first_is_the_evidence() -> None:
     assert plans.conditions(found)["Failed"][2].endswith("container other exited with 9: the cause")
 
 
-@pytest.mark.parametrize("status", [{"failedAttempts": 7}, {"failedAttempts": [None, {"pod": 1, "endedAt": []}]}])
-def test_what_somebody_else_wrote_there_harms_nothing(status: Object) -> None:
-    found = plans.plan(body_of("v1", **status), launcher("Failed", code=3, finished=AT), *workers())
-    assert WORDS.removesuffix(": no | licence") in [one.get("message") for one in attempts(found)]
+FOREIGN = [None, {"pod": 1, "endedAt": "now"}, {"endedAt": AT, "exitCode": "x", "message": "\x1b[2J" + "y" * 5000}]
+
+
+@pytest.mark.parametrize("listed", [7, FOREIGN])
+def test_what_somebody_else_wrote_there_harms_nothing(listed: Any) -> None:
+    found = plans.plan(body_of("v1", failedAttempts=listed), launcher("Failed", code=3, finished=LATER), *workers())
+    *others, ours = attempts(found)
+    assert ours["message"] == "pi-launcher: container mpi exited with 3"
+    assert [(one["pod"], list(one), len(one["message"]), one["message"].isprintable()) for one in others] == (
+        [("None", ["pod", "endedAt", "message"], 768, True)] if listed is FOREIGN else []
+    )
 
 
 def test_a_launchers_and_a_workers_last_lines_fit_into_one_condition() -> None:

@@ -87,6 +87,12 @@ def test_workers_that_cannot_start(version: str, worker: Object, shown: dict[str
     assert plans.status(found)["conditions"][-1]["type"] == "Created"  # users' tools read it there
 
 
+def test_a_launcher_that_gives_up_waiting_is_not_the_cause() -> None:
+    gives_up = waiting("CrashLoopBackOff", name="pi-launcher", restarts=3, last=CRASHED)
+    found = plans.plan(resource("v1", None, CREATED), gives_up, pod("pi-worker-0"), waiting("ErrImagePull", "no"))
+    assert list(held(found)) == ["ImagePullBackOff", "CrashLoopBackOff"]  # the first is shown
+
+
 def test_many_workers_are_one_message() -> None:
     body = resource("v1", {plans.WORKER + "/replicas": 3}, CREATED)
     pods = [waiting("ErrImagePull", "no", f"pi-worker-{index}") for index in range(3)]
@@ -136,9 +142,16 @@ def test_a_quota_is_shown() -> None:
     assert held(found)["QuotaExceeded"] == f"Pod pi-worker-1: {QUOTA}"
 
 
-def test_any_other_refusal_is_shown_as_what_it_is() -> None:
+def test_a_refused_replacement_does_not_hold_up_a_running_job() -> None:
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    found = plans.plan(body, launcher(), pod("pi-worker-0"), rejected=REJECTED)
+    assert held(found) == {}
+    assert "CreationRefused" in plans.conditions(found)
+
+
+def test_any_other_refusal_is_shown() -> None:
     found = plans.plan(resource("v1", None, CREATED), pod("pi-worker-0"), rejected={("Pod", "pi-worker-1"): "no"})
-    assert list(held(found)) == ["CreationRefused"]
+    assert held(found) == {"FailedCreate": "Pod pi-worker-1: no"}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +178,7 @@ def test_what_blocks_a_job_is_its_state() -> None:
 
 
 def test_an_ended_job_is_held_up_by_nothing() -> None:
-    body = resource("v1", None, condition("ImagePullBackOff"), condition("CreationRefused"), CREATED, RUNNING)
+    body = resource("v1", None, condition("ImagePullBackOff"), condition("FailedCreate"), CREATED, RUNNING)
     assert held(plans.plan(body, launcher("Succeeded", code=0), *workers())) == {}
     assert held(plans.plan(body, launcher("Failed", code=1), *workers())) == {}
 

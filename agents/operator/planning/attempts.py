@@ -15,25 +15,40 @@ from agents.operator.planning.view import View
 
 FIELD = "failedAttempts"
 _LISTED_MAX = 8
-_MESSAGE_MAX = 768  # characters; ours are shorter, and users can write a status
+_EXIT_CODES = range(256)
+_NAME_MAX, _MESSAGE_MAX = 253, 768  # characters; ours are shorter, and users can write a status
 
 
 def failed(view: View) -> list[Body]:
     """Return the attempts that the status knows and those that the pods show, the oldest first."""
-    found = {_key(one): one for one in mappings(view.status.get(FIELD))[-_LISTED_MAX:]}
+    found = {_key(one): one for one in _known(view)}
     for pod in view.launchers:
         for end in _ends(view, pod):
             attempt = _attempt(pod, end)
             found[_key(attempt)] = attempt
-    return sorted(found.values(), key=lambda one: str(one.get("endedAt")))[-_LISTED_MAX:]
+    return sorted(found.values(), key=lambda one: str(one["endedAt"]))[-_LISTED_MAX:]
 
 
 def last(view: View) -> str:
     """Return how the last attempt of the launcher's present Job failed, as the status knows; "" if it doesn't."""
     since = seconds(part(view.observed.launcher_job, "metadata").get("creationTimestamp")) or 0.0
-    found = mappings(view.status.get(FIELD))[-1:]
-    messages = [str(one.get("message")) for one in found if (seconds(one.get("endedAt")) or 0.0) >= since]
-    return one_line("".join(messages)[:_MESSAGE_MAX])
+    return "".join(one["message"] for one in _known(view)[-1:] if (seconds(one["endedAt"]) or 0.0) >= since)
+
+
+def _known(view: View) -> list[Body]:
+    """Return the attempts that the status lists: as we write them, whoever wrote it."""
+    listed = mappings(view.status.get(FIELD))[-_LISTED_MAX:]
+    times = ((one, seconds(one.get("endedAt"))) for one in listed)
+    return [
+        {
+            "pod": one_line(str(one.get("pod")))[:_NAME_MAX],
+            "endedAt": format_time(at),
+            **({"exitCode": int(one["exitCode"])} if one.get("exitCode") in _EXIT_CODES else {}),
+            "message": one_line(str(one.get("message"))[:_MESSAGE_MAX]),
+        }
+        for one, at in times
+        if at is not None
+    ]
 
 
 def _ends(view: View, pod: PodView) -> list[End]:
@@ -47,4 +62,4 @@ def _attempt(pod: PodView, end: End) -> Body:
 
 
 def _key(attempt: Object) -> tuple[str, str]:
-    return str(attempt.get("pod")), str(attempt.get("endedAt"))
+    return str(attempt["pod"]), str(attempt["endedAt"])

@@ -2,11 +2,11 @@
 
 | the launcher, or workers while it does not run | condition |
 |---|---|
-| a container was started again and has failed again, or its pod was replaced and has failed again | CrashLoopBackOff |
-| no image; it can't be created | ImagePullBackOff, CreateContainerConfigError |
-| a quota refuses a pod or another object | QuotaExceeded |
+| a container gets no image, or can't be created | ImagePullBackOff, CreateContainerConfigError |
+| a quota, or anything else, refuses an object (CreationRefused) | QuotaExceeded, FailedCreate |
 | no node fits | Unschedulable |
 | a scheduling gate holds a pod, or the job is suspended and in a queue of Kueue's | Queued |
+| a container was started again and has failed again, or its pod was replaced and has failed again | CrashLoopBackOff |
 
 Why and which pods is in the message, as in WorkersReady and LauncherWaiting, which have the events.
 """
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agents.common.not_ready import NotReady, not_ready
+from agents.common.not_ready import NotReady
 from agents.job import conditions
 from agents.job.conditions import NewCondition, Type
 from agents.job.json_object import part
 from agents.job.status import StatusBuilder, Urgency
 from agents.operator.planning import launcher
 from agents.operator.planning.launcher import TRIED, Launcher, Stage
-from agents.operator.planning.own_conditions import launcher_not_ready
+from agents.operator.planning.own_conditions import described, launcher_not_ready
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View
 from agents.operator.planning.workers import score
@@ -36,7 +36,6 @@ _BY_KIND = {
     "unschedulable": Type.UNSCHEDULABLE,
     "gated": Type.QUEUED,
 }
-_OURS = tuple(one for one in conditions.HOLDING if one is not Type.CREATION_REFUSED)  # which `own_conditions` sets
 
 
 def set_held(view: View, builder: StatusBuilder, found: Launcher) -> None:
@@ -50,7 +49,7 @@ def set_held(view: View, builder: StatusBuilder, found: Launcher) -> None:
     for kind, each in messages.items():
         more = f" (and {len(each) - 1} more)" if len(each) > 1 else ""
         _hold(builder, kind, f"{each[0]}{more}")
-    builder.remove_conditions(kind for kind in _OURS if kind not in messages)
+    builder.remove_conditions(kind for kind in conditions.HOLDING if kind not in messages)
 
 
 def set_queued(view: View, builder: StatusBuilder) -> None:
@@ -70,19 +69,19 @@ def _held(view: View, builder: StatusBuilder, found: Launcher) -> Iterator[tuple
     reason = launcher_not_ready(view, found)
     kind = None if reason is None or found.pod is None else _kind(found.pod, reason)
     if kind and reason and found.pod:
-        yield kind, _message(found.pod, reason)
+        yield kind, described(found.pod, reason)
     elif found.stage is Stage.RUNNING and launcher.is_running(view):
         return  # whatever is wrong with workers, the job goes on
     if found.pod is None and found.why and found.tried == TRIED and found.counts.failed > 1:
         yield Type.CRASH_LOOP, found.why
     refused = conditions.find(builder.status["conditions"], Type.CREATION_REFUSED)
-    if refused is not None and _QUOTA in str(refused.get("message")):
-        yield Type.QUOTA_EXCEEDED, str(refused.get("message"))
-    for index in view.wanted:
+    if refused is not None:
+        message = str(refused.get("message"))
+        yield (Type.QUOTA_EXCEEDED if _QUOTA in message else Type.FAILED_CREATE), message
+    for index, reason in view.unready.items():
         pod = view.workers.get(index)
-        reason = not_ready(pod.state) if pod is not None else None
-        if pod is not None and reason is not None and (kind := _kind(pod, reason)):
-            yield kind, _message(pod, reason)
+        if pod is not None and (kind := _kind(pod, reason)):
+            yield kind, described(pod, reason)
 
 
 def _kind(pod: PodView, reason: NotReady) -> Type | None:
@@ -90,7 +89,3 @@ def _kind(pod: PodView, reason: NotReady) -> Type | None:
     is_again = any(one.restarts for one in pod.state.containers) or score(pod) > 0
     has_crashed = reason.kind == "crash" or (reason.kind == "over" and pod.phase == "Failed" and not pod.is_disrupted)
     return Type.CRASH_LOOP if has_crashed and is_again else _BY_KIND.get(reason.kind)
-
-
-def _message(pod: PodView, reason: NotReady) -> str:
-    return f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"

@@ -67,9 +67,9 @@ def unused(view: View, pod: PodView | None) -> str:
     if not view.wanted or sessions is False or sessions != 0:
         return ""
     return (
-        f"The launcher exited with 0 and started nothing in the job's {len(view.wanted)} workers, so all its ranks ran"
-        f" in the launcher: mpirun read no hostfile, or it is not {job.implementation}'s (mpiImplementation)."
-        " See the launcher's log"
+        f"The launcher exited with 0 and started nothing in the job's {len(view.wanted)} workers: all its ranks ran in"
+        f" the launcher. Did mpirun read the hostfile, and is it {job.implementation}'s (mpiImplementation)? See the"
+        " launcher's log"
     )
 
 

@@ -34,9 +34,8 @@ def set_readiness(view: View, builder: StatusBuilder, launcher: Launcher, outdat
 
 
 def _set_workers_ready(view: View, builder: StatusBuilder) -> None:
-    reasons = {index: _not_ready(view.workers.get(index)) for index in view.wanted}
     node = view.job.dialect.worker_suffix
-    unready = [(f"{node}-{index}", reason, 0.0) for index, reason in reasons.items() if reason is not None]
+    unready = [(f"{node}-{index}", reason, 0.0) for index, reason in view.unready.items()]
     message = summary(view.ready, len(view.wanted), unready)
     if stuck := _stuck(view, view.workers.values()):
         builder.report(Type.WORKERS_READY, False, "WorkerStuck", f"{message} · {_stuck_message(view, stuck)}", _PROBLEM)
@@ -65,7 +64,7 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
     if pod is None or reason is None or not is_reported:
         builder.remove_conditions([kind])
         return
-    message = f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"
+    message = described(pod, reason)
     if stuck := _stuck(view, [pod]):
         builder.report(kind, True, "LauncherStuck", _stuck_message(view, stuck), _PROBLEM)
     elif is_recoverable and not pod.is_going:
@@ -81,6 +80,11 @@ def launcher_not_ready(view: View, launcher: Launcher) -> NotReady | None:
     return not_ready(pod.state) if pod is not None and may_run else None
 
 
+def described(pod: PodView, reason: NotReady) -> str:
+    """Return which pod is not ready, and why."""
+    return f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"
+
+
 def set_stuck(view: View, builder: StatusBuilder) -> None:
     """Report which pods of a suspended job may never end."""
     for kind, status, reason, pods in (
@@ -91,10 +95,6 @@ def set_stuck(view: View, builder: StatusBuilder) -> None:
             builder.report(kind, status, reason, _stuck_message(view, stuck), _PROBLEM)
         else:
             builder.remove_conditions([kind])
-
-
-def _not_ready(pod: PodView | None) -> NotReady | None:
-    return not_ready(None if pod is None else pod.state)
 
 
 def _stuck(view: View, pods: Iterable[PodView]) -> list[PodView]:

@@ -28,7 +28,7 @@ def plan(view: View) -> Plan:
     builder = StatusBuilder(view.job, view.observed.resource, view.now)
     builder.created(starts=False)
     builder.suspended()
-    builder.remove_conditions((Type.WORKERS_OUTDATED, Type.RESOURCE_EXISTS))
+    builder.remove_conditions((Type.WORKERS_OUTDATED, Type.CREATION_REFUSED, Type.RESOURCE_EXISTS))
     builder.remove_conditions((Type.VALIDATION_ERROR, Type.RESTARTING, Type.DEBUGGING, Type.DVM_OUTDATED))
     if not view.launchers:  # a resumed cluster's login pod replaces none
         builder.remove_fields(("loginStartedAt", "dvmNodes"))
