@@ -12,7 +12,7 @@ from enum import Enum
 
 from agents.common import durations
 from agents.common.pods import ContainerState, Pod, end_of, full_name
-from agents.common.text import one_line
+from agents.common.text import last_lines, one_line
 
 # Waiting reasons of a container that is starting.
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -95,12 +95,16 @@ def _ended_pod(pod: Pod) -> NotReady:
     ended = [state for state in pod.containers if state.state == "terminated" and state.exit_code]
     # The kubelet ends sidecars after the other containers, so theirs are not the cause.
     first = None if pod.reason else min(ended, key=lambda state: state.sidecar, default=None)
-    detail = _short(pod.message) if first is None else _with(end_of(first), first.message)
+    detail = _short(pod.message) if first is None else _with(end_of(first), last_lines(first.message, _DETAIL_MAX))
     return NotReady("over", message, detail, Tolerance.REPLACEMENT, _DESCRIBE_HINT)
 
 
 def _recoverable(kind: str, message: str, detail: str, hint: str) -> NotReady:
     return NotReady(kind, message, _short(detail), Tolerance.GRACE, hint)
+
+
+def _crash(message: str, output: str) -> NotReady:
+    return _recoverable("crash", message, last_lines(output, _DETAIL_MAX), _LOGS_HINT)
 
 
 def _of_containers(pod: Pod) -> NotReady:
@@ -148,17 +152,14 @@ def _failure(container: ContainerState, pod: Pod) -> NotReady | None:
         return _waiting_failure(container, name)
     if container.state == "terminated":
         if container.exit_code:
-            return _recoverable("crash", end_of(container), container.message, _LOGS_HINT)
+            return _crash(end_of(container), container.message)
         if not container.init and pod.phase == "Running":
-            return _recoverable("crash", f"{name} ended by itself (exit 0)", "", _LOGS_HINT)
+            return _crash(f"{name} ended by itself (exit 0)", "")
         # Of a sidecar that ended with 0 the kubelet says no CrashLoopBackOff: so end ours whose postStart hook failed.
         if container.sidecar and not _has_ended(pod):
-            return _recoverable(
-                "crash", f"{name} does not stay up", container.message or container.last_message, _LOGS_HINT
-            )
+            return _crash(f"{name} does not stay up", container.message or container.last_message)
     elif container.restarts and not container.ready:
-        message = f"{name} was restarted{_last(container)}, not ready again yet"
-        return _recoverable("crash", message, container.last_message, _LOGS_HINT)
+        return _crash(f"{name} was restarted{_last(container)}, not ready again yet", container.last_message)
     return None
 
 
@@ -179,11 +180,9 @@ def _waiting_failure(container: ContainerState, name: str) -> NotReady:
         hint = "check the ConfigMaps, Secrets and volumes it names"
         return _recoverable("config", f"{name} can't be created ({reason})", message, hint)
     if reason == "PostStartHookError":
-        failure = f"{name} can't start: its postStart hook failed"
-        return _recoverable("crash", failure, container.last_message or message, _LOGS_HINT)
+        return _crash(f"{name} can't start: its postStart hook failed", container.last_message or message)
     if reason == "CrashLoopBackOff":
-        failure = f"{name} crashes again and again{_last(container)}"
-        return _recoverable("crash", failure, container.last_message, _LOGS_HINT)
+        return _crash(f"{name} crashes again and again{_last(container)}", container.last_message)
     return _recoverable("waiting", f"{name} waits ({reason})", message, _DESCRIBE_HINT)
 
 

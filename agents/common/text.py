@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 _MESSAGE_MAX = 400
 _SHOWN_MAX = 200
 LINE_MAX = 1024  # bytes
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # and whatever else a terminal takes for a command
 
 
 def one_line(text: bytes | str) -> str:
@@ -23,6 +26,19 @@ def printable(text: str, most: int = LINE_MAX) -> str:
     if len(cut) == len(text) and len(data) <= most:
         return line
     return data[: most - 3].decode("utf-8", "ignore") + "…"
+
+
+def last_lines(output: str, most: int) -> str:
+    """Return the end of a container's output as one printable line of at most `most` bytes: lines parted by ` | `.
+
+    Why a program ended is in its last lines. Lines without a letter or digit are left out, as mpirun's rulers.
+    """
+    cut = output[-4 * most :]
+    found = (printable(_without_command(_COLOUR.sub("", line)), 16 * most) for line in cut.splitlines())
+    data = " | ".join(line for line in found if any(map(str.isalnum, line))).encode()
+    if not data or (len(cut) == len(output) and len(data) <= most):
+        return data.decode()
+    return "…" + data[3 - most :].decode("utf-8", "ignore")
 
 
 def _without_command(message: str) -> str:

@@ -3,7 +3,7 @@
 Running and Restarting exclude each other, Succeeded and Failed make Running False, and the condition that became True
 last is last in the list (mpi_job_controller_status.go of mpi-operator v0.3.0 and v0.8.2). `kubectl get` shows the type
 of the last one as the job's State, so a condition that is False is never last, nor is one of ours unless it blocks the
-job.
+job. One of `HOLDING` is shown instead by our definition, though users' tools find kubeflow's in the last place.
 
 kubeflow's messages are those of mpi-operator v0.8.2 (v2beta1) and of mpi-operator v0.3.0, or else training-operator
 v1.9.3 (v1). T9k's are those of its MPIJob document, where it has any.
@@ -38,14 +38,33 @@ class Type(StrEnum):
     DVM_OUTDATED = "DvmOutdated"  # of a virtual cluster: its DVM runs, and lacks nodes or has ones that are gone
     DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
+    SETTINGS_IGNORED = "SettingsIgnored"  # names that nothing reads, with the closest that something does
+    WORKERS_UNUSED = "WorkersUnused"  # the launcher succeeded, and has started nothing in them
     CREATION_REFUSED = "CreationRefused"  # the API server rejected an object; it is tried again
     RESOURCE_EXISTS = "ErrResourceExists"  # an object that we need exists, and is someone else's
     VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps
     OTHER_OPERATOR = "OtherOperator"  # the job is left to the operator that its message names
 
+    IMAGE_PULL = "ImagePullBackOff"  # why the job does not go on, in the words that Kubernetes has for it
+    CONFIG_ERROR = "CreateContainerConfigError"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    FAILED_CREATE = "FailedCreate"
+    UNSCHEDULABLE = "Unschedulable"
+    QUEUED = "Queued"
+    CRASH_LOOP = "CrashLoopBackOff"
+
 
 KUBEFLOW = (Type.CREATED, Type.RUNNING, Type.RESTARTING, Type.SUSPENDED, Type.SUCCEEDED, Type.FAILED)
 BLOCKING = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR, Type.OTHER_OPERATOR)
+HOLDING = (  # the first of them is the State, as the definition's column says: a launcher may crash by any other one
+    Type.IMAGE_PULL,
+    Type.CONFIG_ERROR,
+    Type.QUOTA_EXCEEDED,
+    Type.FAILED_CREATE,
+    Type.UNSCHEDULABLE,
+    Type.QUEUED,
+    Type.CRASH_LOOP,
+)
 
 _DROPS = {Type.RUNNING: Type.RESTARTING, Type.RESTARTING: Type.RUNNING}
 ENDS = (Type.SUCCEEDED, Type.FAILED)

@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from agents.job.json_object import Object
-from agents.job.model import KUBEFLOW, WORKER, Dialect, KeyType, Passwd, Problem, Ssh, annotation
+from agents.job.model import WORKER, Problem, annotation
+from agents.job.unknown import ignored_annotations, misspelt_fields
 
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
@@ -51,6 +52,11 @@ class Fields:
         if self._is_map:
             return f"{self.path}[{key}]"
         return f"{self.path}.{key}" if self.path else key
+
+    @property
+    def names(self) -> list[str]:
+        """The keys that there are, as null is none."""
+        return [str(key) for key, value in self.value.items() if value is not None]
 
     def child(self, key: str, *, is_map: bool = False) -> Fields:
         """Return the object at a key, empty if there is none."""
@@ -146,15 +152,32 @@ class Settings:
     """The settings of one job in one object of its spec. Each may be an annotation instead, which wins.
 
     Annotations exist because another CRD, or a client that knows only kubeflow's fields, drops our fields. `names`:
-    what annotations are called instead of a field's own name, as `sshPort` for `port` in `spec.ssh`.
+    what annotations are called instead of a field's own name, as `sshPort` for `port` in `spec.ssh`. `asked`: which
+    names have been asked for, by the path of their object: what nothing asks for is ignored.
     """
 
-    def __init__(self, spec: Fields, annotations: Fields, names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        spec: Fields,
+        annotations: Fields,
+        names: Mapping[str, str] | None = None,
+        asked: dict[str, tuple[Fields, set[str]]] | None = None,
+    ) -> None:
         self.fields, self._annotations, self._names = spec, annotations, names or {}
+        self._asked = {} if asked is None else asked
 
     def child(self, key: str, names: Mapping[str, str] | None = None) -> Settings:
         """Return the settings in the object at a key of the spec."""
-        return Settings(self.fields.child(key), self._annotations, names)
+        self._ask(self.fields, key)
+        return Settings(self.fields.child(key), self._annotations, names, self._asked)
+
+    def ignored(self) -> list[Problem]:
+        """Return the annotations of ours that nothing has asked for, and fields that look like misspelt settings."""
+        found: list[Problem] = []
+        for path, (fields, names) in self._asked.items():
+            report = ignored_annotations if fields is self._annotations else misspelt_fields
+            found += report(path, fields.names, names)
+        return found
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -163,7 +186,9 @@ class Settings:
 
     def is_annotated(self, key: str) -> bool:
         """Return whether the annotation gives it."""
-        return bool(self._annotations.value.get(annotation(self._names.get(key, key))))
+        name = annotation(self._names.get(key, key))
+        self._ask(self._annotations, name)
+        return bool(self._annotations.value.get(name))
 
     def path(self, key: str) -> str:
         """Return where a setting is given."""
@@ -223,8 +248,12 @@ class Settings:
 
     def _given(self, key: str) -> tuple[Fields, str]:
         """Return the object that gives a setting, and its name there."""
+        self._ask(self.fields, key)
         name = annotation(self._names.get(key, key))
         return (self._annotations, name) if self.is_annotated(key) else (self.fields, key)
+
+    def _ask(self, fields: Fields, name: str) -> None:
+        self._asked.setdefault(fields.path, (fields, set()))[1].add(name)
 
 
 def one_of(names: Iterable[str]) -> str:
@@ -271,27 +300,3 @@ def read_name(metadata: Fields, workers: int, *, is_host: bool, suffix: str = WO
 def is_label(name: str) -> bool:
     """Return whether this can be a container's name: a label of RFC 1123."""
     return len(name) <= _LABEL_SIZE and _LABEL.fullmatch(name) is not None
-
-
-_SSH_NAMES = {"port": "sshPort", "keyType": "sshKeyType", "passwd": "sshPasswd"}  # of annotations
-_NEVER = ':"%$\\'  # a mount path can't have the first, nor a quoted path in OpenSSH's configuration the others
-
-
-def read_ssh(settings: Settings, dialect: Dialect) -> Ssh:
-    """Return the settings; where keys are mounted stands in the spec itself in kubeflow's dialects."""
-    ssh = settings.child("ssh", _SSH_NAMES)
-    known = Ssh()
-    return Ssh(
-        mount_path=_path(settings if dialect in KUBEFLOW else ssh, "sshAuthMountPath", known.mount_path),
-        sshd_path=_path(ssh, "sshdPath", known.sshd_path),
-        port=ssh.number("port", least=1, most=65535),
-        key_type=ssh.choice("keyType", KeyType) or known.key_type,
-        passwd=ssh.choice("passwd", Passwd) or known.passwd,
-    )
-
-
-def _path(settings: Settings, key: str, otherwise: str) -> str:
-    text = settings.text(key)
-    if text and not (text.startswith("/") and text.strip("/") and text.isprintable() and not set(_NEVER) & set(text)):
-        settings.add(f"must be an absolute path without {' '.join(_NEVER)}", key)
-    return text.rstrip("/") or otherwise

@@ -201,6 +201,17 @@ class RunPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a resource, and where: `spec.mpiReplicaSpecs[Worker].replicas`."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """An MPIJob that can be run."""
 
@@ -232,6 +243,7 @@ class Job:
     launch_command: tuple[str, ...] = ()  # T9k: the mpirun line that was made of the job's fields
     annotations: Mapping[str, str] = field(default_factory=dict)  # the job's own
     is_being_deleted: bool = False
+    ignored: tuple[Problem, ...] = ()  # names that nothing reads, and so may be misspelt ones
 
     @property
     def launcher_name(self) -> str:
@@ -251,17 +263,6 @@ class Job:
     def worker_name(self, index: int) -> str:
         """The worker Pod's name."""
         return f"{self.name}-{self.dialect.worker_suffix}-{index}"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a resource, and where: `spec.mpiReplicaSpecs[Worker].replicas`."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
 
 
 def is_t9k(resource: Object, served: str = "") -> bool:

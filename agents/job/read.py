@@ -8,10 +8,10 @@ kubeflow's two dialects are one table of rules and defaults.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
+from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name
 from agents.job.json_object import Object, mappings, part
 from agents.job.model import (
     GROUP,
@@ -37,8 +37,10 @@ from agents.job.model import (
     is_virtual,
 )
 from agents.job.run_mode import RunMode, read_run_mode
+from agents.job.ssh import read_ssh
 from agents.job.t9k import read_t9k
 from agents.job.template import check_size, container_names, read_template, wants_gpu
+from agents.job.unknown import closest, ignored_types
 from agents.job.virtual_cluster import read_virtual
 
 
@@ -88,6 +90,7 @@ OUR_CONTROLLERS = (  # those that we replace, and ourselves: a name that they le
     f"{PREFIX}operator",
 )
 
+_TYPES = ("Launcher", "Worker")  # of replicas
 _DIALECTS = {str(dialect): dialect for dialect in KUBEFLOW}
 _API_VERSIONS = {f"{GROUP}/{dialect}": dialect for dialect in KUBEFLOW}
 
@@ -172,13 +175,15 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
     )
-    return tuple(problems) or job
+    types = ignored_types(roles.path, roles.names, _TYPES)
+    return tuple(problems) or replace(job, ignored=(*types, *settings.ignored()))
 
 
 def _launcher(roles: Fields, rules: _Rules) -> Role:
-    role = roles.child("Launcher")
+    role = roles.child(_TYPES[0])
     if roles.value and not role.is_given:
-        role.add("is required")
+        meant = closest(_TYPES[0], {*roles.names} - {*_TYPES})
+        role.add(f"is required{f', and {meant} is unknown' if meant else ''}")
     replicas = role.number("replicas")
     if replicas not in {None, 1}:
         role.add("must be 1", "replicas")
@@ -187,7 +192,7 @@ def _launcher(roles: Fields, rules: _Rules) -> Role:
 
 
 def _worker(roles: Fields, rules: _Rules, *, may_be_none: bool) -> Role:
-    role = roles.child("Worker")
+    role = roles.child(_TYPES[1])
     restart = role.choice("restartPolicy", rules.restart_policies) or RestartPolicy.NEVER
     if not role.is_given:
         return Role(0, restart, {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
+from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name
 from agents.job.json_object import Object
 from agents.job.model import (
     LAUNCHER,
@@ -30,6 +30,7 @@ from agents.job.model import (
     Transport,
 )
 from agents.job.run_mode import read_run_mode, read_type
+from agents.job.ssh import read_ssh
 from agents.job.t9k_launcher import launch_command, launcher_template, slots
 from agents.job.template import check_size, container_names, main_container, read_template
 
@@ -90,6 +91,7 @@ def read_t9k(resource: Object) -> Job | tuple[Problem, ...]:
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
     )
+    job = replace(job, ignored=tuple(settings.ignored()))
     return tuple(problems) or _with_launcher(job, pods.own or {})
 
 

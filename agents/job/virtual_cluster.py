@@ -7,9 +7,10 @@ virtual cluster adds to their templates, shared memory and the DVM, is added her
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agents.job.application import DVM_PATH, read_application
-from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name, read_ssh
+from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name
 from agents.job.json_object import Body, Object
 from agents.job.model import (
     VIRTUAL_GROUP,
@@ -25,6 +26,7 @@ from agents.job.model import (
     Transport,
 )
 from agents.job.run_mode import WAIT
+from agents.job.ssh import read_ssh
 from agents.job.t9k_launcher import launcher_template
 from agents.job.template import check_size, container_names, main_container, read_template
 
@@ -103,7 +105,7 @@ def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,
     )
-    return tuple(problems) or job
+    return tuple(problems) or replace(job, ignored=tuple(settings.ignored()))
 
 
 def _main(settings: Settings, template: Object) -> str:
@@ -135,7 +137,6 @@ def _login(spec: Fields, nodes: Object, main: str, command: Sequence[str]) -> Ob
     if not has_dvm:
         return _with_container(template, container)
     container.setdefault("readinessProbe", _DVM_READY)
-    container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # why prte ended is in its output
     volume = {"name": _DVM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
     return _with_volume(_with_container(template, container), volume, DVM_PATH, [str(container["name"])])
 

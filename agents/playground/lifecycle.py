@@ -115,7 +115,7 @@ class PodLifecycle:
         finally:
             probing.cancel()
         if not self._is_over:
-            one.ended(code, message=self._starter.termination_message(one.name))
+            one.ended(code, message=self._starter.termination_message(one.spec, failed=code != 0))
         return code
 
     async def _ended(self, one: ContainerState) -> int:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import manifest
+from . import logs, manifest
 from .manifest import ManifestError
 from .resources import JOBS
 from .volumes import MissingError, Volumes
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .processes import Process
 
 Object = dict[str, Any]
+
+_MESSAGE_MAX = 4096  # bytes of a termination message
+_LINES_MAX, _LINES_SIZE_MAX = 80, 2048  # of a log in its place (kubernetes, pkg/kubelet/container/runtime.go)
 
 
 class Starter:
@@ -90,8 +93,7 @@ class Starter:
 
     async def run(self, container: str) -> Process:
         """Start a container's own process; its output goes to its log. Raises OSError."""
-        path = os.path.join(self._live.folder, f"{container}.log")
-        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        log = os.open(self._log(container), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         return await self._exec(container, self._calls[container].argv, log)
 
     async def command(self, container: str, argv: Sequence[str]) -> bool:
@@ -102,14 +104,13 @@ class Starter:
             return False
         return await process.wait() == 0
 
-    def termination_message(self, container: str) -> str:
-        """What a container has left in its termination log."""
-        with (
-            contextlib.suppress(OSError),
-            open(self._termination_log(container), encoding="utf-8", errors="replace") as file,
-        ):
-            return file.read(4096)
-        return ""
+    def termination_message(self, container: Object, *, failed: bool) -> str:
+        """What a container has left in its termination log, or if it asks for that and failed, the end of its log."""
+        name = container["name"]
+        said = logs.read(self._termination_log(name), size=_MESSAGE_MAX)
+        if not said and failed and container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+            said = logs.tail(logs.read(self._log(name)), _LINES_MAX)[-_LINES_SIZE_MAX:]
+        return said.decode(errors="replace")
 
     async def _exec(self, container: str, argv: Sequence[str], output: int) -> Process:
         call = self._calls[container]
@@ -129,6 +130,9 @@ class Starter:
             account = self._thing["spec"].get("serviceAccountName") or "default"
             self._token = self._kubelet.issue_token(self._live.pod.namespace, account)
         return self._token
+
+    def _log(self, container: str) -> str:
+        return os.path.join(self._live.folder, f"{container}.log")
 
     def _termination_log(self, container: str) -> str:
         return os.path.join(self._live.folder, f"{container}.termination-log")

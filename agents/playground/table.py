@@ -7,6 +7,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from agents.job.conditions import HOLDING
+
 if TYPE_CHECKING:
     from .resources import Resource
 
@@ -21,7 +23,7 @@ _COLUMNS = (
 )
 _OTHER_COLUMNS = {  # the operator's definitions have these of MPIJobs
     "mpijobs.kubeflow.org": ("Name", "State", "Ready workers", "Age"),
-    "mpijobs.batch.tensorstack.dev": ("Name", "Phase", "Age"),
+    "mpijobs.batch.tensorstack.dev": ("Name", "Phase", "Reason", "Age"),
     "virtualclusters.mpi-agents.io": ("Name", "Nodes", "Ready", "Login", "DVM", "Age"),
     "events": ("Last Seen", "Type", "Reason", "Object", "Message"),
 }
@@ -73,7 +75,8 @@ def _cells(key: str, thing: Object) -> list[Any]:
         restarts = sum(status["restartCount"] for status in statuses)
         return [name, f"{ready}/{len(thing['spec']['containers'])}", _word(thing, statuses), restarts, age]
     if key == "mpijobs.batch.tensorstack.dev":
-        return [name, str((thing.get("status") or {}).get("phase", "")), age]
+        status = thing.get("status") or {}
+        return [name, str(status.get("phase", "")), _held(status), age]
     if key == "virtualclusters.mpi-agents.io":
         status, spec = thing.get("status") or {}, thing["spec"]
         login = [one["status"] for one in status.get("conditions") or () if one["type"] == "LoginReady"]
@@ -81,14 +84,19 @@ def _cells(key: str, thing: Object) -> list[Any]:
         return [name, spec["nodes"].get("replicas"), status.get("readyNodes", ""), "".join(login), has_dvm, age]
     if key == "mpijobs.kubeflow.org":
         status = thing.get("status") or {}
-        now = [one["type"] for one in status.get("conditions") or () if one.get("status") == "True"]
-        worker = (status.get("replicaStatuses") or {}).get("Worker") or {}
-        return [name, now[-1] if now else "", str(worker.get("active", 0)), age]
+        last = "".join(one["type"] for one in (status.get("conditions") or ())[-1:])
+        return [name, _held(status) or last, status.get("readyWorkers", ""), age]
     if key == "events":
         about = thing.get("involvedObject") or {}
         what = f"{about.get('kind', '').lower()}/{about.get('name', '')}"
         return [age, thing.get("type", ""), thing.get("reason", ""), what, thing.get("message", "")]
     return [name, age]
+
+
+def _held(status: Object) -> str:
+    """What the definition's columns say before a job's last condition."""
+    types = {one["type"] for one in status.get("conditions") or ()}
+    return next((str(one) for one in HOLDING if one in types), "")
 
 
 def _word(pod: Object, statuses: list[Object]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rshagent.session.session import Session
 
 VERSION = 1
+UNUSED = json.dumps({"version": VERSION, "sessions": 0})  # the message of a hub that has had no session
 TERMINATION_LOG = "/dev/termination-log"
 
 _CALLER_MAX = 40

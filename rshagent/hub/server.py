@@ -77,6 +77,7 @@ class Hub:
         self.refusal = ""  # why no command is started any more
         self._deadline = Deadline(loop, self.end)
         is_successor = os.path.lexists(settings.socket)  # of a hub that died, and did not say where it had been
+        self._is_unused = not is_successor
         self.workers = Workers(
             settings.hostfile,
             settings.hosts,
@@ -135,6 +136,7 @@ class Hub:
     def begin(self, session: Session) -> None:
         """Take a new session."""
         self.sessions.add(session)
+        self._is_unused = False
         self.cuts.begin(session)
 
     def ended(self, session: Session) -> None:
@@ -157,8 +159,8 @@ class Hub:
         self._shutdown.stop_if_done()
 
     def _leave_message(self) -> None:
-        """Say which daemons were lost: at once, as the kubelet may cut the hub's own end short."""
-        message = self.cuts.message()
+        """Say which daemons were lost, or that none was asked for: at once, as the kubelet may cut our end short."""
+        message = cuts.UNUSED if self._is_unused else self.cuts.message()
         if message and not self._settings.is_own:
             cuts.leave(message, self.environ.get("MPI_AGENT_TERMINATION_LOG") or cuts.TERMINATION_LOG)
 

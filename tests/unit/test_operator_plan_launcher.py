@@ -270,7 +270,7 @@ def test_a_job_that_ran_unseen_has_a_running_condition_too() -> None:
 def test_a_program_that_failed_beside_a_sidecar_is_made_to_count() -> None:
     body = resource("v2beta1", {POLICY: "Never"}, READY, CREATED, RUNNING)
     found = plans.plan(body, launcher(code=1), *workers(), now=plans.NOW - 99)
-    assert plans.steps(found) == [["write"], ["delete Pod pi-launcher"]]
+    assert plans.steps(found) == [["write"], ["tell LauncherFailed", "delete Pod pi-launcher"]]
     words = "pi-launcher: container mpi exited with 1; its Job tries again"
     assert plans.conditions(found)["LauncherWaiting"] == ("True", "LauncherFailed", words)
 

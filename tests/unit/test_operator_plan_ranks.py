@@ -162,3 +162,47 @@ def test_a_launcher_that_failed_has_failed_by_itself(version: str) -> None:
     failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 3
     found = plans.plan(body_of(version), failed, *workers())
     assert "RanksLost" not in str(plans.steps(found))
+
+
+UNUSED = '{"version": 1, "sessions": 0}'
+STARTED_NOTHING = "The launcher exited with 0 and started nothing in the job's 2 workers"
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("message", "changes", "is_told"),
+    [
+        (UNUSED, {}, True),
+        ("", {}, False),  # a hub with sessions, or one that was killed
+        ('{"version": 1, "sessions": 7}', {}, False),
+        ('{"version": 1, "sessions": false}', {}, False),
+        ('{"version": 1, "sessions": "0"}', {}, False),
+        ('{"version": 2, "sessions": 0}', {}, False),
+        (UNUSED, {"spec/transport": "ssh"}, False),  # no hub: a container of the user's may have its name
+        (UNUSED, {"spec/tools": ["kubectl"]}, False),
+        (UNUSED, {"spec/mpiReplicaSpecs/Launcher/template/spec/automountServiceAccountToken": True}, False),
+        (UNUSED, {"spec/runMode": {"debug": {"enabled": True}}}, False),
+    ],
+)
+def test_a_success_without_a_session_is_suspicious(version: str, message: str, changes: Object, is_told: bool) -> None:
+    found = plans.plan(body_of(version, changes), ended(message), *workers())
+    assert plans.conditions(found)["Succeeded"][0] == "True"
+    told = [event for event in plans.events(found) if event[1] == "WorkersUnused"]
+    assert ("WorkersUnused" in plans.conditions(found)) is bool(told) is is_told
+    if is_told:
+        assert plans.conditions(found)["WorkersUnused"][:2] == ("True", "WorkersUnused")
+        assert plans.conditions(found)["WorkersUnused"][2].startswith(STARTED_NOTHING)
+        assert told[0][0] == "Warning"
+        assert plans.status(found)["conditions"][-1]["type"] == "Succeeded"
+
+
+def test_without_workers_none_is_unused() -> None:
+    body = body_of("v1", {plans.WORKER + "/replicas": 0})
+    assert "WorkersUnused" not in plans.conditions(plans.plan(body, ended(UNUSED)))
+
+
+@VERSIONS
+def test_a_failure_without_a_session_speaks_for_itself(version: str) -> None:
+    failed = ended(UNUSED, phase="Failed")
+    failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] = 3
+    assert "WorkersUnused" not in str(plans.plan(body_of(version), failed, *workers()).steps)

@@ -31,6 +31,8 @@ def from_template(job: Job, role: Role, settings: PodSettings, labels: dict[str,
     spec["restartPolicy"] = str(RestartPolicy.NEVER if policy is RestartPolicy.EXIT_CODE else policy)
     # An absent one is the default, by which Kubernetes mounts a token into every container.
     spec.setdefault("automountServiceAccountToken", False)
+    for container in (one for key in ("initContainers", "containers") for one in spec.get(key) or ()):
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")  # its last lines outlive the pod
     pod_group.join(job, settings, body)
     return body
 

@@ -8,12 +8,14 @@ from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import part
 from agents.job.model import Dialect, Transport
-from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder
+from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder, Urgency
 from agents.operator import objects
 from agents.operator.actions import Action, Create, Delete, Emit, Patch, Plan
 from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import (
+    attempts,
     ended,
+    held,
     launcher,
     lost_workers,
     own_conditions,
@@ -60,6 +62,7 @@ def plan(view: View, found: Launcher) -> Plan:
         builder.running()
     builder.counts(found.counts, _worker_counts(view), f"{view.ready}/{len(view.wanted)}")
     builder.interruptions(launcher.interruptions_before(view) + found.interruptions)
+    _list_attempts(view, builder)
     status.set_tasks(view, builder, found.counts.failed)
     needed = resources.changes(view)
     made = [] if view.observed.name_conflicts else change.creates
@@ -67,6 +70,7 @@ def plan(view: View, found: Launcher) -> Plan:
     starts = _launcher(view, found, change)
     if not needed and rights == (None, None) and _is_complete(view, found):
         builder.initialized()
+    own_conditions.set_ignored(view, builder)
     own_conditions.set_rbac(view, builder)
     own_conditions.set_debugging(view, builder, found)
     virtual_cluster.set_dvm(view, builder)
@@ -74,6 +78,7 @@ def plan(view: View, found: Launcher) -> Plan:
         own_conditions.set_readiness(view, builder, found, change.outdated)
         creates = (*needed, *rights, *starts, *change.creates)
         own_conditions.set_rejections(view, builder, [one for one in creates if isinstance(one, Create)])
+        held.set_held(view, builder, found)
     return _steps(view, Steps(view, builder), found, change, (needed, rights, starts))
 
 
@@ -149,15 +154,24 @@ def _end(view: View, builder: StatusBuilder, found: Launcher) -> Plan:
     at = view.now if found.ended_at is None else min(found.ended_at, view.now)
     if found.stage is Stage.SUCCEEDED:
         builder.succeeded(at, lost_workers.doubts(view, found.pod))
+        if unused := lost_workers.unused(view, found.pod):
+            builder.report(Type.WORKERS_UNUSED, True, "WorkersUnused", unused)
     else:
         builder.failed(at, found.reason, found.message + lost_workers.first_failure(view))
     builder.counts(found.counts, Counts(), "")
+    _list_attempts(view, builder)
     status.set_tasks(view, builder, found.counts.failed)
     steps = Steps(view, builder)
     removals, requeue_at = ended.clean(view, "" if found.stage is Stage.SUCCEEDED else found.reason, view.now)
     steps.add(removals)
     steps.requeue_at(requeue_at)
     return steps.plan()
+
+
+def _list_attempts(view: View, builder: StatusBuilder) -> None:
+    """List the failed ones. What else they change is worth the write: a CRD that doesn't know the field drops it."""
+    if not view.job.dialect.never_ends and (failed := attempts.failed(view)):
+        builder.fields({attempts.FIELD: failed}, Urgency.NONE)
 
 
 def _is_complete(view: View, found: Launcher) -> bool:

@@ -46,7 +46,7 @@ from agents.job.status import (
     cut,
     seconds,
 )
-from agents.operator.planning import lost_workers
+from agents.operator.planning import attempts, lost_workers
 from agents.operator.planning.pods import End, PodView
 from agents.operator.planning.view import View
 
@@ -322,15 +322,17 @@ def _failed_job(view: View, failure: Object, last: tuple[PodView, End] | None, c
         if reason == BACKOFF_LIMIT_EXCEEDED:
             reason += f"/{pod.state.reason or _container_reason(pod)}"
         message = f"{message}: {why}"
-    elif why := _last_failure(view) or _reported_failure(view):  # in place: the Job's own reason is all there is for it
-        message = f"{message}: {why}"
+    elif why := _last_failure(view) or _reported_failure(view) or attempts.last(view):
+        message = f"{message}: {why}"  # in place: the Job's own reason is all there is for it
     at = seconds(failure.get("lastTransitionTime"))
     return Launcher(Stage.FAILED, counts, None, reason, cut(message), why, at)
 
 
 def _last_failure(view: View) -> str:
-    failures = (pod.last_failure(view.launcher_containers) for pod in reversed(view.launchers))
-    return next((one for one in failures if one), "")
+    for pod in reversed(view.launchers):
+        if failures := pod.failures(view.launcher_containers):
+            return max(failures, key=lambda one: one.at or 0.0).message
+    return ""
 
 
 def _reported_failure(view: View) -> str:

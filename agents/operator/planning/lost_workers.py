@@ -1,8 +1,9 @@
-"""Workers that were lost while the launcher ran: they explain a failure, or put a success in doubt.
+"""Workers that were lost while the launcher ran, or never used: they explain a failure, or put a success in doubt.
 
 Open MPI 5.0's mpirun may exit with 0 though it lost a daemon. With exec the hub knows how each daemon ended, and
 reports at its end which were lost while the launcher's last mpirun ran (`rshagent.hub.cuts`). With SSH, or if
-the hub was killed, only the workers' pods show it. An elastic job loses workers by design.
+the hub was killed, only the workers' pods show it. An elastic job loses workers by design. The hub also reports if no
+session was asked of it: then mpirun ran alone in the launcher, if at all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 
 from agents.common.text import one_line
 from agents.job.json_object import Object, mapping, mappings, part
+from agents.job.model import Tool, Transport
+from agents.operator import objects
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View
 
@@ -24,7 +27,7 @@ def lost_ranks(view: View, pod: PodView) -> str:
     """Return which ranks were lost while the last mpirun of `pod` ran, as its hub reports; "" if none or if elastic."""
     if pod.hub is None or pod.hub.state != "terminated" or is_elastic(view):
         return ""
-    reported = _load(pod.hub.message)
+    reported = part(_load(pod.hub.message), "ranksLost")
     started_at = pod.started_at(view.launcher_containers) or 0.0
     lost = [one for one in mappings(reported.get("lost")) if _number(one.get("at")) >= int(started_at)]
     if not lost:  # or in a former try of the container
@@ -51,6 +54,25 @@ def doubts(view: View, pod: PodView | None) -> str:
     )
 
 
+def unused(view: View, pod: PodView | None) -> str:
+    """Return that `pod`, the launcher that succeeded, started nothing in the workers; "" if it did, or may have.
+
+    It may have by other means than the hub: with a token of its own, or with the real kubectl.
+    """
+    job = view.job
+    tools = view.settings.tools if job.tools is None else job.tools
+    is_by_hub = job.transport is Transport.EXEC and not objects.has_api_token(job) and Tool.KUBECTL not in tools
+    hub = None if pod is None or job.debug is not None or not is_by_hub else pod.hub
+    sessions = None if hub is None or hub.state != "terminated" else _load(hub.message).get("sessions")
+    if not view.wanted or sessions is False or sessions != 0:
+        return ""
+    return (
+        f"The launcher exited with 0 and started nothing in the job's {len(view.wanted)} workers: all its ranks ran in"
+        f" the launcher. Did mpirun read the hostfile, and is it {job.implementation}'s (mpiImplementation)? See the"
+        " launcher's log"
+    )
+
+
 def first_failure(view: View) -> str:
     """Return how the first worker failed, of those that still exist, to append to a message; "" if none has."""
     ends = [
@@ -68,12 +90,12 @@ def is_elastic(view: View) -> bool:
 
 
 def _load(message: str) -> Object:
-    """Return what a hub's termination message says of lost ranks. Whatever else stands there says nothing."""
+    """Return what a hub's termination message says. Whatever else stands there says nothing."""
     try:
         found = mapping(json.loads(message))
     except (ValueError, RecursionError):
         return {}
-    return part(found, "ranksLost") if found.get("version") == _VERSION else {}
+    return found if found.get("version") == _VERSION else {}
 
 
 def _number(value: object) -> float:

@@ -34,9 +34,8 @@ def set_readiness(view: View, builder: StatusBuilder, launcher: Launcher, outdat
 
 
 def _set_workers_ready(view: View, builder: StatusBuilder) -> None:
-    reasons = {index: _not_ready(view.workers.get(index)) for index in view.wanted}
     node = view.job.dialect.worker_suffix
-    unready = [(f"{node}-{index}", reason, 0.0) for index, reason in reasons.items() if reason is not None]
+    unready = [(f"{node}-{index}", reason, 0.0) for index, reason in view.unready.items()]
     message = summary(view.ready, len(view.wanted), unready)
     if stuck := _stuck(view, view.workers.values()):
         builder.report(Type.WORKERS_READY, False, "WorkerStuck", f"{message} · {_stuck_message(view, stuck)}", _PROBLEM)
@@ -53,24 +52,37 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
     pod, kind = launcher.pod, Type.LAUNCHER_WAITING
     if pod is None and launcher.why:
         # Immediately: the reason is only in the pod, which may be gone before its Job reports its last try.
-        builder.set_condition(NewCondition(kind, True, launcher.tried, f"{launcher.why}{TRIED_AGAIN}"))
+        message = f"{launcher.why}{TRIED_AGAIN}"
+        is_told = launcher.stage not in (Stage.RETRY, Stage.GOING)  # else Restarting says it
+        event = Event("Warning", launcher.tried, message) if is_told else None
+        builder.set_condition(NewCondition(kind, True, launcher.tried, message), event)
         return
-    never_ends = view.job.dialect.never_ends  # the kubelet starts its containers again
-    may_run = pod is not None and not pod.is_over and (never_ends or not pod.has_ended)
-    reason = not_ready(pod.state) if pod is not None and may_run else None
+    reason = launcher_not_ready(view, launcher)
     is_recoverable = reason is not None and reason.tolerance is not Tolerance.UNLIMITED
     # Of a login container that runs, a probe says when its users may come.
-    is_reported = is_recoverable or launcher.stage is Stage.STARTING or never_ends
+    is_reported = is_recoverable or launcher.stage is Stage.STARTING or view.job.dialect.never_ends
     if pod is None or reason is None or not is_reported:
         builder.remove_conditions([kind])
         return
-    message = f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"
+    message = described(pod, reason)
     if stuck := _stuck(view, [pod]):
         builder.report(kind, True, "LauncherStuck", _stuck_message(view, stuck), _PROBLEM)
     elif is_recoverable and not pod.is_going:
         builder.report(kind, True, "LauncherInTrouble", message, _PROBLEM)
     else:
         builder.set_condition(NewCondition(kind, True, "LauncherStarts", message), urgency=Urgency.LOW)
+
+
+def launcher_not_ready(view: View, launcher: Launcher) -> NotReady | None:
+    """Return why the launcher's pod is not ready; None if it is, or has ended."""
+    pod, never_ends = launcher.pod, view.job.dialect.never_ends  # then the kubelet starts its containers again
+    may_run = pod is not None and not pod.is_over and (never_ends or not pod.has_ended)
+    return not_ready(pod.state) if pod is not None and may_run else None
+
+
+def described(pod: PodView, reason: NotReady) -> str:
+    """Return which pod is not ready, and why."""
+    return f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"
 
 
 def set_stuck(view: View, builder: StatusBuilder) -> None:
@@ -83,10 +95,6 @@ def set_stuck(view: View, builder: StatusBuilder) -> None:
             builder.report(kind, status, reason, _stuck_message(view, stuck), _PROBLEM)
         else:
             builder.remove_conditions([kind])
-
-
-def _not_ready(pod: PodView | None) -> NotReady | None:
-    return not_ready(None if pod is None else pod.state)
 
 
 def _stuck(view: View, pods: Iterable[PodView]) -> list[PodView]:
@@ -130,6 +138,17 @@ def set_rbac(view: View, builder: StatusBuilder) -> None:
     conflicts = {name for kind, name in view.observed.name_conflicts if kind == POD.name}
     message = objects.needed_rule(view.job, [one for one in view.hosts if view.job.worker_name(one) not in conflicts])
     builder.report(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", message, event="Normal")
+
+
+def set_ignored(view: View, builder: StatusBuilder) -> None:
+    """Report names in the job that nothing reads: the job runs without what they may have meant."""
+    ignored = view.job.ignored
+    more = f" and {len(ignored) - _NAMES_MAX} more" if len(ignored) > _NAMES_MAX else ""
+    if ignored:
+        message = f"{', '.join(map(str, ignored[:_NAMES_MAX]))}{more}"
+        builder.report(Type.SETTINGS_IGNORED, True, "SettingsIgnored", message)
+    else:
+        builder.remove_conditions([Type.SETTINGS_IGNORED])
 
 
 def set_debugging(view: View, builder: StatusBuilder, launcher: Launcher) -> None:

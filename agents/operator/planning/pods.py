@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from agents.common import pods
-from agents.common.text import one_line
+from agents.common.text import last_lines, one_line
 from agents.job.conditions import true_condition
 from agents.job.json_object import Object, mapping, mappings, part
 from agents.job.model import RestartPolicy
@@ -15,7 +15,8 @@ from agents.job.status import seconds
 
 DELETION_GRACE_S = 60  # a pod that is there so long after its grace period is on a node that does not answer
 _HUB = re.compile(r"hub(-\d+)?")
-_OUTPUT_MAX = 300  # of a container's termination message
+_OUTPUT_MAX = 384  # bytes of a container's last lines: the launcher's and a worker's fit into one condition
+_MESSAGE_MAX = 300  # characters of the kubelet's message about a pod
 
 # Reasons of a pod's end that say nothing about its program: the kubelet's (eviction, node shutdown, admission) and the
 # node lifecycle's (kubernetes, pkg/kubelet: eviction, nodeshutdown, lifecycle/predicate.go, cm/topologymanager;
@@ -148,18 +149,18 @@ class PodView:
             return End(code, is_success=False, at=self._ended_at(own), message=self._end_message(first))
         return None
 
-    def last_failure(self, own: Set[str]) -> str:
-        """How one of its own containers failed last, also one that was started again since; "" if none has."""
+    def failures(self, own: Set[str]) -> list[End]:
+        """How its own containers failed, also those that were started again since, as far as the kubelet remembers."""
         found = []
         for status in self._statuses(own):
             for state in ("state", "lastState"):
-                ended = mapping(mapping(status.get(state)).get("terminated"))
+                ended = part(status, state, "terminated")
                 if ended.get("exitCode"):
                     name, reason = f"container {status.get('name')}", str(ended.get("reason") or "")
                     summary = f"{self.name}: {pods.exited(name, ended['exitCode'], reason)}"
-                    at = seconds(ended.get("finishedAt")) or 0.0
-                    found.append((at, _with_output(summary, str(ended.get("message") or ""))))
-        return max(found, default=(0.0, ""))[1]
+                    message = _with_output(summary, str(ended.get("message") or ""))
+                    found.append(End(ended["exitCode"], False, seconds(ended.get("finishedAt")), message))
+        return found
 
     @property
     def hub(self) -> pods.ContainerState | None:
@@ -181,13 +182,19 @@ class PodView:
 
     def _first_failure(self, own: Set[str]) -> pods.ContainerState | None:
         failed = [one for one in self.state.containers if one.state == "terminated" and one.exit_code]
+        ended_at = {status.get("name"): _finished_at(status) for status in self._statuses()}
         # A sidecar is ended behind the others, and then by the kubelet.
-        own_first = sorted(failed, key=lambda one: one.sidecar or not (one.init or one.name in own))
-        return own_first[0] if own_first else None
+        return min(
+            failed,
+            key=lambda one: (one.sidecar or not (one.init or one.name in own), ended_at.get(one.name) or 0.0),
+            default=None,
+        )
 
     def _end_message(self, container: pods.ContainerState | None) -> str:
         if self.state.reason or container is None:
-            return _with_output(f"{self.name} failed ({self.state.reason or 'without a reason'})", self.state.message)
+            summary = f"{self.name} failed ({self.state.reason or 'without a reason'})"
+            said = one_line(self.state.message)[:_MESSAGE_MAX]
+            return f"{summary}: {said}" if said else summary
         return _with_output(f"{self.name}: {pods.end_of(container)}", container.message)
 
     def _ended_at(self, own: Set[str]) -> float | None:
@@ -207,8 +214,8 @@ def own_containers(template: Object, main: str = "") -> frozenset[str]:
 
 
 def _with_output(summary: str, output: str) -> str:
-    """Return a summary with what the container, or the kubelet, said."""
-    output = one_line(output)[:_OUTPUT_MAX]
+    """Return a summary with the container's last lines."""
+    output = last_lines(output, _OUTPUT_MAX)
     return f"{summary}: {output}" if output else summary
 
 

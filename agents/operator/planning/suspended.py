@@ -13,7 +13,7 @@ from agents.job.conditions import Type
 from agents.job.json_object import part
 from agents.job.status import Counts, StatusBuilder, Urgency, seconds
 from agents.operator.actions import Plan
-from agents.operator.planning import ended, idling, launcher, own_conditions, resources, status
+from agents.operator.planning import ended, held, idling, launcher, own_conditions, resources, status
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.status import Steps
 from agents.operator.planning.view import View
@@ -33,6 +33,8 @@ def plan(view: View) -> Plan:
     if not view.launchers:  # a resumed cluster's login pod replaces none
         builder.remove_fields(("loginStartedAt", "dvmNodes"))
     own_conditions.set_stuck(view, builder)
+    held.set_queued(view, builder)
+    own_conditions.set_ignored(view, builder)
     active, worker = (
         Counts(active=sum(pod.phase == "Running" for pod in pods)) for pods in (view.launchers, view.workers.values())
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from agents.common.not_ready import NotReady, not_ready
 from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import Object, part
@@ -83,6 +84,13 @@ class View:
     def ready(self) -> int:
         """How many of the wanted workers are ready."""
         return sum(self.is_ready(index) for index in self.wanted)
+
+    @cached_property
+    def unready(self) -> dict[int, NotReady]:
+        """Why wanted workers are not ready, by index."""
+        states = ((index, self.workers.get(index)) for index in self.wanted)
+        reasons = ((index, not_ready(None if pod is None else pod.state)) for index, pod in states)
+        return {index: reason for index, reason in reasons if reason is not None}
 
     def is_ready(self, index: int) -> bool:
         """Whether this worker is there, ready and to stay."""

@@ -1,0 +1,65 @@
+"""The launcher's failed attempts, as the status lists them: their pods may be gone long before somebody looks.
+
+An attempt is a run of the launcher's containers, in a pod of its own or restarted in place. `failedAttempts` has the
+newest of them, with the last lines of each; how many there were is `replicaStatuses.Launcher.failed`, or the pod's
+restarts.
+"""
+
+from __future__ import annotations
+
+from agents.job.conditions import one_line
+from agents.job.json_object import Body, Object, mappings, part
+from agents.job.status import format_time, seconds
+from agents.operator.planning.pods import End, PodView
+from agents.operator.planning.view import View
+
+FIELD = "failedAttempts"
+_LISTED_MAX = 8
+_EXIT_CODES = range(256)
+_NAME_MAX, _MESSAGE_MAX = 253, 768  # characters; ours are shorter, and users can write a status
+
+
+def failed(view: View) -> list[Body]:
+    """Return the attempts that the status knows and those that the pods show, the oldest first."""
+    found = {_key(one): one for one in _known(view)}
+    for pod in view.launchers:
+        for end in _ends(view, pod):
+            attempt = _attempt(pod, end)
+            found[_key(attempt)] = attempt
+    return sorted(found.values(), key=lambda one: str(one["endedAt"]))[-_LISTED_MAX:]
+
+
+def last(view: View) -> str:
+    """Return how the last attempt of the launcher's present Job failed, as the status knows; "" if it doesn't."""
+    since = seconds(part(view.observed.launcher_job, "metadata").get("creationTimestamp")) or 0.0
+    return "".join(one["message"] for one in _known(view)[-1:] if (seconds(one["endedAt"]) or 0.0) >= since)
+
+
+def _known(view: View) -> list[Body]:
+    """Return the attempts that the status lists: as we write them, whoever wrote it."""
+    listed = mappings(view.status.get(FIELD))[-_LISTED_MAX:]
+    times = ((one, seconds(one.get("endedAt"))) for one in listed)
+    return [
+        {
+            "pod": one_line(str(one.get("pod")))[:_NAME_MAX],
+            "endedAt": format_time(at),
+            **({"exitCode": int(one["exitCode"])} if one.get("exitCode") in _EXIT_CODES else {}),
+            "message": one_line(str(one.get("message"))[:_MESSAGE_MAX]),
+        }
+        for one, at in times
+        if at is not None
+    ]
+
+
+def _ends(view: View, pod: PodView) -> list[End]:
+    end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+    return [*pod.failures(view.launcher_containers), *([] if end is None or end.is_success else [end])]
+
+
+def _attempt(pod: PodView, end: End) -> Body:
+    code = {} if end.exit_code is None else {"exitCode": end.exit_code}
+    return {"pod": pod.name, "endedAt": format_time(end.at or pod.created_at), **code, "message": end.message}
+
+
+def _key(attempt: Object) -> tuple[str, str]:
+    return str(attempt["pod"]), str(attempt["endedAt"])

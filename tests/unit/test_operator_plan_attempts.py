@@ -1,0 +1,114 @@
+"""Plan: failed attempts of a launcher, which the status lists with their last lines: their pods may be gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plans
+import pytest
+from job_states import CREATED, READY, RUNNING, batch_job, launcher, pod, resource, workers
+
+Object = dict[str, Any]
+
+AT, LATER = "2023-11-14T22:14:00Z", "2023-11-14T22:14:30Z"
+ONCE = {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": AT, "message": "no\nlicence"}}
+LIMIT = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}
+WORDS = "pi-launcher: container mpi exited with 3: no | licence"
+FIRST = {"pod": "pi-launcher", "endedAt": AT, "exitCode": 3, "message": WORDS}
+RESTARTS = {"spec/mpiReplicaSpecs/Launcher/restartPolicy": "OnFailure"}
+
+
+def attempts(found: Any) -> Any:
+    return plans.status(found).get("failedAttempts")
+
+
+def body_of(version: str, **status: Any) -> Object:
+    return resource(version, RESTARTS, READY, CREATED, RUNNING, **status)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_one_that_was_started_again_in_place_is_listed(version: str) -> None:
+    again = launcher(last=ONCE, ready=False, restarts=1)
+    assert attempts(plans.plan(body_of(version), again, *workers())) == [FIRST]
+
+
+def test_each_pod_of_a_job_is_listed_and_told() -> None:
+    failed = pod("pi-launcher-a", "Failed", code=3, finished=AT, said="no\nlicence")
+    oom = pod("pi-launcher-b", "Failed", code=137, finished=LATER, why="OOMKilled", created=AT)
+    found = plans.plan(body_of("v2beta1"), failed, oom, *workers(), launcher_job=batch_job(failed=2))
+    words = [one["message"] for one in attempts(found)]
+    assert words[0] == "pi-launcher-a: container mpi exited with 3: no | licence"
+    assert words[1] == "pi-launcher-b: container mpi exited with 137 (OOMKilled)"
+    assert ("Warning", "LauncherFailed", f"{words[1]}; its Job tries again") in plans.events(found)
+
+
+def test_one_that_the_kubelet_ended_has_no_exit_code() -> None:
+    evicted = launcher("Failed", reason="Evicted", message="low on memory", created=AT)
+    found = plans.plan(body_of("v1"), evicted, *workers())
+    words = "pi-launcher failed (Evicted): low on memory"
+    assert attempts(found) == [{"pod": "pi-launcher", "endedAt": AT, "message": words}]
+
+
+def test_earlier_ones_stay_and_the_oldest_make_room() -> None:
+    known = [{"pod": f"pi-launcher-{number}", "endedAt": AT, "message": "x"} for number in range(9)]
+    oom = pod("pi-launcher-z", "Failed", code=137, finished=LATER)
+    found = plans.plan(body_of("v2beta1", failedAttempts=known), oom, *workers(), launcher_job=batch_job(failed=10))
+    assert [one["pod"][-1] for one in attempts(found)] == list("2345678z")
+
+
+def test_none_is_listed_twice() -> None:
+    before = plans.plan(body_of("v1"), launcher(last=ONCE, ready=False, restarts=1), *workers())
+    body = {**body_of("v1"), "status": plans.status(before)}
+    assert plans.plan(body, launcher(last=ONCE, ready=False, restarts=1), *workers()).steps == ()
+    ended = launcher("Failed", code=3, finished=LATER, last=ONCE)
+    assert [one["endedAt"] for one in attempts(plans.plan(body, ended, *workers()))] == [AT, LATER]
+
+
+def test_a_status_that_lost_them_is_not_written_again_for_them() -> None:
+    """A CRD that doesn't know the field drops it."""
+    before = plans.status(plans.plan(body_of("v1"), launcher(last=ONCE, ready=False, restarts=1), *workers()))
+    del before["failedAttempts"]
+    body = {**body_of("v1"), "status": before}
+    assert plans.plan(body, launcher(last=ONCE, ready=False, restarts=1), *workers()).steps == ()
+
+
+@pytest.mark.parametrize(("created", "words"), [(AT, f"too often: {WORDS}"), (LATER, "too often")])
+def test_a_jobs_end_has_the_evidence_although_its_pod_is_gone(created: str, words: str) -> None:
+    job = batch_job(LIMIT, failed=1)
+    job["metadata"]["creationTimestamp"] = created  # an attempt of an earlier Job says nothing of this one
+    found = plans.plan(body_of("v2beta1", failedAttempts=[FIRST]), *workers(), launcher_job=job)
+    assert plans.conditions(found)["Failed"][2] == words
+    assert plans.events(found)[0][2] == words
+    assert attempts(found) == [FIRST]
+
+
+def test_the_container_that_failed_first_is_the_evidence() -> None:
+    ended = {"exitCode": 9, "reason": "Error", "startedAt": AT, "finishedAt": AT, "message": "the cause"}
+    beside = {"name": "other", "restartCount": 0, "ready": False, "state": {"terminated": ended}}
+    changes = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": [{"name": "mpi"}, {"name": "other"}]}
+    body = resource("v1", changes, READY, CREATED, RUNNING)
+    found = plans.plan(body, launcher("Failed", code=1, finished=LATER, beside=[beside]), *workers())
+    assert plans.conditions(found)["Failed"][2].endswith("container other exited with 9: the cause")
+
+
+FOREIGN = [None, {"pod": 1, "endedAt": "now"}, {"endedAt": AT, "exitCode": "x", "message": "\x1b[2J" + "y" * 5000}]
+
+
+@pytest.mark.parametrize("listed", [7, FOREIGN])
+def test_what_somebody_else_wrote_there_harms_nothing(listed: Any) -> None:
+    found = plans.plan(body_of("v1", failedAttempts=listed), launcher("Failed", code=3, finished=LATER), *workers())
+    *others, ours = attempts(found)
+    assert ours["message"] == "pi-launcher: container mpi exited with 3"
+    assert [(one["pod"], list(one), len(one["message"]), one["message"].isprintable()) for one in others] == (
+        [("None", ["pod", "endedAt", "message"], 768, True)] if listed is FOREIGN else []
+    )
+
+
+def test_a_launchers_and_a_workers_last_lines_fit_into_one_condition() -> None:
+    said = "a line of its output\n" * 200
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    worker = workers(1, "Failed", code=1, said=f"{said}the worker's end")
+    found = plans.plan(body, launcher("Failed", code=1, said=f"{said}the launcher's end"), *worker)
+    message = plans.conditions(found)["Failed"][2]
+    assert "the launcher's end; of its workers" in message
+    assert message.endswith("the worker's end")

@@ -1,0 +1,193 @@
+"""Plan: what holds a job up, as conditions of the types that `kubectl get` shows as its State."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plans
+import pytest
+from job_states import CREATED, READY, RUNNING, batch_job, condition, launcher, pod, resource, workers
+
+from agents.job import conditions as rules
+
+Object = dict[str, Any]
+
+QUEUE = {"metadata/labels": {"kueue.x-k8s.io/queue-name": "team"}}
+CRASHED = {
+    "terminated": {"exitCode": 3, "reason": "Error", "finishedAt": "2023-11-14T22:14:00Z", "message": "no licence"}
+}
+
+
+def waiting(reason: str, message: str = "", name: str = "pi-worker-1", **more: Any) -> Object:
+    made = pod(name, more.pop("phase", "Pending"), ready=False, **more)
+    state = {"waiting": {"reason": reason, "message": message}}
+    made["status"]["containerStatuses"] = [
+        {
+            "name": "mpi",
+            "ready": False,
+            "restartCount": more.get("restarts", 0),
+            "state": state,
+            "lastState": more.get("last", {}),
+        }
+    ]
+    return made
+
+
+def pending(reason: str, message: str) -> Object:
+    made = pod("pi-worker-1", "Pending", node="")
+    made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]
+    return made
+
+
+def held(found: Any) -> dict[str, str]:
+    """The message by its type, of those that are shown in the place of the last condition."""
+    there = plans.conditions(found)
+    return {kind: there[kind][2] for kind in rules.HOLDING if kind in there}
+
+
+FAILED_AGAIN = pod("pi-worker-1", "Failed", code=3, said="no licence", annotations={"mpi-agents/restarts": "1"})
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+@pytest.mark.parametrize(
+    ("worker", "shown"),
+    [
+        (
+            waiting("ImagePullBackOff", "Back-off"),
+            {"ImagePullBackOff": "pi-worker-1 container mpi can't get its image (ImagePullBackOff): Back-off"},
+        ),
+        (
+            waiting("InvalidImageName", "no name"),
+            {"ImagePullBackOff": "pi-worker-1 container mpi can never start (InvalidImageName): no name"},
+        ),
+        (
+            waiting("CreateContainerConfigError", 'secret "x" not found'),
+            {
+                "CreateContainerConfigError": "pi-worker-1 container mpi can't be created"
+                ' (CreateContainerConfigError): secret "x" not found'
+            },
+        ),
+        (
+            waiting("CrashLoopBackOff", phase="Running", restarts=2, last=CRASHED),
+            {"CrashLoopBackOff": "pi-worker-1 container mpi crashes again and again (exit 3): no licence"},
+        ),
+        (FAILED_AGAIN, {"CrashLoopBackOff": "pi-worker-1 failed: container mpi exited with 3: no licence"}),
+        (pending("Unschedulable", "0/2 nodes"), {"Unschedulable": "pi-worker-1 unschedulable: 0/2 nodes"}),
+        (pending("SchedulingGated", "gated"), {"Queued": "pi-worker-1 held back by a scheduling gate"}),
+        # What passes by itself, or is seen for the first time.
+        (waiting("ContainerCreating"), {}),
+        (pod("pi-worker-1", "Failed", code=3), {}),
+        (pod("pi-worker-1", "Failed", reason="Evicted", annotations={"mpi-agents/restarts": "1"}), {}),
+        (pod("pi-worker-1"), {}),
+    ],
+)  # fmt: skip
+def test_workers_that_cannot_start(version: str, worker: Object, shown: dict[str, str]) -> None:
+    found = plans.plan(resource(version, None, CREATED), pod("pi-worker-0"), worker)
+    assert held(found) == shown
+    assert plans.status(found)["conditions"][-1]["type"] == "Created"  # users' tools read it there
+
+
+def test_a_launcher_that_gives_up_waiting_is_not_the_cause() -> None:
+    gives_up = waiting("CrashLoopBackOff", name="pi-launcher", restarts=3, last=CRASHED)
+    found = plans.plan(resource("v1", None, CREATED), gives_up, pod("pi-worker-0"), waiting("ErrImagePull", "no"))
+    assert list(held(found)) == ["ImagePullBackOff", "CrashLoopBackOff"]  # the first is shown
+
+
+def test_many_workers_are_one_message() -> None:
+    body = resource("v1", {plans.WORKER + "/replicas": 3}, CREATED)
+    pods = [waiting("ErrImagePull", "no", f"pi-worker-{index}") for index in range(3)]
+    assert held(plans.plan(body, *pods)) == {
+        "ImagePullBackOff": "pi-worker-0 container mpi can't get its image (ErrImagePull): no (and 2 more)"
+    }
+
+
+def test_what_differs_is_all_there_and_the_definition_says_which_is_shown() -> None:
+    body = resource("v1", {plans.WORKER + "/replicas": 2}, CREATED)
+    found = plans.plan(body, waiting("ErrImagePull", "no", "pi-worker-0"), pending("Unschedulable", "full"))
+    assert list(held(found)) == ["ImagePullBackOff", "Unschedulable"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_launcher_that_crashes_in_place_is_shown_although_the_job_runs(version: str) -> None:
+    restarts = {"spec/mpiReplicaSpecs/Launcher/restartPolicy": "OnFailure"}
+    body = resource(version, restarts, READY, CREATED, RUNNING)
+    loops = waiting("CrashLoopBackOff", name="pi-launcher", phase="Running", restarts=3, last=CRASHED)
+    found = plans.plan(body, loops, *workers())
+    assert held(found) == {"CrashLoopBackOff": "pi-launcher container mpi crashes again and again (exit 3): no licence"}
+    body = {**body, "status": plans.status(found)}
+    later = plans.NOW + 60
+    assert held(plans.plan(body, launcher(restarts=3, last=CRASHED), *workers(), now=later)) == {}
+
+
+@pytest.mark.parametrize(("failed", "shown"), [(1, []), (2, ["CrashLoopBackOff"])])
+def test_a_launcher_whose_job_tries_again_and_again(failed: int, shown: list[str]) -> None:
+    body = resource("v2beta1", None, READY, CREATED, RUNNING)
+    last = pod("pi-launcher-x", "Failed", code=3)
+    found = plans.plan(body, last, *workers(), launcher_job=batch_job(failed=failed))
+    assert list(held(found)) == shown
+
+
+def test_a_running_job_that_lost_a_worker_still_runs() -> None:
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    found = plans.plan(body, launcher(), pod("pi-worker-0"), waiting("ErrImagePull", "no"))
+    assert held(found) == {}
+
+
+QUOTA = 'pods "pi-worker-1" is forbidden: exceeded quota: gpus, requested: pods=1, used: pods=2, limited: pods=2'
+REJECTED = {("Pod", "pi-worker-1"): QUOTA}
+
+
+def test_a_quota_is_shown() -> None:
+    found = plans.plan(resource("v1", None, CREATED), pod("pi-worker-0"), rejected=REJECTED)
+    assert held(found)["QuotaExceeded"] == f"Pod pi-worker-1: {QUOTA}"
+
+
+def test_a_refused_replacement_does_not_hold_up_a_running_job() -> None:
+    body = resource("v1", None, READY, CREATED, RUNNING)
+    found = plans.plan(body, launcher(), pod("pi-worker-0"), rejected=REJECTED)
+    assert held(found) == {}
+    assert "CreationRefused" in plans.conditions(found)
+
+
+def test_any_other_refusal_is_shown() -> None:
+    found = plans.plan(resource("v1", None, CREATED), pod("pi-worker-0"), rejected={("Pod", "pi-worker-1"): "no"})
+    assert held(found) == {"FailedCreate": "Pod pi-worker-1: no"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"spec/runPolicy/suspend": True}, {}),
+        ({"spec/runPolicy/suspend": True, **QUEUE}, {"Queued": "suspended until Kueue admits it, by queue team"}),
+        ({"spec/runMode": {"pause": {"enabled": True}}}, {}),
+    ],
+)
+def test_a_suspended_job(changes: Object, shown: dict[str, str]) -> None:
+    body = resource("v2beta1", changes, condition("ImagePullBackOff"), CREATED)
+    found = plans.plan(body)
+    assert held(found) == shown
+    assert plans.status(found)["conditions"][-1]["type"] == "Suspended"
+
+
+def test_what_blocks_a_job_is_its_state() -> None:
+    body = resource("v1", {plans.WORKER + "/replicas": -1}, condition("ImagePullBackOff"), CREATED)
+    assert held(plans.plan(body)) == {}
+    body = resource("v1", None, condition("ImagePullBackOff"), CREATED)
+    conflict = frozenset({("ConfigMap", "pi-config")})
+    assert held(plans.plan(body, waiting("ErrImagePull"), name_conflicts=conflict)) == {}
+
+
+def test_an_ended_job_is_held_up_by_nothing() -> None:
+    body = resource("v1", None, condition("ImagePullBackOff"), condition("FailedCreate"), CREATED, RUNNING)
+    assert held(plans.plan(body, launcher("Succeeded", code=0), *workers())) == {}
+    assert held(plans.plan(body, launcher("Failed", code=1), *workers())) == {}
+
+
+def test_a_virtual_cluster_says_it_in_ready_and_t9k_in_a_column_beside_its_phase() -> None:
+    made = resource("t9k", None, CREATED)
+    worker = waiting("ErrImagePull", "no")
+    for part in ("spec", "status"):
+        worker[part]["containers" if part == "spec" else "containerStatuses"][0]["name"] = "mpi-worker"
+    found = plans.plan(made, worker)
+    assert list(held(found)) == ["ImagePullBackOff"]
+    assert plans.status(found)["phase"] == "Pending"
