@@ -1,0 +1,226 @@
+"""`MpiClient`: MPI jobs from Python, as `kubectl mpi` shows them.
+
+from agents.client import MpiClient
+
+with MpiClient(namespace="hpc") as client:
+    client.submit(manifest)
+    status = client.wait("pi", timeout_s=3600)
+    print(client.why("pi"))
+    for line in client.logs("pi"):
+        print(line)
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from agents.client.connection import Connection
+from agents.client.diagnosis import diagnose, failed_container
+from agents.client.errors import ClientError, ManifestError, NotFoundError, WaitTimeoutError
+from agents.client.facts import Facts, PodFacts
+from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
+from agents.client.objects import Objects, kind_of, owned, path_of
+from agents.client.summaries import events_of, status_of, summary_of
+from agents.job.json_object import Body, Object, part
+from agents.job.read import read
+from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
+
+_API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
+_WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
+_TAIL = 200  # lines of a failed container that are searched for the cause
+
+
+class MpiClient:
+    """A user's view of the MPI jobs of one cluster. Methods take a job's name, and raise ClientError.
+
+    Reading works for every MPIJob of kubeflow's and T9k's API, whichever operator runs it.
+
+        with MpiClient(namespace="hpc") as client:
+            client.submit(manifest)
+            status = client.wait("pi", timeout_s=3600)
+            print(client.why("pi"))
+            for line in client.logs("pi"):
+                print(line)
+    """
+
+    def __init__(
+        self, *, context: str | None = None, namespace: str | None = None, kubeconfig: str | None = None
+    ) -> None:
+        """Connect as kubectl does by default. Raises AccessError if no cluster is configured."""
+        self._connection = Connection.load(kubeconfig, context)
+        self.namespace = namespace or self._connection.namespace
+        """Where jobs are looked for."""
+        self._objects = Objects(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connection.close()
+
+    def list(self, *, all_namespaces: bool = False) -> tuple[JobSummary, ...]:
+        """Return all jobs, by namespace and age."""
+        namespace = None if all_namespaces else self.namespace
+        resources = self._objects.jobs(namespace)
+        pods: dict[tuple[str, ...], list[Body]] = defaultdict(list)
+        for pod in self._objects.pods_of_all(resources, namespace):
+            metadata = part(pod, "metadata")
+            labels = part(metadata, "labels")
+            for key in ("training.kubeflow.org/job-name", "mpi-agents/job-uid"):
+                pods[str(metadata.get("namespace")), str(labels.get(key))].append(pod)
+        now = time.time()
+        found = []
+        for one in resources:
+            namespace_, name, uid = (str(part(one, "metadata").get(key)) for key in ("namespace", "name", "uid"))
+            candidates = pods.get((namespace_, name)) or pods.get((namespace_, uid)) or []
+            found.append(summary_of(Facts(one, tuple(owned(one, candidates)), now)))
+        return tuple(sorted(found, key=lambda job: (job.namespace, job.created or 0.0, job.name)))
+
+    def get(self, name: str) -> JobStatus:
+        """Return a job with its pods and what has happened so far."""
+        return status_of(self._facts(self.resource(name)))
+
+    def resource(self, name: str) -> Body:
+        """Return a job as the API server has it."""
+        return self._objects.job(self.namespace, name)
+
+    def why(self, name: str) -> Explanation:
+        """Say what a job waits for or what it died of, and what to do."""
+        resource = self.resource(name)
+        pods = self._objects.pods(resource)
+        facts = Facts(resource, pods, time.time(), self._objects.events(resource, pods))
+        if (end := failed_container(facts)) is not None and end.container:
+            try:
+                lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=_TAIL)]
+            except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth telling
+                lines = []
+            facts = Facts(resource, pods, facts.now, facts.events, lines)
+        return diagnose(facts)
+
+    def events(self, name: str) -> tuple[JobEvent, ...]:
+        """Return the events of a job and its pods, oldest first. Kubernetes keeps them for an hour by default."""
+        resource = self.resource(name)
+        return tuple(events_of(self._objects.events(resource, self._objects.pods(resource))))
+
+    def logs(
+        self,
+        name: str,
+        *,
+        worker: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+    ) -> Iterator[str]:
+        """Return the lines of the launcher's output, or of a worker's.
+
+        `follow`: until the container ends. `previous`: of the container before its last restart. `tail`: only so many
+        last lines.
+        """
+        pod = self.pod(name, worker)
+        if not pod.state.containers:
+            why = pod.why.message if pod.why is not None else "has not started"
+            raise NotFoundError(f"{pod.name} has no output yet: {why} (`kubectl mpi why {name}` tells more)")
+        return self._log(pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail)
+
+    def submit(self, manifest: Object, *, dry_run: bool = False) -> JobSummary:
+        """Create a job of a manifest. `dry_run`: have the API server check it only. Raises ManifestError."""
+        version = manifest.get("apiVersion")
+        if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
+            raise ManifestError(
+                f"{manifest.get('kind')} of {version} is no MPIJob: `kubectl apply` creates other objects"
+            )
+        metadata = {**part(manifest, "metadata")}
+        metadata["namespace"] = metadata.get("namespace") or self.namespace
+        body = {**manifest, "metadata": metadata}
+        name = metadata.get("name") or metadata.get("generateName")
+        found = read({**body, "metadata": {"uid": "0", **metadata, "name": name}})
+        if isinstance(found, tuple):
+            more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+            raise ManifestError(f"job {name}: {'; '.join(map(str, found[:3]))}{more}")
+        query = "?dryRun=All" if dry_run else ""
+        made = self._connection.create(f"{kind_of(body).path(str(metadata['namespace']))}{query}", body)
+        return summary_of(Facts({"apiVersion": version, "kind": "MPIJob", **made}, (), time.time()))
+
+    def delete(self, name: str) -> JobSummary:
+        """Delete a job with all that belongs to it; return it as it was. Does not wait for its pods' end."""
+        resource = self.resource(name)
+        facts = self._facts(resource)
+        self._connection.delete(path_of(resource), str(part(resource, "metadata").get("uid")))
+        return summary_of(facts)
+
+    def wait(
+        self,
+        name: str,
+        *,
+        timeout_s: float | None = None,
+        until: Callable[[JobStatus], bool] = lambda status: status.state.has_ended,
+    ) -> JobStatus:
+        """Wait until a job has ended, or `until` holds, and return it. Raises WaitTimeoutError, NotFoundError."""
+        for status in self.changes(name, timeout_s=timeout_s):
+            if until(status):
+                return status
+        raise WaitTimeoutError(f"{name} has not ended within {timeout_s:g} s: {self.why(name).what}")
+
+    def changes(self, name: str, *, timeout_s: float | None = None) -> Iterator[JobStatus]:
+        """Return a job now, and at each change of it, until `timeout_s` is over; NotFoundError if it is deleted."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        resource = self.resource(name)
+        uid = part(resource, "metadata").get("uid")
+        while True:
+            yield status_of(self._facts(resource))
+            left_s = _WATCH_S if deadline is None else min(_WATCH_S, deadline - time.monotonic())
+            if left_s <= 0:
+                return
+            changed = self._changed(resource, left_s)
+            resource = self.resource(name) if changed is None else changed
+            if part(resource, "metadata").get("uid") != uid:
+                raise NotFoundError(f"{name} was deleted, and another job of its name created")
+
+    def pod(self, name: str, worker: int | None = None) -> PodFacts:
+        """Return a job's newest launcher pod, or a worker's. Raises NotFoundError."""
+        facts = self._facts(self.resource(name))
+        pod = facts.launcher if worker is None else facts.workers.get(worker)
+        if pod is None:
+            what = "launcher pod" if worker is None else f"worker {worker}"
+            raise NotFoundError(f"{name} has no {what}: {diagnose(facts)}")
+        return pod
+
+    def _changed(self, resource: Object, left_s: float) -> Body | None:
+        """Wait for a change of the job; None: look again."""
+        metadata = part(resource, "metadata")
+        path = kind_of(resource).path(str(metadata.get("namespace")))
+        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
+        try:
+            for event in self._connection.events(
+                path, version=str(metadata.get("resourceVersion")), timeout_s=int(left_s) or 1, **query
+            ):
+                if event.get("type") == "DELETED":
+                    raise NotFoundError(f"{metadata.get('name')} was deleted")
+                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
+        except ClientError as error:
+            if error.code != 410:  # the version is too old
+                raise
+        return None
+
+    def _facts(self, resource: Object) -> Facts:
+        return Facts(resource, self._objects.pods(resource), time.time())
+
+    def _log(
+        self, pod: str, container: str, *, follow: bool = False, previous: bool = False, tail: int | None = None
+    ) -> Iterator[str]:
+        query = {"container": container}
+        query |= {"follow": "true"} if follow else {}
+        query |= {"previous": "true"} if previous else {}
+        query |= {} if tail is None else {"tailLines": str(tail)}
+        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query):
+            yield line.decode("utf-8", "replace").rstrip("\n")
