@@ -61,11 +61,14 @@ def _failed(facts: Facts) -> Explanation | None:
     what = f"{facts.name} failed{_took(facts)}: "
     if reason == "DeadlineExceeded":
         return Explanation(
-            State.FAILED, reason, f"{what}{message}", "Raise runPolicy.activeDeadlineSeconds, or give it more workers."
+            State.FAILED,
+            reason,
+            f"{what}{_sentence(message)}",
+            "Raise runPolicy.activeDeadlineSeconds, or give it more workers.",
         )
     end = None if reason == "RanksLost" else ends.first_failure(facts)
     if end is None:
-        return Explanation(State.FAILED, reason, f"{what}{message}", _see_events(facts))
+        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", _see_events(facts))
     return _died(facts, State.FAILED, end, what)
 
 
@@ -75,7 +78,7 @@ def _died(facts: Facts, state: State, end: End, what: str) -> Explanation:
     lines = facts.output or end.message.splitlines()
     rank, known = output.failed_rank(lines), output.mistake(lines)
     reason = end.reason if end.reason != "Error" else f"ExitCode{end.exit_code}"
-    parts = [f"{what}{pod.role} {ends.described(end)}."]
+    parts = [_sentence(f"{what}{pod.role} {ends.described(end)}")]
     if rank is not None:
         parts.append(f"The first rank to fail: {rank}.")
         reason = f"Signal{rank.signal}" if rank.signal is not None and reason.startswith("ExitCode") else reason
@@ -85,7 +88,7 @@ def _died(facts: Facts, state: State, end: End, what: str) -> Explanation:
         reason, remedy = known.reason, known.remedy
     elif rank is not None and rank.signal == 9:
         remedy = "The kernel kills a rank that exceeds its container's memory limit: raise it, or start fewer ranks."
-    shown = tuple(printable(line) for line in ends.output_of(lines, LINES))
+    shown = tuple(printable(line) for line in output.last_lines(lines, LINES))
     return Explanation(state, reason, " ".join(parts), remedy, end.pod, shown)
 
 
@@ -98,7 +101,7 @@ def _blocked(facts: Facts) -> Explanation | None:
         Type.VALIDATION_ERROR: "Correct the job and submit it again.",
         Type.RESOURCE_EXISTS: "Delete or rename that object, or submit the job under another name.",
     }.get(Type(kind), "")
-    what = f"{facts.name} can't start ({kind}): {one_line(str(condition.get('message') or ''))}."
+    what = f"{facts.name} can't start ({kind}): {_sentence(one_line(str(condition.get('message') or '')))}"
     return Explanation(State.BLOCKED, kind, what, remedy)
 
 
@@ -150,7 +153,7 @@ def _refused(facts: Facts) -> Explanation | None:
         return Explanation(
             State.BLOCKED, "QuotaExceeded", what, "Ask for less, wait until other pods end, or have the quota raised."
         )
-    what = f"{facts.name} can't create its pods: {one_line(message)}."
+    what = f"{facts.name} can't create its pods: {_sentence(one_line(message))}"
     return Explanation(State.BLOCKED, "CreationRefused", what, "Correct the pod templates, or ask for the right.")
 
 
@@ -167,8 +170,11 @@ def _creation_failure(event: Object) -> str:
 
 def _restarting(facts: Facts) -> Explanation | None:
     """The launcher failed, and is tried again: in place by the kubelet, or by a new pod."""
-    launcher = facts.launcher
+    launcher, condition = facts.launcher, facts.condition(Type.LAUNCHER_WAITING, Type.RESTARTING)
     is_restarting = facts.condition(Type.RESTARTING) is not None
+    if launcher is None and is_restarting and condition is not None:  # between two launchers, the first one gone
+        what = f"{facts.name}'s launcher is started again: {_sentence(one_line(str(condition.get('message') or '')))}"
+        return Explanation(State.RESTARTING, str(condition.get("reason") or ""), what, _see_events(facts))
     if launcher is None or not (end := ends.first_failure(facts)):
         return None
     main = launcher.main
@@ -198,7 +204,7 @@ def _workers(facts: Facts) -> Explanation | None:
     reason = "WorkersMissing" if pod is None else pod.reason
     running = facts.condition(Type.RUNNING) is not None
     text = summary(facts.ready, facts.wanted, waiting)
-    what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}: {text}."
+    what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}: {_sentence(text)}"
     return Explanation(State.RUNNING if running else State.STARTING, reason, what, _remedy(why, pod))
 
 
@@ -223,7 +229,7 @@ def _launcher(facts: Facts) -> Explanation | None:
     if launcher.why is None or (main is not None and main.state in {"running", "terminated"}):
         return None
     detail = f": {launcher.why.detail}" if launcher.why.detail else ""
-    what = f"{facts.name} waits for its launcher: {launcher.name} {launcher.why.message}{detail}."
+    what = f"{facts.name} waits for its launcher: {launcher.name} {_sentence(launcher.why.message + detail)}"
     return Explanation(State.STARTING, launcher.reason, what, _remedy(launcher.why, launcher))
 
 
@@ -265,7 +271,13 @@ def _since(facts: Facts) -> str:
 
 
 def _see_events(facts: Facts) -> str:
-    return f"Its pods are gone: `kubectl mpi events {facts.name}` may show more." if not facts.launchers else ""
+    return (
+        f"The launcher's pod is gone: `kubectl mpi events {facts.name}` may show more." if not facts.launchers else ""
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "…", "?", "!")) else f"{text}."
 
 
 def _names(names: Sequence[str]) -> str:

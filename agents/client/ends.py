@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 
 from agents.client.facts import End, Facts
 from agents.common import pods
@@ -85,11 +84,6 @@ def remedy(end: End, raw: Object | None) -> str:
     if number is signal.SIGTERM:
         return "Was its pod deleted or its node drained?"
     return "The program's own output says why."
-
-
-def output_of(lines: Sequence[str], most: int) -> tuple[str, ...]:
-    """Return the last lines that say something."""
-    return tuple(line for line in (one.rstrip() for one in lines) if line.strip("-=* "))[-most:]
 
 
 def _memory_limit(raw: Object | None, container: str) -> str:

@@ -7,11 +7,16 @@ lines, so they are read as one text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _TEXT_MAX = 200_000  # characters: of the end of a log
 _RULER = re.compile(r"[-=]{20,}")
+_NOTICE = re.compile(  # what a launcher says of a failure, in general words
+    r"\b(?:mpirun|prterun|mpiexec|orterun) (?:detected|noticed|has exited)|^Primary job +terminated|"
+    r"^MPI_ABORT was invoked|BAD TERMINATION OF ONE|^YOUR APPLICATION TERMINATED",
+    re.MULTILINE,
+)
 
 _RANKS = tuple(  # what may be there: rank, host, signal, name, code
     re.compile(pattern)
@@ -116,6 +121,18 @@ _MISTAKES = tuple(
         ),
     )
 )
+
+
+def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
+    """Return the last lines that say something: the program's own, if there are any behind the launcher's notices."""
+    parts: list[list[str]] = [[]]
+    for line in (one.rstrip() for one in lines):
+        if _RULER.fullmatch(line.strip()):
+            parts.append([])
+        elif line.strip():
+            parts[-1].append(line)
+    own = [line for part in parts if not _NOTICE.search("\n".join(part)) for line in part]
+    return tuple((own or [line for part in parts for line in part])[-most:])
 
 
 def joined(lines: Iterable[str]) -> str:

@@ -164,7 +164,7 @@ _UNTIL = {
 @click.argument("job")
 @click.option("--for", "until", type=click.Choice(list(_UNTIL)), default="ended", show_default=True)
 @click.option(
-    "--timeout", callback=duration, metavar="TIME", help="Give up after so long (90s, 10m, 1h); default: never."
+    "--timeout", callback=duration, metavar="TIME", help="Give up after so long, as 90s or 10m; default: never."
 )
 @cluster_options
 def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> None:
