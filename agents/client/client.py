@@ -22,6 +22,7 @@ from agents.client.connection import Connection
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.errors import ClientError, ManifestError, NotFoundError, WaitTimeoutError
 from agents.client.facts import Facts, PodFacts
+from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, owned, path_of
 from agents.client.summaries import events_of, status_of, summary_of
@@ -31,6 +32,7 @@ from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
 
 _API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
+_FAULTS = 3  # of an invalid job are named
 _TAIL = 200  # lines of a failed container that are searched for the cause
 
 
@@ -88,7 +90,7 @@ class MpiClient:
 
     def get(self, name: str) -> JobStatus:
         """Return a job with its pods and what has happened so far."""
-        return status_of(self._facts(self.resource(name)))
+        return status_of(self.facts(name))
 
     def resource(self, name: str) -> Body:
         """Return a job as the API server has it."""
@@ -127,29 +129,27 @@ class MpiClient:
         last lines.
         """
         pod = self.pod(name, worker)
-        if not pod.state.containers:
-            why = pod.why.message if pod.why is not None else "has not started"
-            raise NotFoundError(f"{pod.name} has no output yet: {why} (`kubectl mpi why {name}` tells more)")
-        return self._log(pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail)
+        return self.output(pod, follow=follow, previous=previous, tail=tail)
 
-    def submit(self, manifest: Object, *, dry_run: bool = False) -> JobSummary:
-        """Create a job of a manifest. `dry_run`: have the API server check it only. Raises ManifestError."""
+    def submit(self, manifest: Object) -> JobSummary:
+        """Create a job of a manifest. Raises ManifestError if our operator would reject it."""
+        body = self.checked(manifest)
+        made = self._connection.create(kind_of(body).path(str(part(body, "metadata")["namespace"])), body)
+        return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))
+
+    def checked(self, manifest: Object) -> Body:
+        """Return a manifest with its namespace. Raises ManifestError if it is no MPIJob, or an invalid one."""
         version = manifest.get("apiVersion")
         if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
-            raise ManifestError(
-                f"{manifest.get('kind')} of {version} is no MPIJob: `kubectl apply` creates other objects"
-            )
+            raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
         metadata = {**part(manifest, "metadata")}
         metadata["namespace"] = metadata.get("namespace") or self.namespace
-        body = {**manifest, "metadata": metadata}
         name = metadata.get("name") or metadata.get("generateName")
-        found = read({**body, "metadata": {"uid": "0", **metadata, "name": name}})
+        found = read({**manifest, "metadata": {"uid": "0", **metadata, "name": name}})
         if isinstance(found, tuple):
-            more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
-            raise ManifestError(f"job {name}: {'; '.join(map(str, found[:3]))}{more}")
-        query = "?dryRun=All" if dry_run else ""
-        made = self._connection.create(f"{kind_of(body).path(str(metadata['namespace']))}{query}", body)
-        return summary_of(Facts({"apiVersion": version, "kind": "MPIJob", **made}, (), time.time()))
+            more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
+            raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
+        return {**manifest, "metadata": metadata}
 
     def delete(self, name: str) -> JobSummary:
         """Delete a job with all that belongs to it; return it as it was. Does not wait for its pods' end."""
@@ -188,7 +188,7 @@ class MpiClient:
 
     def pod(self, name: str, worker: int | None = None) -> PodFacts:
         """Return a job's newest launcher pod, or a worker's. Raises NotFoundError."""
-        facts = self._facts(self.resource(name))
+        facts = self.facts(name)
         pod = facts.launcher if worker is None else facts.workers.get(worker)
         if pod is None:
             what = "launcher pod" if worker is None else f"worker {worker}"
@@ -212,15 +212,52 @@ class MpiClient:
                 raise
         return None
 
+    def facts(self, name: str) -> Facts:
+        """Return a job and its pods as they are read: for what this class has no method for."""
+        return self._facts(self.resource(name))
+
+    def output(
+        self,
+        pod: PodFacts,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_s: int | None = None,
+    ) -> Iterator[str]:
+        """Return the lines of a pod's main container; `since_s`: of so many last seconds. Raises NotFoundError."""
+        if not pod.state.containers:
+            why = pod.why.message if pod.why is not None else "it has not started"
+            raise NotFoundError(f"{pod.name} has no output yet: {why}")
+        return self._log(
+            pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail, since_s=since_s
+        )
+
+    def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
+        """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
+        return Follower(self, name, report, output).follow()
+
+    def versions(self) -> tuple[str, ...]:
+        """Return which of kubeflow's versions the cluster serves: of v1 and v2beta1. Raises NotFoundError if none."""
+        return self._objects.versions()
+
     def _facts(self, resource: Object) -> Facts:
         return Facts(resource, self._objects.pods(resource), time.time())
 
     def _log(
-        self, pod: str, container: str, *, follow: bool = False, previous: bool = False, tail: int | None = None
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_s: int | None = None,
     ) -> Iterator[str]:
         query = {"container": container}
         query |= {"follow": "true"} if follow else {}
         query |= {"previous": "true"} if previous else {}
         query |= {} if tail is None else {"tailLines": str(tail)}
+        query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
         for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query):
             yield line.decode("utf-8", "replace").rstrip("\n")

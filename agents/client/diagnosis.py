@@ -204,7 +204,8 @@ def _workers(facts: Facts) -> Explanation | None:
     reason = "WorkersMissing" if pod is None else pod.reason
     running = facts.condition(Type.RUNNING) is not None
     text = summary(facts.ready, facts.wanted, waiting)
-    what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}: {_sentence(text)}"
+    what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}"
+    what = f"{what}: {_sentence(text)}"
     return Explanation(State.RUNNING if running else State.STARTING, reason, what, _remedy(why, pod))
 
 

@@ -23,6 +23,7 @@ from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
 
 _VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves the first, another one the second
 _JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"
+_UNKNOWN = "this cluster knows no MPIJobs: install mpi-agents (docs/install.md), or choose another --context"
 _EVENTS_MAX = 20_000  # looked at in a namespace
 
 
@@ -58,8 +59,23 @@ class Objects:
                 is_served = True
                 break
         if not is_served:
-            raise NotFoundError("this cluster knows no MPIJobs: install mpi-agents, or choose another context")
+            raise NotFoundError(_UNKNOWN)
         return found
+
+    def versions(self) -> tuple[str, ...]:
+        """Return which versions of kubeflow's MPIJob are served. Raises NotFoundError if none is."""
+        found = []
+        for kind in _VERSIONS:
+            version = kind.api_version.rpartition("/")[2]
+            try:
+                served = self._connection.get(f"/apis/{kind.api_version}")
+            except NotFoundError:
+                continue
+            if any(one.get("name") == kind.plural for one in mappings(served.get("resources"))):
+                found.append(version)
+        if not found:
+            raise NotFoundError(_UNKNOWN)
+        return tuple(found)
 
     def job(self, namespace: str, name: str) -> Body:
         """Return an MPIJob: kubeflow's if there is one of this name, else T9k's. Raises NotFoundError."""

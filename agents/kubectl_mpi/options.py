@@ -46,18 +46,27 @@ def exit_code(error: ClientError) -> int:
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
 
 
+def connection_options(*namespace: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """Add --context, --kubeconfig and the namespace by these names: in `run`, -n is the number of ranks."""
+
+    def add(command: Callable[_P, None]) -> Callable[_P, None]:
+        help_text = "Where the job is; default: the context's namespace."
+        command = click.option("--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, ~/.kube/config.")(command)
+        command = click.option("--context", metavar="NAME", help="Which context of the kubeconfig to use.")(command)
+        return click.option(*namespace, "namespace", metavar="NAME", help=help_text)(command)
+
+    return add
+
+
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --namespace, --context and --kubeconfig: `command` gets a client in their place."""
 
-    @click.option("-n", "--namespace", metavar="NAME", help="Where the job is; default: the context's namespace.")
-    @click.option("--context", metavar="NAME", help="Which context of the kubeconfig to use.")
-    @click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="Default: $KUBECONFIG, ~/.kube/config.")
     @functools.wraps(command)
     def wrapped(*, namespace: str | None, context: str | None, kubeconfig: str | None, **options: Any) -> None:
         with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
             command(client, **options)
 
-    return wrapped
+    return connection_options("-n", "--namespace")(wrapped)
 
 
 def output_option(*formats: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
