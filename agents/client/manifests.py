@@ -130,9 +130,8 @@ def next_name(name: str, taken: Sequence[str]) -> str:
     return next(one for one in names if one not in taken)
 
 
-def name_of(command: Sequence[str], suffix: str) -> str:
-    """Return a name for a job that runs this command: of its program, and a suffix that makes it unique."""
-    program = next((one for one in command if os.path.basename(one) not in _LAUNCHERS and not one.startswith("-")), "")
+def name_of(program: str, suffix: str) -> str:
+    """Return a name for a job that runs this program; the suffix makes it unique."""
     plain = re.sub(r"[^a-z0-9]+", "-", os.path.basename(program).lower()).strip("-")[:_NAME_MAX].strip("-")
     return f"{plain if plain[:1].isalpha() else f'run-{plain}'.rstrip('-')}-{suffix}"
 

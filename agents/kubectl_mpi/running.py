@@ -123,7 +123,7 @@ def _options(
 ) -> Options:
     suffix = "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(_SUFFIX))
     return Options(
-        name=name or manifests.name_of(command, suffix),
+        name=name or manifests.name_of(command[0], suffix),
         command=command,
         time_s=None if time_s is None else int(time_s),
         transport=Transport(transport),
