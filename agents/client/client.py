@@ -20,11 +20,12 @@ from typing import Self
 
 from agents.client.connection import Connection
 from agents.client.diagnosis import diagnose, failed_container
-from agents.client.errors import ClientError, ManifestError, NotFoundError, WaitTimeoutError
+from agents.client.errors import AccessError, ClientError, ManifestError, NotFoundError, WaitTimeoutError
 from agents.client.facts import Facts, PodFacts
 from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, owned, path_of
+from agents.client.outage import Outage
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.job.json_object import Body, Object, part
 from agents.job.read import read
@@ -174,17 +175,27 @@ class MpiClient:
     def changes(self, name: str, *, timeout_s: float | None = None) -> Iterator[JobStatus]:
         """Return a job now, and at each change of it, until `timeout_s` is over; NotFoundError if it is deleted."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        resource = self.resource(name)
+        resource: Body | None = self.resource(name)
         uid = part(resource, "metadata").get("uid")
+        outage = Outage()
         while True:
-            yield status_of(self._facts(resource))
-            left_s = _WATCH_S if deadline is None else min(_WATCH_S, deadline - time.monotonic())
-            if left_s <= 0:
-                return
-            changed = self._changed(resource, left_s)
-            resource = self.resource(name) if changed is None else changed
-            if part(resource, "metadata").get("uid") != uid:
-                raise NotFoundError(f"{name} was deleted, and another job of its name created")
+            left_s = _WATCH_S if deadline is None else deadline - time.monotonic()
+            try:
+                resource = self.resource(name) if resource is None else resource
+                status = self._status(resource, uid)
+                outage.ended()
+                yield status
+                if left_s <= 0:
+                    return
+                resource = self._changed(resource, min(left_s, _WATCH_S))
+            except AccessError as error:
+                outage.failed(error, most_s=left_s)
+                resource = None
+
+    def _status(self, resource: Object, uid: object) -> JobStatus:
+        if part(resource, "metadata").get("uid") != uid:
+            raise NotFoundError(f"{part(resource, 'metadata').get('name')} was deleted, and another one created")
+        return status_of(self._facts(resource))
 
     def pod(self, name: str, worker: int | None = None) -> PodFacts:
         """Return a job's newest launcher pod, or a worker's. Raises NotFoundError."""

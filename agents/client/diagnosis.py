@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from agents.client import ends, output
 from agents.client.facts import End, Facts, PodFacts
@@ -15,10 +16,13 @@ from agents.client.model import Explanation, State
 from agents.common import durations
 from agents.common.not_ready import NotReady, Tolerance, summary
 from agents.common.text import one_line, printable
+from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import Object, part
 
 LINES = 5  # of a failed container's output are shown
+_WHAT_MAX = 4096  # bytes
+_NOTES = ("WorkersUnused", "SettingsIgnored")  # conditions of our operator that hold in any state
 _UNSEEN_S = 10.0  # how long an operator may take to write a job's first condition
 _QUOTA = re.compile(r"exceeded quota: [^;]*")
 _REFUSED = re.compile(r"(?:is forbidden|is invalid|denied the request|admission webhook).*")
@@ -26,8 +30,10 @@ _REFUSED = re.compile(r"(?:is forbidden|is invalid|denied the request|admission 
 
 def diagnose(facts: Facts) -> Explanation:
     """Return the state of a job, and why."""
-    found = (rule(facts) for rule in _RULES)
-    return next(one for one in found if one is not None)
+    found = next(one for one in (rule(facts) for rule in _RULES) if one is not None)
+    notes = [conditions.true_condition(facts.conditions, kind) for kind in _NOTES]
+    what = " ".join([found.what, *(_sentence(str(one.get("message") or "")) for one in notes if one is not None)])
+    return replace(found, reason=printable(found.reason), what=printable(what, _WHAT_MAX))
 
 
 def failed_container(facts: Facts) -> End | None:
@@ -68,7 +74,9 @@ def _failed(facts: Facts) -> Explanation | None:
         )
     end = None if reason == "RanksLost" else ends.first_failure(facts)
     if end is None:
-        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", _see_events(facts))
+        known = output.mistake([message])
+        remedy = known.remedy if known is not None else _see_events(facts)
+        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", remedy)
     return _died(facts, State.FAILED, end, what)
 
 

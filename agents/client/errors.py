@@ -49,6 +49,6 @@ def from_status(code: int, status: object, reason: str) -> ClientError:
         return ForbiddenError(f"{message}; ask whoever manages the cluster for this right", code)
     if code in {404, 410}:
         return NotFoundError(message, code)
-    if code >= 500:
+    if code >= 500 or code == 429:
         return AccessError(f"the API server failed: {message}", code)
     return RefusedError(message, code)

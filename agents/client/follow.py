@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from agents.client.errors import AccessError, NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import JobStatus, State
+from agents.client.outage import Outage
 from agents.client.summaries import status_of
 
 if TYPE_CHECKING:
     from agents.client.client import MpiClient
 
 _LOOK_S = 1.0
-_OUTAGE_S = 120.0  # how long the API server may be gone: the job goes on without it
 
 
 class Follower:
@@ -28,7 +28,7 @@ class Follower:
         self._report, self._output = report, output
         self._done: set[tuple[str, int]] = set()  # launchers whose output is here: by pod's uid, and restarts
         self._last = ""
-        self._out_since: float | None = None
+        self._outage = Outage(self._say)
 
     def follow(self) -> JobStatus:
         """Follow until the job has ended; return it. Raises ClientError: also if it is deleted meanwhile."""
@@ -50,13 +50,9 @@ class Follower:
         try:
             found = self._client.facts(self._name)
         except AccessError as error:
-            now = time.monotonic()
-            self._out_since = self._out_since or now
-            if error.code == 401 or now - self._out_since > _OUTAGE_S:
-                raise
-            self._say(f"{error}; trying again")
+            self._outage.failed(error)
             return None
-        self._out_since = None
+        self._outage.ended()
         return found
 
     def _next(self, facts: Facts) -> PodFacts | None:

@@ -31,7 +31,7 @@ def summary_of(facts: Facts, explanation: Explanation | None = None) -> JobSumma
         slots=facts.slots,
         created=facts.created_at,
         ended=facts.time("completionTime"),
-        queue=facts.queue,
+        queue=printable(facts.queue),
         resource=f"{kind.name.lower()}.{kind.group}/{facts.name}",
         dialect=str(dialect_of(facts.resource, kind.api_version.rpartition("/")[2])),
         transport="" if facts.job is None else str(facts.job.transport),
@@ -84,7 +84,7 @@ def _pod(pod: PodFacts, slots: int) -> PodSummary:
         node=pod.state.node,
         phase=pod.state.phase,
         ready=pod.why is None,
-        reason=_end_reason(pod) or pod.reason,
+        reason=printable(_end_reason(pod) or pod.reason),
         message=_message(pod.why) if not _end_reason(pod) else "",
         restarts=pod.restarts,
         slots=slots,
@@ -153,4 +153,6 @@ def _exit_code(facts: Facts) -> int | None:
             return pod.main.exit_code
         if pod.main is not None and pod.main.last_exit_code is not None:
             return pod.main.last_exit_code
-    return None
+    attempts = mappings(part(facts.resource, "status").get("failedAttempts"))  # our operator's, of pods that are gone
+    code = attempts[-1].get("exitCode") if attempts else None
+    return code if isinstance(code, int) else None

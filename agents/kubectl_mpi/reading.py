@@ -87,6 +87,9 @@ def why(client: MpiClient, *, job: str, output: str | None) -> None:
 @cluster_options
 def logs(client: MpiClient, *, job: str, worker: int | None, follow: bool, previous: bool, tail: int | None) -> None:
     """Print the output of a job's launcher, or of a worker."""
+    if follow and worker is None and tail is None and not previous:  # from before its start, over lost connections
+        client.follow(job, report=note, output=lambda line: show([line]))
+        return
     for line in client.logs(job, worker=worker, follow=follow, previous=previous, tail=tail):
         show([line])
 

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_a_healthy_job(shell: Shell) -> None:
     assert json.loads(shell.run("status", "well", "-o", "json"))["exit_code"] == 0
     assert yaml.safe_load(shell.run("why", "well", "-o", "yaml"))["state"] == "Succeeded"
     until(lambda: "MPIJobSucceeded" in shell.run("events", "well"), "the event of its end")
-    assert shell.run("attach", "well") == shell.run("logs", "well")
+    assert shell.run("attach", "well") == shell.run("logs", "well") == shell.run("logs", "well", "-f")
     assert shell.run("delete", "well") == "mpijob.kubeflow.org/well deleted\n"
     assert 'no MPIJob "well" in namespace "default"' in shell.run("why", "well", code=4)
     assert shell.run("delete", "well", "--ignore-not-found") == ""
@@ -189,7 +190,7 @@ def test_a_program_in_the_foreground(shell: Shell) -> None:
 def test_ctrl_c_detaches_or_removes(shell: Shell, *, removes: bool) -> None:
     options = ["-n", "1", "--name", "goes-on", *(["--rm"] if removes else [])]
     program = ["sh", "-c", "echo begun; sleep 600"]
-    process = shell.start("run", "none", *options, "--", *program, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = shell.start("run", "none", *options, "--", *program, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
@@ -204,6 +205,33 @@ def test_ctrl_c_detaches_or_removes(shell: Shell, *, removes: bool) -> None:
     assert shell.run("exec", "goes-on", "--", "hostname") != ""
     assert "exit code 5" in shell.run("exec", "goes-on", "--worker", "0", "--", "sh", "-c", "exit 5", code=5)
     shell.run("delete", "goes-on")
+
+
+def test_an_outage_is_waited_for(shell: Shell, operated: Operated, tmp_path: Path) -> None:
+    """Connections are reset, and for a while no new ones are accepted."""
+    go = tmp_path / "go"
+    program = ["sh", "-c", f"echo begun; while ! test -e {go}; do sleep 0.1; done; echo done"]
+    following = shell.start("run", "none", "-n", "1", "--name", "lasts", "--", *program, stdout=PIPE, stderr=PIPE)
+    assert following.stdout is not None
+    assert following.stderr is not None
+    assert following.stdout.readline() == "begun\n"
+    watches = operated.cluster.stats()["requests"]["watch"]
+    waiting = shell.start("wait", "lasts", stdout=PIPE)
+    operated.cluster.until(lambda stats: stats["requests"]["watch"] > watches)
+    operated.cluster.listen(on=False)
+    operated.cluster.cut()
+    line = ""
+    while "trying again" not in line:
+        line = following.stderr.readline()
+        assert line
+    operated.cluster.listen(on=True)
+    go.touch()
+    output, _ = following.communicate(timeout=60)
+    assert following.returncode == 0
+    assert output.endswith("done\n")
+    assert "lasts succeeded" in waiting.communicate(timeout=60)[0]
+    assert waiting.returncode == 0
+    shell.run("delete", "lasts")
 
 
 def test_a_run_is_shown_without_a_cluster(tmp_path: Path) -> None:

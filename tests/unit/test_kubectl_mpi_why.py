@@ -313,6 +313,25 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         "BackoffLimitExceeded",
         ["pi failed after 2 min: Job has reached the limit.", "`kubectl mpi events pi` may show more."],
     ),
+    "failed, the pod is gone, and our operator has kept its last lines": (
+        facts(
+            job(
+                "v2beta1",
+                "Failed",
+                reason="BackoffLimitExceeded",
+                message="pi-launcher-x: container mpi exited with 1: mpirun has detected an attempt to run as root.",
+            )
+        ),
+        State.FAILED,
+        "BackoffLimitExceeded",
+        ["pi-launcher-x: container mpi exited with 1", "Add --allow-run-as-root"],
+    ),
+    "succeeded, without its workers": (
+        facts(job("v1", "Succeeded", "WorkersUnused", message="the launcher has started nothing in the workers")),
+        State.SUCCEEDED,
+        "",
+        ["pi succeeded after 2 min. the launcher has started nothing in the workers."],
+    ),
     "being deleted": (
         facts(job("v1", "Running", changes={"metadata/deletionTimestamp": at(290)}), UP[0], UP[1]),
         State.DELETING,
@@ -365,6 +384,16 @@ def test_last_lines_are_bounded_and_printable() -> None:
     found = diagnose(facts(job("v1", "Failed"), pod(LAUNCHER, "failed"), output=lines))
     assert found.lines == tuple(f"?[31mline {number}?" for number in range(45, 50))
     assert found.output_of == LAUNCHER
+
+
+def test_nothing_from_outside_can_forge_a_line_or_control_a_terminal() -> None:
+    evil = "a\nb\x1b[2J"
+    forged = pod("pi-worker-0", "evicted", message=evil)
+    forged["status"]["reason"] = evil
+    found = diagnose(facts(job("v1", "Running"), forged, UP[1], pod(LAUNCHER, "ready")))
+    assert (found.reason, str(found).isprintable()) == ("a b?[2J", True)
+    queued = {"spec/runPolicy/suspend": True, "metadata/annotations": {"kueue.x-k8s.io/queue-name": evil}}
+    assert str(diagnose(facts(job("v1", "Suspended", changes=queued)))).isprintable()
 
 
 def test_what_a_container_says_can_not_forge_a_line() -> None:
