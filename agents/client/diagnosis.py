@@ -38,8 +38,7 @@ def diagnose(facts: Facts) -> Explanation:
 
 def failed_container(facts: Facts) -> End | None:
     """Return the container whose last lines belong to the explanation: they are to be `facts.output`."""
-    state = diagnose(facts).state
-    return ends.first_failure(facts) if state in {State.FAILED, State.RESTARTING} else None
+    return ends.first_failure(facts) if diagnose(facts).output_of else None
 
 
 def _deleting(facts: Facts) -> Explanation | None:
@@ -178,28 +177,24 @@ def _creation_failure(event: Object) -> str:
 
 def _restarting(facts: Facts) -> Explanation | None:
     """The launcher failed, and is tried again: in place by the kubelet, or by a new pod."""
-    launcher, condition = facts.launcher, facts.condition(Type.LAUNCHER_WAITING, Type.RESTARTING)
-    is_restarting = facts.condition(Type.RESTARTING) is not None
-    if launcher is None and is_restarting and condition is not None:  # between two launchers, the first one gone
+    launcher = facts.launcher
+    condition = facts.condition(Type.LAUNCHER_WAITING, Type.RESTARTING)
+    is_retried = facts.condition(Type.RESTARTING) is not None
+    if launcher is None and is_retried and condition is not None:  # between two launchers, the first one gone
         what = f"{facts.name}'s launcher is started again: {_sentence(one_line(str(condition.get('message') or '')))}"
         return Explanation(State.RESTARTING, str(condition.get("reason") or ""), what, _see_events(facts))
     if launcher is None or not (end := ends.first_failure(facts)):
         return None
-    main = launcher.main
-    if main is not None and main.state == "running" and not is_restarting:
+    if launcher.main is not None and launcher.main.state == "running" and not is_retried:
         return None
-    tries = sum(len(pod.ends) > 0 for pod in facts.launchers) + launcher.restarts - (launcher.restarts > 0)
-    times = f" (failed {tries} times)" if tries > 1 else ""
+    if launcher.state.phase == "Failed" and not is_retried:  # for a moment, or for ever if the operator is down
+        return _died(
+            facts, State.RUNNING, end, f"{facts.name}'s launcher has failed, and its operator has yet to act: "
+        )
+    failures = sum(len(pod.ends) > 0 for pod in facts.launchers) + max(0, launcher.restarts - 1)
+    times = f" (failed {failures} times)" if failures > 1 else ""
     found = _died(facts, State.RESTARTING, end, f"{facts.name}'s launcher is started again{times}: ")
-    is_loop = launcher.reason == "CrashLoopBackOff"
-    return Explanation(
-        found.state,
-        "CrashLoopBackOff" if is_loop else found.reason,
-        found.what,
-        found.remedy,
-        found.output_of,
-        found.lines,
-    )
+    return replace(found, reason=launcher.reason if launcher.reason == "CrashLoopBackOff" else found.reason)
 
 
 def _workers(facts: Facts) -> Explanation | None:
@@ -214,6 +209,8 @@ def _workers(facts: Facts) -> Explanation | None:
     text = summary(facts.ready, facts.wanted, waiting)
     what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}"
     what = f"{what}: {_sentence(text)}"
+    if (failed := _restarting(facts)) is not None:  # kubeflow's launchers don't wait for workers, and fail without them
+        return replace(failed, reason=reason, what=f"{what} Meanwhile {failed.what}", remedy=_remedy(why, pod))
     return Explanation(State.RUNNING if running else State.STARTING, reason, what, _remedy(why, pod))
 
 
@@ -262,8 +259,8 @@ _RULES: tuple[Callable[[Facts], Explanation | None], ...] = (
     _suspended,
     _unseen,
     _refused,
-    _restarting,
     _workers,
+    _restarting,
     _launcher,
     _running,
 )

@@ -165,7 +165,7 @@ def _literal(text: str) -> str:
 
 def _pod(role: Object, options: Options, env: Mapping[str, str], command: list[str] | None) -> Body:
     """A role's pod template; `command` is the launcher's."""
-    template = copy.deepcopy(part(role, "template"))
+    template = part(role, "template")
     spec = mapping(template.get("spec"))
     first, *others = mappings(spec.get("containers")) or [{"name": "mpi"}]
     main = {**first, "image": options.image}

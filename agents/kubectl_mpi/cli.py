@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 
 import click
 
@@ -18,6 +19,7 @@ _COMPLETE = "_KUBECTL_MPI_COMPLETE"  # click's variable: bash_source, zsh_source
 
 def main() -> None:
     """Run as a command, and end the process."""
+    warnings.filterwarnings("ignore", message="Unverified HTTPS request")  # the kubeconfig asks for it
     try:
         code = command.main(prog_name=_name(), complete_var=_COMPLETE, standalone_mode=False)
         sys.stdout.flush()

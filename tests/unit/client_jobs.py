@@ -57,6 +57,15 @@ def pod(name: str, state: str, *, started: float = 10, ended: float = 100, **tol
     return thing
 
 
+def with_hub(launcher: Object, ended: float) -> Object:
+    """A launcher with a sidecar that the kubelet has ended behind the others."""
+    at_end = {"exitCode": 143, "reason": "Error", "startedAt": at(5), "finishedAt": at(ended)}
+    hub = {"name": "hub", "state": {"terminated": at_end}, "lastState": {}, "restartCount": 0, "ready": False}
+    launcher["spec"]["initContainers"] = [{"name": "hub", "restartPolicy": "Always"}]
+    launcher["status"]["initContainerStatuses"] = [hub]
+    return launcher
+
+
 def workers(*states: str) -> list[Object]:
     return [pod(f"pi-worker-{index}", state) for index, state in enumerate(states)]
 

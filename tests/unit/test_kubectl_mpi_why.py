@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from client_jobs import NOW, at, event, facts, job, pod, workers
+from client_jobs import NOW, at, event, facts, job, pod, with_hub, workers
 
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.facts import Facts
@@ -72,6 +72,12 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         State.SUSPENDED,
         "Suspended",
         ["pi is suspended and has no pods.", "when runPolicy.suspend"],
+    ),
+    "suspended, and no operator is there": (
+        facts(job("v1", changes={"spec/runPolicy/suspend": True})),
+        State.SUSPENDED,
+        "Suspended",
+        ["pi is suspended and has no pods."],
     ),
     "paused, and a pod ends slowly": (
         facts(job("t9k", "Paused", changes={"spec/runMode/pause/enabled": True}), gone(UP[0])),
@@ -196,6 +202,25 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         "CrashLoopBackOff",
         ["pi's launcher is started again (failed 3 times): launcher pi-launcher-x7k2p: container mpi exited with 2."],
     ),
+    "a launcher that did not wait for its workers": (
+        facts(
+            job("v2beta1", "Created"),
+            *workers("ready", "pulling"),
+            pod(V2_LAUNCHER, "crash-loop"),
+            output=("ssh: Could not resolve hostname pi-worker-1.pi: Name or service not known",),
+        ),
+        State.RESTARTING,
+        "ContainerCreating",
+        ["1/2 ready · pi-worker-1 pulling image", "Meanwhile pi's launcher is started again", "can't resolve a worker"],
+    ),
+    "the launcher has failed, and nobody has said what follows": (
+        facts(job("v1", "Running"), *UP, pod(LAUNCHER, "failed", exit_code=3)),
+        State.RUNNING,
+        "ExitCode3",
+        [
+            "pi's launcher has failed, and its operator has yet to act: launcher pi-launcher: container mpi exited with 3."
+        ],
+    ),
     "between two launchers": (
         facts(job("v2beta1", "Restarting", message="pi-launcher-a: container mpi exited with 1"), *UP),
         State.RESTARTING,
@@ -278,6 +303,12 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         State.FAILED,
         "ExitCode2",
         ["launcher pi-launcher: container mpi exited with 2."],
+    ),
+    "failed: how a sidecar was ended behind it is no cause": (
+        facts(job("v1", "Failed"), with_hub(pod(LAUNCHER, "failed", exit_code=3, ended=100), ended=101)),
+        State.FAILED,
+        "ExitCode3",
+        ["launcher pi-launcher: container mpi exited with 3."],
     ),
     "failed: evicted": (
         facts(job("v1", "Failed"), pod(LAUNCHER, "evicted")),
