@@ -73,9 +73,7 @@ def _failed(facts: Facts) -> Explanation | None:
         )
     end = None if reason == "RanksLost" else ends.first_failure(facts)
     if end is None:
-        known = output.mistake([message])
-        remedy = known.remedy if known is not None else _see_events(facts)
-        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", remedy)
+        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", _remedy_by(message, facts))
     return _died(facts, State.FAILED, end, what)
 
 
@@ -181,16 +179,15 @@ def _restarting(facts: Facts) -> Explanation | None:
     condition = facts.condition(Type.LAUNCHER_WAITING, Type.RESTARTING)
     is_retried = facts.condition(Type.RESTARTING) is not None
     if launcher is None and is_retried and condition is not None:  # between two launchers, the first one gone
-        what = f"{facts.name}'s launcher is started again: {_sentence(one_line(str(condition.get('message') or '')))}"
-        return Explanation(State.RESTARTING, str(condition.get("reason") or ""), what, _see_events(facts))
+        message = one_line(str(condition.get("message") or ""))
+        what = f"{facts.name}'s launcher is started again: {_sentence(message)}"
+        return Explanation(State.RESTARTING, str(condition.get("reason") or ""), what, _remedy_by(message, facts))
     if launcher is None or not (end := ends.first_failure(facts)):
         return None
     if launcher.main is not None and launcher.main.state == "running" and not is_retried:
         return None
     if launcher.state.phase == "Failed" and not is_retried:  # for a moment, or for ever if the operator is down
-        return _died(
-            facts, State.RUNNING, end, f"{facts.name}'s launcher has failed, and its operator has yet to act: "
-        )
+        return _died(facts, State.RUNNING, end, f"{facts.name}'s launcher has failed; its operator has yet to react: ")
     failures = sum(len(pod.ends) > 0 for pod in facts.launchers) + max(0, launcher.restarts - 1)
     times = f" (failed {failures} times)" if failures > 1 else ""
     found = _died(facts, State.RESTARTING, end, f"{facts.name}'s launcher is started again{times}: ")
@@ -276,10 +273,12 @@ def _since(facts: Facts) -> str:
     return f" since {durations.words(facts.now - started)}" if started is not None else ""
 
 
-def _see_events(facts: Facts) -> str:
-    return (
-        f"The launcher's pod is gone: `kubectl mpi events {facts.name}` may show more." if not facts.launchers else ""
-    )
+def _remedy_by(message: str, facts: Facts) -> str:
+    """What to do by a condition's message alone: our operator puts the launcher's last lines into it, parted by |."""
+    known = output.mistake([message.replace(" | ", " ")])
+    if known is not None:
+        return known.remedy
+    return "" if facts.launchers else f"The launcher's pod is gone: `kubectl mpi events {facts.name}` may show more."
 
 
 def _sentence(text: str) -> str:

@@ -72,7 +72,7 @@ _MISTAKES = tuple(
             "Add --allow-run-as-root to mpirun, or set runAsUser in both templates.",
         ),
         (
-            r"not enough slots available in the system to satisfy",
+            r"not enough slots available in the system to satisfy|option to ignore the number of available slots",
             "NotEnoughSlots",
             "mpirun was asked for more ranks than there are slots",
             "Start fewer ranks, or raise slotsPerWorker or the number of workers.",

@@ -217,15 +217,27 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         facts(job("v1", "Running"), *UP, pod(LAUNCHER, "failed", exit_code=3)),
         State.RUNNING,
         "ExitCode3",
-        [
-            "pi's launcher has failed, and its operator has yet to act: launcher pi-launcher: container mpi exited with 3."
-        ],
+        ["pi's launcher has failed; its operator has yet to react: launcher pi-launcher: container mpi exited with 3."],
     ),
     "between two launchers": (
         facts(job("v2beta1", "Restarting", message="pi-launcher-a: container mpi exited with 1"), *UP),
         State.RESTARTING,
         "MPIJobRestarting",
         ["started again: pi-launcher-a: container mpi exited with 1.", "`kubectl mpi events pi`"],
+    ),
+    "between two launchers, and our operator has kept the last lines": (
+        facts(
+            job(
+                "v2beta1",
+                "Restarting",
+                message="pi-launcher-a: exited with 1: …use the --oversubscribe option to ignore the | number of available "
+                "slots when deciding th…",
+            ),
+            *UP,
+        ),
+        State.RESTARTING,
+        "MPIJobRestarting",
+        ["Start fewer ranks, or raise slotsPerWorker"],
     ),
     "succeeded": (
         facts(job("v1", "Succeeded", message="MPIJob default/pi successfully completed.")),
