@@ -87,7 +87,7 @@ class PodFacts:
                     continue
                 for state in ("lastState", "state"):
                     ended = mapping(mapping(one.get(state)).get("terminated"))
-                    if ended.get("exitCode"):
+                    if isinstance(ended.get("exitCode"), int) and ended["exitCode"]:
                         found.append(self._end(str(one.get("name")), ended, is_current=state == "state"))
         return tuple(sorted(found, key=lambda end: end.at or 0.0))
 

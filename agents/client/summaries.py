@@ -66,9 +66,9 @@ def events_of(events: Iterable[Object]) -> list[JobEvent]:
         found.append(
             JobEvent(
                 seconds(event_time(one)),
-                str(one.get("type") or ""),
+                printable(str(one.get("type") or "")),
                 printable(str(one.get("reason") or "")),
-                f"{about.get('kind')}/{about.get('name')}",
+                printable(f"{about.get('kind')}/{about.get('name')}"),
                 printable(str(one.get("message") or "")),
                 count if isinstance(count, int) else 1,
             )
@@ -81,8 +81,8 @@ def _pod(pod: PodFacts, slots: int) -> PodSummary:
         name=pod.name,
         role=pod.role,
         index=pod.index,
-        node=pod.state.node,
-        phase=pod.state.phase,
+        node=printable(pod.state.node),
+        phase=printable(pod.state.phase),
         ready=pod.why is None,
         reason=printable(_end_reason(pod) or pod.reason),
         message=_message(pod.why) if not _end_reason(pod) else "",
@@ -118,7 +118,7 @@ def _timeline(facts: Facts) -> tuple[Step, ...]:
     for pod in facts.launchers:
         for what, at in _launcher_times(pod):
             steps.append((at, f"{LAUNCHER} {pod.name} {what}"))
-    known = [Step(at, what) for at, what in steps if at is not None]
+    known = [Step(at, printable(what)) for at, what in steps if at is not None]
     return tuple(sorted(known, key=lambda step: step.at))
 
 

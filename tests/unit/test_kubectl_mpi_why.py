@@ -230,8 +230,8 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
             job(
                 "v2beta1",
                 "Restarting",
-                message="pi-launcher-a: exited with 1: …use the --oversubscribe option to ignore the | number of available "
-                "slots when deciding th…",
+                message="pi-launcher-a: exited with 1: …you can use the --oversubscribe option to ignore the "
+                "| number of available slots when deciding th…",
             ),
             *UP,
         ),
