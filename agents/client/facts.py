@@ -67,7 +67,10 @@ class PodFacts:
         if self.why is None:
             return ""
         if self.why.kind == "over":
-            return self.state.reason or next((end.reason for end in self.ends if end.reason != "Error"), "PodFailed")
+            last = self.ends[-1] if self.ends else None
+            if self.state.reason or last is None:
+                return self.state.reason or "Ended"
+            return last.reason if last.reason != "Error" else f"ExitCode{last.exit_code}"
         for one in self.state.containers:
             if one.state == "waiting" and one.reason not in _STARTING:
                 return one.reason

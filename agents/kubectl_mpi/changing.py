@@ -8,7 +8,7 @@ import click
 
 from agents.client import JobStatus, MpiClient, NotFoundError, State, manifests
 from agents.job.json_object import part
-from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, show
+from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, show, wrapped
 
 
 @click.command()
@@ -53,7 +53,7 @@ _UNTIL = {
 def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> None:
     """Wait until a job has ended. Exit code 0: it succeeded, 1: it failed, 124: not within the time limit."""
     found: JobStatus = client.wait(job, timeout_s=timeout, until=_UNTIL[until])
-    show([str(found.explanation)])
+    show(wrapped(str(found.explanation)))
     if found.state is State.FAILED:
         sys.exit(FAILED)
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec
 
@@ -98,6 +100,12 @@ def show(lines: Sequence[str]) -> None:
     """Write lines to stdout at once."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
+
+
+def wrapped(text: str) -> list[str]:
+    """Return a paragraph as lines: as wide as the terminal, or one line in a pipe."""
+    width = shutil.get_terminal_size().columns
+    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) if is_live() else [text]
 
 
 def show_as(found: Any, output: str) -> None:

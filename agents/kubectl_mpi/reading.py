@@ -6,10 +6,10 @@ import time
 
 import click
 
-from agents.client import MpiClient
+from agents.client import JobStatus, MpiClient
 from agents.client.model import as_json
 from agents.kubectl_mpi import tables
-from agents.kubectl_mpi.options import cluster_options, is_live, note, output_option, show, show_as, style
+from agents.kubectl_mpi.options import cluster_options, is_live, note, output_option, show, show_as, style, wrapped
 
 _LOOK_S = 2.0  # how often `status -w` looks
 _CLEAR = "\x1b[H\x1b[J"
@@ -45,7 +45,11 @@ def status(client: MpiClient, *, job: str, watch: bool, output: str | None) -> N
     elif watch:
         _watch(client, job, is_wide=output == "wide")
     else:
-        show(tables.screen(client.get(job), time.time(), is_wide=output == "wide", style=style))
+        show(_screen(client.get(job), is_wide=output == "wide"))
+
+
+def _screen(found: JobStatus, *, is_wide: bool) -> list[str]:
+    return tables.screen(found, time.time(), is_wide=is_wide, style=style, wrap=wrapped)
 
 
 def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
@@ -54,7 +58,7 @@ def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
     while True:
         found = client.get(job)
         if is_live():
-            show([_CLEAR + "\n".join(tables.screen(found, time.time(), is_wide=is_wide, style=style))])
+            show([_CLEAR + "\n".join(_screen(found, is_wide=is_wide))])
         elif (line := f"{found.state} {found.summary.ready}/{found.summary.workers} {found.summary.reason}") != before:
             before = line
             show([f"{time.strftime('%H:%M:%S')} {found.state}: {found.explanation.what}"])
@@ -73,7 +77,7 @@ def why(client: MpiClient, *, job: str, output: str | None) -> None:
     if output is not None:
         show_as(as_json(found), output)
         return
-    show([str(found)])
+    show(wrapped(str(found)))
     if found.lines:
         show([f"Last lines of {found.output_of}:", *(f"  | {line}" for line in found.lines)])
 

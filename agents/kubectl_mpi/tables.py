@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from agents.client.model import JobEvent, JobStatus, JobSummary, PodSummary, State
 
 Style = Callable[[str, str], str]  # a text and a colour
+_TEXT_MAX = 100  # characters of why a pod is not ready; -o wide has all
 _MANY = 40  # workers: with more, those that are ready are only counted
 _COLOURS = {
     State.RUNNING: "green",
@@ -75,13 +76,20 @@ def jobs(
     return table(titles, rows, [_COLOURS.get(job.state, "") for job in found], style)
 
 
-def screen(job: JobStatus, now: float, *, is_wide: bool = False, style: Style = plain) -> list[str]:
-    """Return the screen of `status`."""
+def screen(
+    job: JobStatus,
+    now: float,
+    *,
+    is_wide: bool = False,
+    style: Style = plain,
+    wrap: Callable[[str], list[str]] = lambda text: [text],
+) -> list[str]:
+    """Return the screen of `status`; `wrap` makes lines of a paragraph."""
     summary, why = job.summary, job.explanation
     head = f"{summary.namespace}/{summary.name}: {style(str(summary.state), _COLOURS.get(summary.state, ''))}"
     lines = [
         head + (f" ({summary.reason})" if summary.reason else ""),
-        str(why),
+        *wrap(str(why)),
         *(f"  | {line}" for line in why.lines),
         "",
     ]
@@ -123,14 +131,31 @@ def _pods(job: JobStatus, *, is_wide: bool, style: Style) -> list[str]:
     if not pods and not job.workers:
         return ["no pods"]
     rows = [
-        [one.name, _state_of(one), one.node or "-", str(one.restarts), str(one.slots or "-"), one.message]
+        [
+            one.name,
+            _state_of(one),
+            one.node or "-",
+            str(one.restarts),
+            str(one.slots or "-"),
+            one.message if is_wide else _cut(one.message),
+        ]
         for one in pods
     ]
-    colours = ["green" if one.ready or one.reason == "Completed" else "yellow" for one in pods]
-    lines = table(["POD", "STATE", "NODE", "RESTARTS", "SLOTS", "WHY NOT READY"], rows, colours, style)
+    colours = [_colour(one) for one in pods]
+    lines = table(["POD", "STATE", "NODE", "RESTARTS", "SLOTS", "WHY"], rows, colours, style)
     if hidden := len(job.workers) - len(shown):
         lines.append(f"and {hidden} workers that are ready (-o wide shows them)")
     return lines
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
+
+
+def _colour(pod: PodSummary) -> str:
+    if pod.ready or pod.reason == "Completed":
+        return "green"
+    return "red" if pod.phase == "Failed" else "yellow"
 
 
 def _state_of(pod: PodSummary) -> str:

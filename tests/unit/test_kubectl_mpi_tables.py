@@ -68,7 +68,7 @@ def test_status_of_a_running_job() -> None:
         "",
         "2 workers, 2 ready, 8 slots, dialect v1, transport exec",
         "",
-        "POD STATE NODE RESTARTS SLOTS WHY NOT READY",
+        "POD STATE NODE RESTARTS SLOTS WHY",
         "pi-launcher Ready node-1 0 -",
         "pi-worker-0 Ready node-1 0 4",
         "pi-worker-1 Ready node-1 0 4",
@@ -84,6 +84,28 @@ def test_status_says_why_pods_are_not_ready() -> None:
     [first] = [line for line in lines if line.startswith("cfd-worker-0")]
     assert first.startswith("cfd-worker-0 ImagePullBackOff node-1 0 1 container mpi can't get its image")
     assert "cfd-worker-1 Missing - 0 1 not created yet" in lines
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "shown"),
+    [
+        ("failed", {"exit_code": 3}, "ExitCode3"),
+        ("oom-killed", {}, "OOMKilled"),
+        ("evicted", {}, "Evicted"),
+        ("succeeded", {}, "Completed"),
+    ],
+)
+def test_the_state_of_a_pod_that_has_ended(state: str, told: dict[str, int], shown: str) -> None:
+    found = status_of(facts(job("v1", "Failed"), pod("pi-launcher", state, **told)))
+    [line] = [line.split() for line in tables.screen(found, NOW) if line.startswith("pi-launcher")]
+    assert line[1] == shown
+
+
+def test_a_long_reason_is_cut_but_not_in_the_wide_form() -> None:
+    long = facts(job("v1", "Created"), pod("pi-worker-0", "image-pull-backoff", message="x" * 200))
+    narrow, wide = (tables.screen(status_of(long), NOW, is_wide=is_wide) for is_wide in (False, True))
+    assert [line.endswith("xxx…") for line in narrow if line.startswith("pi-worker-0")] == [True]
+    assert [line.endswith("x" * 200) for line in wide if line.startswith("pi-worker-0")] == [True]
 
 
 def test_status_of_an_ended_job_has_its_exit_code_and_no_absent_workers() -> None:
