@@ -1,30 +1,20 @@
-"""`MpiClient`: MPI jobs from Python, as `kubectl mpi` shows them.
-
-from agents.client import MpiClient
-
-with MpiClient(namespace="hpc") as client:
-    client.submit(manifest)
-    status = client.wait("pi", timeout_s=3600)
-    print(client.why("pi"))
-    for line in client.logs("pi"):
-        print(line)
-"""
+"""`MpiClient`: MPI jobs from Python, as `kubectl mpi` shows them."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from agents.client import modes
 from agents.client.connection import Connection
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.errors import AccessError, ClientError, ManifestError, NotFoundError, WaitTimeoutError
 from agents.client.facts import Facts, PodFacts
 from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
-from agents.client.objects import Objects, kind_of, owned, path_of
+from agents.client.objects import Objects, kind_of, path_of
 from agents.client.outage import Outage
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.job.json_object import Body, Object, part
@@ -75,18 +65,8 @@ class MpiClient:
         """Return all jobs, by namespace and age."""
         namespace = None if all_namespaces else self.namespace
         resources = self._objects.jobs(namespace)
-        pods: dict[tuple[str, ...], list[Body]] = defaultdict(list)
-        for pod in self._objects.pods_of_all(resources, namespace):
-            metadata = part(pod, "metadata")
-            labels = part(metadata, "labels")
-            for key in ("training.kubeflow.org/job-name", "mpi-agents/job-uid"):
-                pods[str(metadata.get("namespace")), str(labels.get(key))].append(pod)
-        now = time.time()
-        found = []
-        for one in resources:
-            namespace_, name, uid = (str(part(one, "metadata").get(key)) for key in ("namespace", "name", "uid"))
-            candidates = pods.get((namespace_, name)) or pods.get((namespace_, uid)) or []
-            found.append(summary_of(Facts(one, tuple(owned(one, candidates)), now)))
+        pods, now = self._objects.pods_by_job(resources, namespace), time.time()
+        found = [summary_of(Facts(one, pods[str(part(one, "metadata").get("uid"))], now)) for one in resources]
         return tuple(sorted(found, key=lambda job: (job.namespace, job.created or 0.0, job.name)))
 
     def get(self, name: str) -> JobStatus:
@@ -159,6 +139,14 @@ class MpiClient:
         self._connection.delete(path_of(resource), str(part(resource, "metadata").get("uid")))
         return summary_of(facts)
 
+    def pause(self, name: str, *, is_on: bool = True) -> JobSummary:
+        """Have a job's pods deleted, the launcher first, until it is resumed; not `is_on`: resume it."""
+        return self._patch(name, lambda facts: modes.paused(facts, is_on=is_on))
+
+    def debug(self, name: str, *, is_on: bool = True) -> JobSummary:
+        """Have a job's next launcher wait for its user instead of running its program; not `is_on`: run it again."""
+        return self._patch(name, lambda facts: modes.debugged(facts, is_on=is_on))
+
     def wait(
         self,
         name: str,
@@ -170,7 +158,7 @@ class MpiClient:
         for status in self.changes(name, timeout_s=timeout_s):
             if until(status):
                 return status
-        raise WaitTimeoutError(f"{name} has not ended within {timeout_s:g} s: {self.why(name).what}")
+        raise WaitTimeoutError(f"not within {timeout_s:g} s: {self.why(name).what}")
 
     def changes(self, name: str, *, timeout_s: float | None = None) -> Iterator[JobStatus]:
         """Return a job now, and at each change of it, until `timeout_s` is over; NotFoundError if it is deleted."""
@@ -192,10 +180,13 @@ class MpiClient:
                 outage.failed(error, most_s=left_s)
                 resource = None
 
-    def _status(self, resource: Object, uid: object) -> JobStatus:
-        if part(resource, "metadata").get("uid") != uid:
-            raise NotFoundError(f"{part(resource, 'metadata').get('name')} was deleted, and another one created")
-        return status_of(self._facts(resource))
+    def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
+        """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
+        return Follower(self, name, report, output).follow()
+
+    def facts(self, name: str) -> Facts:
+        """Return a job and its pods as they are read: for what this class has no method for."""
+        return self._facts(self.resource(name))
 
     def pod(self, name: str, worker: int | None = None) -> PodFacts:
         """Return a job's newest launcher pod, or a worker's. Raises NotFoundError."""
@@ -205,27 +196,6 @@ class MpiClient:
             what = "launcher pod" if worker is None else f"worker {worker}"
             raise NotFoundError(f"{name} has no {what}: {diagnose(facts)}")
         return pod
-
-    def _changed(self, resource: Object, left_s: float) -> Body | None:
-        """Wait for a change of the job; None: look again."""
-        metadata = part(resource, "metadata")
-        path = kind_of(resource).path(str(metadata.get("namespace")))
-        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
-        try:
-            for event in self._connection.events(
-                path, version=str(metadata.get("resourceVersion")), timeout_s=int(left_s) or 1, **query
-            ):
-                if event.get("type") == "DELETED":
-                    raise NotFoundError(f"{metadata.get('name')} was deleted")
-                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
-        except ClientError as error:
-            if error.code != 410:  # the version is too old
-                raise
-        return None
-
-    def facts(self, name: str) -> Facts:
-        """Return a job and its pods as they are read: for what this class has no method for."""
-        return self._facts(self.resource(name))
 
     def output(
         self,
@@ -244,13 +214,36 @@ class MpiClient:
             pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail, since_s=since_s
         )
 
-    def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
-        """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
-        return Follower(self, name, report, output).follow()
-
     def versions(self) -> tuple[str, ...]:
         """Return which of kubeflow's versions the cluster serves: of v1 and v2beta1. Raises NotFoundError if none."""
         return self._objects.versions()
+
+    def _patch(self, name: str, change: Callable[[Facts], Body]) -> JobSummary:
+        facts = self.facts(name)
+        changed = self._connection.patch(path_of(facts.resource), change(facts))
+        return summary_of(Facts({**facts.resource, **changed}, facts.pods, facts.now))
+
+    def _status(self, resource: Object, uid: object) -> JobStatus:
+        if part(resource, "metadata").get("uid") != uid:
+            raise NotFoundError(f"{part(resource, 'metadata').get('name')} was deleted, and another one created")
+        return status_of(self._facts(resource))
+
+    def _changed(self, resource: Object, left_s: float) -> Body | None:
+        """Wait for a change of the job; None: look again."""
+        metadata = part(resource, "metadata")
+        path = kind_of(resource).path(str(metadata.get("namespace")))
+        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
+        try:
+            for event in self._connection.events(
+                path, version=str(metadata.get("resourceVersion")), timeout_s=int(left_s) or 1, **query
+            ):
+                if event.get("type") == "DELETED":
+                    raise NotFoundError(f"{metadata.get('name')} was deleted")
+                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
+        except ClientError as error:
+            if error.code != 410:  # the version is too old
+                raise
+        return None
 
     def _facts(self, resource: Object) -> Facts:
         return Facts(resource, self._objects.pods(resource), time.time())

@@ -35,7 +35,7 @@ class Connection:
     def __init__(self, access: Access, namespace: str) -> None:
         self._access = access
         self.namespace = namespace
-        self._headers = {"Accept": "application/json", "User-Agent": f"kubectl-mpi/{__version__}"}
+        self._headers = {"Accept": "application/json, */*", "User-Agent": f"kubectl-mpi/{__version__}"}
 
     @classmethod
     def load(cls, kubeconfig: str | None, context: str | None) -> Connection:
@@ -76,6 +76,10 @@ class Connection:
     def create(self, path: str, body: Body) -> Body:
         """Create an object; return it as it is there."""
         return self._body(self._send("POST", path, {"fieldManager": "kubectl-mpi"}, body))
+
+    def patch(self, path: str, body: Body) -> Body:
+        """Change an object by a JSON merge patch; return it as it is then."""
+        return self._body(self._send("PATCH", path, {"fieldManager": "kubectl-mpi"}, body))
 
     def delete(self, path: str, uid: str) -> None:
         """Delete the object of this uid, and what it owns behind it."""
@@ -125,9 +129,8 @@ class Connection:
         read_s: float | None = _READ_S,
     ) -> urllib3.BaseHTTPResponse:
         try:
-            headers = {**self._headers, **self._access.headers()} | (
-                {"Content-Type": "application/json"} if body else {}
-            )
+            media = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            headers = {**self._headers, **self._access.headers(), "Content-Type": media}
             answer = self._access.pool.urlopen(
                 method,
                 f"{self._access.path}{path}" + (f"?{urlencode(query)}" if query else ""),

@@ -13,7 +13,8 @@ A label is no proof: a pod counts if the job, or the launcher's batch Job, is it
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
@@ -89,22 +90,26 @@ class Objects:
 
     def pods(self, resource: Object) -> list[Body]:
         """Return a job's pods, oldest first."""
-        metadata = part(resource, "metadata")
-        selectors = [f"{_JOB_UID}={metadata.get('uid')}"]
-        if not is_t9k(resource):
-            selectors = [f"{key}={metadata.get('name')}" for key in (_JOB_NAME, _OLD_JOB_NAME)]
-        path = POD.path(str(metadata.get("namespace")))
-        for selector in selectors:
-            if found := [*owned(resource, self._connection.items(path, labelSelector=selector))]:
+        path = POD.path(str(part(resource, "metadata").get("namespace")))
+        key, value = _label(resource)
+        for label in [key] if key == _JOB_UID else [key, _OLD_JOB_NAME]:
+            if found := [*owned(resource, self._connection.items(path, labelSelector=f"{label}={value}"))]:
                 return sorted(found, key=lambda pod: str(part(pod, "metadata").get("creationTimestamp")))
         return []
 
-    def pods_of_all(self, resources: Iterable[Object], namespace: str | None) -> list[Body]:
-        """Return the pods of many jobs by as few requests as possible."""
-        keys = {_JOB_UID if is_t9k(one) else _JOB_NAME for one in resources}
-        path = POD.path(namespace)
-        found = [pod for key in sorted(keys) for pod in self._connection.items(path, labelSelector=key)]
-        return [*{part(pod, "metadata").get("uid"): pod for pod in found}.values()]
+    def pods_by_job(self, resources: Sequence[Object], namespace: str | None) -> dict[str, list[Body]]:
+        """Return the pods of many jobs, by the jobs' uids, by at most two lists. mpi-operator v1's are not found."""
+        labelled: dict[tuple[str, str, str], list[Body]] = defaultdict(list)
+        for key in sorted({_label(one)[0] for one in resources}):
+            for pod in self._connection.items(POD.path(namespace), labelSelector=key):
+                metadata = part(pod, "metadata")
+                labelled[str(metadata.get("namespace")), key, str(part(metadata, "labels").get(key))].append(pod)
+        found = {}
+        for one in resources:
+            metadata = part(one, "metadata")
+            candidates = labelled.get((str(metadata.get("namespace")), *_label(one)), [])
+            found[str(metadata.get("uid"))] = [*owned(one, candidates)]
+        return found
 
     def events(self, resource: Object, pods: Iterable[Object]) -> list[Body]:
         """Return the events of a job, its launcher's batch Job and its pods, those that are gone included."""
@@ -120,6 +125,12 @@ class Objects:
             if about.get("uid") in uids or (is_ours and event_time(event) >= str(metadata.get("creationTimestamp"))):
                 found.append(event)
         return sorted(found, key=event_time)
+
+
+def _label(resource: Object) -> tuple[str, str]:
+    """Return the label that a job's pods have, and its value."""
+    metadata = part(resource, "metadata")
+    return (_JOB_UID, str(metadata.get("uid"))) if is_t9k(resource) else (_JOB_NAME, str(metadata.get("name")))
 
 
 def owned(resource: Object, pods: Iterable[Body]) -> Iterator[Body]:

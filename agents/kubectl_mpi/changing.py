@@ -1,4 +1,4 @@
-"""The commands that create and delete jobs, and wait for them: submit, rerun, wait, delete."""
+"""The commands that create, change and delete jobs, and wait for them: submit, rerun, pause, debug, wait, delete."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import sys
 import click
 
 from agents.client import JobStatus, MpiClient, NotFoundError, State, manifests
-from agents.job.json_object import part
-from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, show, wrapped
+from agents.client.convert import converted
+from agents.job.json_object import Body, part
+from agents.job.model import KUBEFLOW, Dialect
+from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, show, show_as, wrapped
 
 
 @click.command()
@@ -16,9 +18,29 @@ from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, 
 @cluster_options
 def submit(client: MpiClient, *, file: str) -> None:
     """Create the jobs of a file; none if one of them is invalid."""
-    found = manifests.read("stdin", sys.stdin.read()) if file == "-" else manifests.read(file)
-    for manifest in [client.checked(one) for one in found]:
+    for manifest in [client.checked(one) for one in _read(file)]:
         show([f"{client.submit(manifest).resource} created"])
+
+
+def _read(file: str) -> list[Body]:
+    return manifests.read("stdin", sys.stdin.read()) if file == "-" else manifests.read(file)
+
+
+@click.command()
+@click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
+@click.option(
+    "--to", type=click.Choice([str(one) for one in KUBEFLOW]), required=True, help="Version of kubeflow's API."
+)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def convert(*, file: str, to: str, output: str) -> None:
+    """Print jobs of kubeflow's or T9k's API in a version of kubeflow's; say on stderr what is lost."""
+    for manifest in _read(file):
+        body, lost = converted(manifest, Dialect(to))
+        for line in lost:
+            note(f"{body['metadata'].get('name')}: lost: {line}")
+        if output == "yaml":
+            show(["---"])
+        show_as(body, output)
 
 
 @click.command()
@@ -35,6 +57,33 @@ def rerun(client: MpiClient, *, job: str, name: str | None) -> None:
     taken = [one.name for one in client.list()]
     made = client.submit(manifests.again(resource, name or manifests.next_name(job, taken)))
     show([f"{made.resource} created"])
+
+
+@click.command()
+@click.argument("job")
+@cluster_options
+def pause(client: MpiClient, *, job: str) -> None:
+    """Delete a job's pods, the launcher first, so that ranks can save; keep the job until it is resumed."""
+    show([f"{client.pause(job).resource} paused"])
+
+
+@click.command()
+@click.argument("job")
+@cluster_options
+def resume(client: MpiClient, *, job: str) -> None:
+    """Create the pods of a paused job again."""
+    show([f"{client.pause(job, is_on=False).resource} resumed"])
+
+
+@click.command()
+@click.argument("job")
+@click.argument("state", type=click.Choice(["on", "off"]))
+@cluster_options
+def debug(client: MpiClient, *, job: str, state: str) -> None:
+    """Have a job's launcher wait for you, or run its program again. It holds for the next launcher."""
+    show([f"{client.debug(job, is_on=state == 'on').resource} debug {state}"])
+    if client.facts(job).launcher is not None:
+        note(f"its present launcher is as it was: `kubectl mpi pause {job}`, then resume, replaces it")
 
 
 _UNTIL = {

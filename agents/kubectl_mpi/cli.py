@@ -51,6 +51,7 @@ def command() -> None:
 
 for one in (
     *(running.run, changing.submit, changing.rerun, running.attach, changing.wait, changing.delete),
+    *(changing.pause, changing.resume, changing.debug, changing.convert),
     *(reading.list_jobs, reading.status, reading.why, reading.logs, reading.events, executing.exec_in),
 ):
     command.add_command(one)

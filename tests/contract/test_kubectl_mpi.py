@@ -162,7 +162,7 @@ def test_an_image_that_can_not_be_pulled(shell: Shell, operated: Operated) -> No
     assert "Check the image's name, the registry and the pull secret." in found
     assert cells(shell.run("status", "pulls"), "pulls-worker-1")[1] == "ImagePullBackOff"
     waiting = shell.run("wait", "pulls", "--timeout", "1s", code=124)
-    assert "pulls has not ended within 1 s: pulls waits for its workers" in waiting
+    assert "not within 1 s: pulls waits for its workers" in waiting
     shell.run("delete", "pulls")
 
 
@@ -173,6 +173,18 @@ def test_a_suspended_job(shell: Shell) -> None:
     assert "rests has no launcher pod: rests is suspended" in shell.run("logs", "rests", code=4)
     assert "rests has not ended" in shell.run("rerun", "rests", code=2)
     shell.run("delete", "rests")
+
+
+def test_a_job_is_paused_debugged_and_resumed(shell: Shell) -> None:
+    shell.run("submit", "-f", "-", stdin=manifest("stops", "sh", "-c", "echo begun; exec sleep 600"))
+    shell.run("wait", "stops", "--for", "running")
+    assert shell.run("pause", "stops") == "mpijob.kubeflow.org/stops paused\n"
+    until(lambda: "stops is suspended and has no pods." in shell.run("why", "stops"), "its pods are gone")
+    assert shell.run("debug", "stops", "on") == "mpijob.kubeflow.org/stops debug on\n"
+    assert shell.run("resume", "stops") == "mpijob.kubeflow.org/stops resumed\n"
+    until(lambda: "its launcher waits for you" in shell.run("why", "stops"), "it is in debug mode")
+    assert shell.run("logs", "stops") == ""
+    shell.run("delete", "stops")
 
 
 def test_a_program_in_the_foreground(shell: Shell) -> None:
@@ -255,6 +267,13 @@ def test_files_are_checked_before_anything_is_created(shell: Shell, tmp_path: Pa
     shell.run("delete", "twice")
 
 
+def test_a_job_is_converted_without_a_cluster(tmp_path: Path) -> None:
+    nowhere = Shell(str(tmp_path / "none"))
+    found = yaml.safe_load(nowhere.run("convert", "-f", "examples/t9k/pi.yaml", "--to", "v1"))
+    assert found["apiVersion"] == "kubeflow.org/v1"
+    assert "is no YAML" in nowhere.run("convert", "-f", "-", "--to", "v1", code=2, stdin="{")
+
+
 def test_colour_is_for_terminals(shell: Shell) -> None:
     shell.run("submit", "-f", "-", stdin=manifest("gaudy", "true"))
     shell.run("wait", "gaudy")
@@ -293,7 +312,7 @@ def test_the_client_in_python(operated: Operated) -> None:
         running = client.wait("py", until=lambda status: status.state is State.RUNNING, timeout_s=60)
         assert [worker.ready for worker in running.workers] == [True, True]
         assert next(iter(client.logs("py", follow=True))) == "begun"
-        with pytest.raises(WaitTimeoutError, match="py has not ended within 0 s: py runs"):
+        with pytest.raises(WaitTimeoutError, match="not within 0 s: py runs"):
             client.wait("py", timeout_s=0)
         assert [job.name for job in client.list() if job.name == "py"] == ["py"]
         changes = client.changes("py")
@@ -383,4 +402,4 @@ def test_a_cluster_without_any_operator(foreign: Cluster) -> None:
     shell = Shell(foreign.kubeconfig())
     shell.run("submit", "-f", "-", stdin=manifest("alone", "true"))
     assert "alone was just created" in shell.run("why", "alone")
-    assert "alone has not ended within 1 s" in shell.run("wait", "alone", "--timeout", "1", code=124)
+    assert "not within 1 s: alone was just created" in shell.run("wait", "alone", "--timeout", "1", code=124)
