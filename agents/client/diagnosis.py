@@ -65,12 +65,8 @@ def _failed(facts: Facts) -> Explanation | None:
     reason, message = str(condition.get("reason") or ""), one_line(str(condition.get("message") or ""))
     what = f"{facts.name} failed{_took(facts)}: "
     if reason == "DeadlineExceeded":
-        return Explanation(
-            State.FAILED,
-            reason,
-            f"{what}{_sentence(message)}",
-            "Raise runPolicy.activeDeadlineSeconds, or give it more workers.",
-        )
+        remedy = "Raise runPolicy.activeDeadlineSeconds, or give it more workers."
+        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", remedy)
     end = None if reason == "RanksLost" else ends.first_failure(facts)
     if end is None:
         return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", _remedy_by(message, facts))
@@ -101,13 +97,15 @@ def _blocked(facts: Facts) -> Explanation | None:
     condition = facts.condition(Type.VALIDATION_ERROR, Type.RESOURCE_EXISTS, Type.OTHER_OPERATOR)
     if condition is None:
         return None
-    kind = str(condition.get("type"))
+    kind, message = Type(str(condition.get("type"))), _sentence(one_line(str(condition.get("message") or "")))
+    if kind is Type.OTHER_OPERATOR:
+        has_begun = bool(facts.launchers or facts.workers or facts.condition(Type.RUNNING))
+        return None if has_begun else Explanation(State.PENDING, kind, f"{facts.name} has not begun: {message}")
     remedy = {
         Type.VALIDATION_ERROR: "Correct the job and submit it again.",
         Type.RESOURCE_EXISTS: "Delete or rename that object, or submit the job under another name.",
-    }.get(Type(kind), "")
-    what = f"{facts.name} can't start ({kind}): {_sentence(one_line(str(condition.get('message') or '')))}"
-    return Explanation(State.BLOCKED, kind, what, remedy)
+    }[kind]
+    return Explanation(State.BLOCKED, kind, f"{facts.name} can't start ({kind}): {message}", remedy)
 
 
 def _suspended(facts: Facts) -> Explanation | None:

@@ -6,8 +6,9 @@ import time
 
 import click
 
-from agents.client import JobStatus, MpiClient
+from agents.client import AccessError, JobStatus, MpiClient
 from agents.client.model import as_json
+from agents.client.outage import Outage
 from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.options import cluster_options, is_live, note, output_option, show, show_as, style, wrapped
 
@@ -54,9 +55,14 @@ def _screen(found: JobStatus, *, is_wide: bool) -> list[str]:
 
 def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
     """On a terminal redraw the screen; in a pipe print a line for each change."""
-    before = ""
+    before, outage = "", Outage(note)
     while True:
-        found = client.get(job)
+        try:
+            found = client.get(job)
+        except AccessError as error:
+            outage.failed(error)
+            continue
+        outage.ended()
         if is_live():
             show([_CLEAR + "\n".join(_screen(found, is_wide=is_wide))])
         elif (line := f"{found.state} {found.summary.ready}/{found.summary.workers} {found.summary.reason}") != before:

@@ -61,6 +61,18 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         "ValidationError",
         ["pi can't start (ValidationError): spec.slotsPerWorker: must be 1 or more.", "Correct the job"],
     ),
+    "left to another operator": (
+        facts(job("v1", "OtherOperator", message="The job is left to another operator for MPIJobs, seen by its Lease")),
+        State.PENDING,
+        "OtherOperator",
+        ["pi has not begun: The job is left to another operator for MPIJobs, seen by its Lease."],
+    ),
+    "left to another operator, which runs it": (
+        facts(job("v1", "OtherOperator", "Running"), *UP, pod(LAUNCHER, "ready")),
+        State.RUNNING,
+        "",
+        ["pi runs since 5 min on 2 of 2 workers."],
+    ),
     "left to another controller": (
         facts(job("v2beta1", changes={"spec/runPolicy/managedBy": "kueue.x-k8s.io/multikueue"})),
         State.PENDING,
