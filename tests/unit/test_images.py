@@ -187,8 +187,8 @@ def test_our_image_has_a_command_for_each_role() -> None:
     with open(os.path.join(catalog.ROOT, "pyproject.toml"), "rb") as file:
         scripts = tomllib.load(file)["project"]["scripts"]
     (packed,) = re.findall(r"relocatable root /image /packages \\\n *(.*?) \\\n", Path(DOCKERFILE).read_text())
-    # The agent's two are compiled programs, and the playground is for one's own machine.
-    assert {*packed.split()} == scripts.keys() - {"rshagent", "rshagent-direct", "mpi-playground"}
+    # The agent's two are compiled programs; the playground and kubectl mpi are for one's own machine.
+    assert {*packed.split()} == scripts.keys() - {"rshagent", "rshagent-direct", "mpi-playground", "kubectl-mpi"}
 
 
 def test_kubectl_from_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""MPI jobs from Python: submit, list, watch, understand and delete them. The command `kubectl mpi` is made of it.
+
+`MpiClient` does the work; what it returns are plain values (`model`), and its errors are `ClientError`s.
+
+The files, from the API inwards:
+
+- connection: configuration, requests, errors (`errors`); objects: which objects belong to a job
+- facts, ends, output: a job and its pods as they are read, how its containers ended, what its launcher printed. Pure
+- diagnosis: why a job is where it is, a table of rules; summaries: the values of `model`. Pure
+- manifests, modes, convert: new jobs, patches, a job in another version of the API. Pure
+- client: `MpiClient`; follow, outage: what it does for long, over lost connections
+"""
+
+from agents.client.client import MpiClient
+from agents.client.errors import (
+    AccessError,
+    ClientError,
+    ForbiddenError,
+    ManifestError,
+    NotFoundError,
+    RefusedError,
+    WaitTimeoutError,
+)
+from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, PodSummary, State, Step
+
+__all__ = [
+    "AccessError",
+    "ClientError",
+    "Explanation",
+    "ForbiddenError",
+    "JobEvent",
+    "JobStatus",
+    "JobSummary",
+    "ManifestError",
+    "MpiClient",
+    "NotFoundError",
+    "PodSummary",
+    "RefusedError",
+    "State",
+    "Step",
+    "WaitTimeoutError",
+]

@@ -1,0 +1,267 @@
+"""`MpiClient`: MPI jobs from Python, as `kubectl mpi` shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from agents.client import modes
+from agents.client.connection import Connection
+from agents.client.diagnosis import diagnose, failed_container
+from agents.client.errors import AccessError, ClientError, ManifestError, NotFoundError, WaitTimeoutError
+from agents.client.facts import Facts, PodFacts
+from agents.client.follow import Follower
+from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
+from agents.client.objects import Objects, kind_of, path_of
+from agents.client.outage import Outage
+from agents.client.summaries import events_of, status_of, summary_of
+from agents.job.json_object import Body, Object, part
+from agents.job.read import read
+from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
+
+_API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
+_WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
+_FAULTS = 3  # of an invalid job are named
+_TAIL = 200  # lines of a failed container that are searched for the cause
+
+
+class MpiClient:
+    """A user's view of the MPI jobs of one cluster. Methods take a job's name, and raise ClientError.
+
+    Reading works for every MPIJob of kubeflow's and T9k's API, whichever operator runs it.
+
+        with MpiClient(namespace="hpc") as client:
+            client.submit(manifest)
+            status = client.wait("pi", timeout_s=3600)
+            print(client.why("pi"))
+            for line in client.logs("pi"):
+                print(line)
+    """
+
+    def __init__(
+        self, *, context: str | None = None, namespace: str | None = None, kubeconfig: str | None = None
+    ) -> None:
+        """Connect as kubectl does by default. Raises AccessError if no cluster is configured."""
+        self._connection = Connection.load(kubeconfig, context)
+        self.namespace = namespace or self._connection.namespace
+        """Where jobs are looked for."""
+        self._objects = Objects(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connection.close()
+
+    def list(self, *, all_namespaces: bool = False) -> tuple[JobSummary, ...]:
+        """Return all jobs, by namespace and age."""
+        namespace = None if all_namespaces else self.namespace
+        resources = self._objects.jobs(namespace)
+        pods, now = self._objects.pods_by_job(resources, namespace), time.time()
+        found = [summary_of(Facts(one, pods[str(part(one, "metadata").get("uid"))], now)) for one in resources]
+        return tuple(sorted(found, key=lambda job: (job.namespace, job.created or 0.0, job.name)))
+
+    def get(self, name: str) -> JobStatus:
+        """Return a job with its pods and what has happened so far."""
+        return status_of(self.facts(name))
+
+    def resource(self, name: str) -> Body:
+        """Return a job as the API server has it."""
+        return self._objects.job(self.namespace, name)
+
+    def why(self, name: str) -> Explanation:
+        """Say what a job waits for or what it died of, and what to do."""
+        resource = self.resource(name)
+        pods = self._objects.pods(resource)
+        facts = Facts(resource, pods, time.time(), self._objects.events(resource, pods))
+        if (end := failed_container(facts)) is not None and end.container:
+            try:
+                lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=_TAIL)]
+            except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth telling
+                lines = []
+            facts = Facts(resource, pods, facts.now, facts.events, lines)
+        return diagnose(facts)
+
+    def events(self, name: str) -> tuple[JobEvent, ...]:
+        """Return the events of a job and its pods, oldest first. Kubernetes keeps them for an hour by default."""
+        resource = self.resource(name)
+        return tuple(events_of(self._objects.events(resource, self._objects.pods(resource))))
+
+    def logs(
+        self,
+        name: str,
+        *,
+        worker: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+    ) -> Iterator[str]:
+        """Return the lines of the launcher's output, or of a worker's.
+
+        `follow`: until the container ends. `previous`: of the container before its last restart. `tail`: only so many
+        last lines.
+        """
+        pod = self.pod(name, worker)
+        return self.output(pod, follow=follow, previous=previous, tail=tail)
+
+    def submit(self, manifest: Object) -> JobSummary:
+        """Create a job of a manifest. Raises ManifestError if our operator would reject it."""
+        body = self.checked(manifest)
+        made = self._connection.create(kind_of(body).path(str(part(body, "metadata")["namespace"])), body)
+        return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))
+
+    def checked(self, manifest: Object) -> Body:
+        """Return a manifest with its namespace. Raises ManifestError if it is no MPIJob, or an invalid one."""
+        version = manifest.get("apiVersion")
+        if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
+            raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
+        metadata = {**part(manifest, "metadata")}
+        metadata["namespace"] = metadata.get("namespace") or self.namespace
+        name = metadata.get("name") or metadata.get("generateName")
+        found = read({**manifest, "metadata": {"uid": "0", **metadata, "name": name}})
+        if isinstance(found, tuple):
+            more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
+            raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
+        return {**manifest, "metadata": metadata}
+
+    def delete(self, name: str) -> JobSummary:
+        """Delete a job with all that belongs to it; return it as it was. Does not wait for its pods' end."""
+        resource = self.resource(name)
+        facts = self._facts(resource)
+        self._connection.delete(path_of(resource), str(part(resource, "metadata").get("uid")))
+        return summary_of(facts)
+
+    def pause(self, name: str, *, is_on: bool = True) -> JobSummary:
+        """Have a job's pods deleted, the launcher first, until it is resumed; not `is_on`: resume it."""
+        return self._patch(name, lambda facts: modes.paused(facts, is_on=is_on))
+
+    def debug(self, name: str, *, is_on: bool = True) -> JobSummary:
+        """Have a job's next launcher wait for its user instead of running its program; not `is_on`: run it again."""
+        return self._patch(name, lambda facts: modes.debugged(facts, is_on=is_on))
+
+    def wait(
+        self,
+        name: str,
+        *,
+        timeout_s: float | None = None,
+        until: Callable[[JobStatus], bool] = lambda status: status.state.has_ended,
+    ) -> JobStatus:
+        """Wait until a job has ended, or `until` holds, and return it. Raises WaitTimeoutError, NotFoundError."""
+        for status in self.changes(name, timeout_s=timeout_s):
+            if until(status):
+                return status
+        raise WaitTimeoutError(f"not within {timeout_s:g} s: {self.why(name).what}")
+
+    def changes(self, name: str, *, timeout_s: float | None = None) -> Iterator[JobStatus]:
+        """Return a job now, and at each change of it, until `timeout_s` is over; NotFoundError if it is deleted."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        resource: Body | None = self.resource(name)
+        uid = part(resource, "metadata").get("uid")
+        outage = Outage()
+        while True:
+            left_s = _WATCH_S if deadline is None else deadline - time.monotonic()
+            try:
+                resource = self.resource(name) if resource is None else resource
+                status = self._status(resource, uid)
+                outage.ended()
+                yield status
+                if left_s <= 0:
+                    return
+                resource = self._changed(resource, min(left_s, _WATCH_S))
+            except AccessError as error:
+                outage.failed(error, most_s=left_s)
+                resource = None
+
+    def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
+        """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
+        return Follower(self, name, report, output).follow()
+
+    def facts(self, name: str) -> Facts:
+        """Return a job and its pods as they are read: for what this class has no method for."""
+        return self._facts(self.resource(name))
+
+    def pod(self, name: str, worker: int | None = None) -> PodFacts:
+        """Return a job's newest launcher pod, or a worker's. Raises NotFoundError."""
+        facts = self.facts(name)
+        pod = facts.launcher if worker is None else facts.workers.get(worker)
+        if pod is None:
+            what = "launcher pod" if worker is None else f"worker {worker}"
+            raise NotFoundError(f"{name} has no {what}: {diagnose(facts)}")
+        return pod
+
+    def output(
+        self,
+        pod: PodFacts,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_s: int | None = None,
+    ) -> Iterator[str]:
+        """Return the lines of a pod's main container; `since_s`: of so many last seconds. Raises NotFoundError."""
+        if not pod.state.containers:
+            why = pod.why.message if pod.why is not None else "it has not started"
+            raise NotFoundError(f"{pod.name} has no output yet: {why}")
+        return self._log(
+            pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail, since_s=since_s
+        )
+
+    def versions(self) -> tuple[str, ...]:
+        """Return which of kubeflow's versions the cluster serves: of v1 and v2beta1. Raises NotFoundError if none."""
+        return self._objects.versions()
+
+    def _patch(self, name: str, change: Callable[[Facts], Body]) -> JobSummary:
+        facts = self.facts(name)
+        changed = self._connection.patch(path_of(facts.resource), change(facts))
+        return summary_of(Facts({**facts.resource, **changed}, facts.pods, facts.now))
+
+    def _status(self, resource: Object, uid: object) -> JobStatus:
+        if part(resource, "metadata").get("uid") != uid:
+            raise NotFoundError(f"{part(resource, 'metadata').get('name')} was deleted, and another one created")
+        return status_of(self._facts(resource))
+
+    def _changed(self, resource: Object, left_s: float) -> Body | None:
+        """Wait for a change of the job; None: look again."""
+        metadata = part(resource, "metadata")
+        path = kind_of(resource).path(str(metadata.get("namespace")))
+        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
+        try:
+            for event in self._connection.events(
+                path, version=str(metadata.get("resourceVersion")), timeout_s=int(left_s) or 1, **query
+            ):
+                if event.get("type") == "DELETED":
+                    raise NotFoundError(f"{metadata.get('name')} was deleted")
+                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
+        except ClientError as error:
+            if error.code != 410:  # the version is too old
+                raise
+        return None
+
+    def _facts(self, resource: Object) -> Facts:
+        return Facts(resource, self._objects.pods(resource), time.time())
+
+    def _log(
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_s: int | None = None,
+    ) -> Iterator[str]:
+        query = {"container": container}
+        query |= {"follow": "true"} if follow else {}
+        query |= {"previous": "true"} if previous else {}
+        query |= {} if tail is None else {"tailLines": str(tail)}
+        query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
+        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query):
+            yield line.decode("utf-8", "replace").rstrip("\n")

@@ -1,0 +1,94 @@
+"""What a job died of: the container that failed first, what its exit code means, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+import signal
+
+from agents.client.facts import End, Facts
+from agents.common import pods
+from agents.job.json_object import Object, mappings, part
+
+_OOM = "OOMKilled"
+_CLOCKS_S = 2.0  # by how much the clocks of two nodes may differ, and a second's rounding
+
+_SIGNALS = {  # what people call them
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGABRT: "abort, as by a failed assertion",
+    signal.SIGBUS: "bus error: a file or /dev/shm became too small",
+    signal.SIGFPE: "arithmetic error",
+    signal.SIGILL: "illegal instruction: was the program built for another CPU?",
+    signal.SIGKILL: "killed from outside",
+    signal.SIGTERM: "terminated from outside",
+    signal.SIGINT: "interrupted",
+}
+_CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+
+
+def first_failure(facts: Facts) -> End | None:
+    """Return the end that the job's end, or its launcher's last one, came from; None if no pod tells.
+
+    It is the launcher's own, unless a worker failed while that launcher ran: mpirun notices that and fails.
+    """
+    ends = [end for pod in facts.launchers for end in pod.ends]
+    last = max(ends, key=lambda end: end.at or 0.0, default=None)
+    workers = [end for pod in facts.workers.values() for end in pod.ends if _counts(end, last)]
+    first = min(workers, key=lambda end: end.at or 0.0, default=None)
+    return first or last
+
+
+def _counts(end: End, launcher: End | None) -> bool:
+    """Whether a worker's end came while the launcher ran, and was not the clean-up behind it."""
+    if launcher is None or launcher.at is None or end.at is None:
+        return launcher is None
+    if end.reason == _OOM or end.exit_code is None:  # nothing but its cause says so: clocks may differ
+        return (launcher.started_at or 0.0) <= end.at <= launcher.at + _CLOCKS_S
+    return (launcher.started_at or 0.0) <= end.at < launcher.at
+
+
+def described(end: End) -> str:
+    """Return how a container ended: `pi-launcher: container mpi exited with 139 (SIGSEGV: segmentation fault)`."""
+    if end.exit_code is None:
+        return f"{end.pod} failed ({end.reason})" + (f": {end.message}" if end.message else "")
+    text = f"{end.pod}: {pods.exited(f'container {end.container}', end.exit_code, end.reason)}"
+    number = signal_of(end)
+    if number is None or end.reason == _OOM:
+        return text
+    meaning = _SIGNALS.get(number)
+    return f"{text} ({number.name}{f': {meaning}' if meaning else ''})"
+
+
+def signal_of(end: End) -> signal.Signals | None:
+    """Return the signal that an exit code above 128 stands for."""
+    if end.exit_code is None or end.exit_code <= 128:
+        return None
+    try:
+        return signal.Signals(end.exit_code - 128)
+    except ValueError:
+        return None
+
+
+def remedy(end: End, raw: Object | None) -> str:
+    """Return what to do about a failed container; `raw` is its pod."""
+    if end.exit_code is None:
+        return "The program is not at fault: submit the job again, or ask for what the pod uses (requests = limits)."
+    if end.reason == _OOM:
+        limit = _memory_limit(raw, end.container)
+        return f"Raise its memory limit{f' (now {limit})' if limit else ''}, or start fewer ranks per worker."
+    if end.exit_code in {126, 127, 128}:
+        return "The image lacks this program, or it is not on PATH or not executable: check command and image."
+    number = signal_of(end)
+    if number in _CRASHES:
+        return "The program crashed: run it with fewer ranks, or under a debugger, to find where."
+    if number is signal.SIGKILL:
+        return "Was its node short of memory, did a liveness probe fail, or was it deleted?"
+    if number is signal.SIGTERM:
+        return "Was its pod deleted or its node drained?"
+    return "The program's own output says why."
+
+
+def _memory_limit(raw: Object | None, container: str) -> str:
+    for field in ("containers", "initContainers"):
+        for one in mappings(part(raw, "spec").get(field)):
+            if one.get("name") == container:
+                return str(part(one, "resources", "limits").get("memory") or "")
+    return ""

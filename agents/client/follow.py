@@ -1,0 +1,103 @@
+"""Follows a job to its end: what it waits for, and what its launchers write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agents.client.errors import AccessError, NotFoundError, RefusedError
+from agents.client.facts import Facts, PodFacts
+from agents.client.model import JobStatus, State
+from agents.client.outage import Outage
+from agents.client.summaries import status_of
+
+if TYPE_CHECKING:
+    from agents.client.client import MpiClient
+
+_LOOK_S = 1.0
+
+
+class Follower:
+    """One job. `report` gets a line whenever it waits for something else, `output` each line of its launchers."""
+
+    def __init__(
+        self, client: MpiClient, name: str, report: Callable[[str], None], output: Callable[[str], None]
+    ) -> None:
+        self._client, self._name = client, name
+        self._report, self._output = report, output
+        self._done: set[tuple[str, int]] = set()  # launchers whose output is here: by pod's uid, and restarts
+        self._last = ""
+        self._outage = Outage(self._say)
+
+    def follow(self) -> JobStatus:
+        """Follow until the job has ended; return it. Raises ClientError: also if it is deleted meanwhile."""
+        while True:
+            facts = self._facts()
+            if facts is not None:
+                launcher = self._next(facts)
+                if launcher is not None:
+                    self._read(launcher)
+                    continue
+                status = status_of(facts)
+                if status.state.has_ended:
+                    return status
+                self._tell(status)
+            time.sleep(_LOOK_S)
+
+    def _facts(self) -> Facts | None:
+        """What is known of the job; None while the API server can't be reached."""
+        try:
+            found = self._client.facts(self._name)
+        except AccessError as error:
+            self._outage.failed(error)
+            return None
+        self._outage.ended()
+        return found
+
+    def _next(self, facts: Facts) -> PodFacts | None:
+        """The oldest launcher that has begun, and whose output is not here yet."""
+        for pod in facts.launchers:
+            main = pod.main
+            if main is not None and main.state in {"running", "terminated"} and _key(pod) not in self._done:
+                return pod
+        return None
+
+    def _read(self, pod: PodFacts) -> None:
+        """Read a launcher's output to its end, over lost connections."""
+        since: int | None = None
+        heard = time.monotonic()
+        while True:
+            try:
+                for line in self._client.output(pod, follow=True, since_s=since):
+                    heard = time.monotonic()
+                    self._output(line)
+            except AccessError as error:
+                self._say(f"{error}; lines may be missing or repeated here")
+            except (NotFoundError, RefusedError):  # its pod is gone, or its container is started again right now
+                break
+            facts = self._facts()
+            if facts is not None and not _is_running(facts, pod):
+                break
+            time.sleep(_LOOK_S)
+            since = int(time.monotonic() - heard) + 1
+        self._done.add(_key(pod))
+
+    def _tell(self, status: JobStatus) -> None:
+        if status.state is not State.RUNNING or status.summary.reason:
+            self._say(status.explanation.what)
+
+    def _say(self, line: str) -> None:
+        if line != self._last:
+            self._last = line
+            self._report(line)
+
+
+def _key(pod: PodFacts) -> tuple[str, int]:
+    return pod.uid, 0 if pod.main is None else pod.main.restarts
+
+
+def _is_running(facts: Facts, pod: PodFacts) -> bool:
+    """Whether this very container of a launcher runs."""
+    now = next((one for one in facts.launchers if one.uid == pod.uid), None)
+    return now is not None and now.main is not None and now.main.state == "running" and _key(now) == _key(pod)

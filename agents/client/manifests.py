@@ -1,0 +1,205 @@
+"""Jobs as manifests: read from YAML, made of a few options, or of a job that has been there. Pure but for `read`."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from agents.client.errors import ManifestError
+from agents.client.facts import KUEUE_QUEUE
+from agents.job.json_object import Body, Object, mapping, mappings, part
+from agents.job.model import GROUP, MPI_JOB, PREFIX, Dialect, Implementation, Transport
+
+_BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 MiB
+_NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
+_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
+_AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
+_SERVERS_METADATA = ("name", "labels", "annotations")  # what of a job's metadata is its user's
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_COUNTED = re.compile(r"(.*?)-(\d{1,4})")
+
+
+def read(file: str, text: str | None = None) -> list[Body]:
+    """Return the manifests of a YAML or JSON file, or of its `text` if that is given. Raises ManifestError."""
+    try:
+        if text is None:
+            if os.path.getsize(file) > _BYTES_MAX:
+                raise ManifestError(f"{file}: is larger than any API server would take")
+            with open(file, encoding="utf-8") as opened:
+                text = opened.read()
+        found = json.loads(json.dumps([one for one in yaml.safe_load_all(text) if one], default=str))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{file}: can't be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{file}: is no YAML: {error}") from None
+    except (RecursionError, TypeError, ValueError) as error:  # nested too deeply, or in itself; a key that is a list
+        raise ManifestError(f"{file}: is YAML that JSON can't express: {error}") from None
+    if not found:
+        raise ManifestError(f"{file}: has no manifest in it")
+    for one in found:
+        if not isinstance(one, dict) or not isinstance(one.get("metadata"), dict):
+            raise ManifestError(f"{file}: a manifest is a mapping with apiVersion, kind and metadata")
+    return list(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a new job is made of. Per worker: `slots`, `gpus`, `cpu`, `memory`, `shm`; None and "" are not set.
+
+    `template` is a job whose fields hold where nothing else is said. `volumes` and `secrets` are mounted: path → claim,
+    path → Secret. `time_s`: the job fails after so many seconds.
+    """
+
+    name: str
+    image: str
+    command: Sequence[str]
+    ranks: int
+    workers: int | None = None
+    slots: int | None = None
+    gpus: int | None = None
+    cpu: str = ""
+    memory: str = ""
+    shm: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    queue: str = ""
+    priority: str = ""
+    time_s: int | None = None
+    transport: Transport | None = None
+    implementation: Implementation = Implementation.OPEN_MPI
+    template: Object | None = None
+
+
+def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
+    """Return the manifest of a job of kubeflow's API. Raises ManifestError if the numbers don't fit."""
+    workers, slots = _hosts(options)
+    template = copy.deepcopy(dict(options.template or {}))
+    if template and template.get("apiVersion") not in {f"{GROUP}/{one}" for one in (Dialect.V1, Dialect.V2BETA1)}:
+        raise ManifestError("a template for new jobs must be an MPIJob of kubeflow.org/v1 or v2beta1")
+    metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
+    annotations = {**part(metadata, "annotations")}
+    annotations |= {f"{PREFIX}transport": str(options.transport)} if options.transport is not None else {}
+    labels = {**part(metadata, "labels")} | ({KUEUE_QUEUE: options.queue} if options.queue else {})
+    policy = {"cleanPodPolicy": "Running", "backoffLimit": 0, **part(spec, "runPolicy")}
+    policy |= {"activeDeadlineSeconds": options.time_s} if options.time_s is not None else {}
+    roles = part(spec, "mpiReplicaSpecs")
+    launcher = {"restartPolicy": "Never", **part(roles, "Launcher"), "replicas": 1}
+    worker = {**part(roles, "Worker"), "replicas": workers}
+    env = dict(options.env)
+    if options.implementation is Implementation.OPEN_MPI:
+        env = dict.fromkeys(_AS_ROOT, "1") | env  # most images' user is root, which Open MPI refuses otherwise
+    launcher["template"] = _pod(launcher, options, env, _launch(options))
+    worker["template"] = _pod(worker, options, options.env, None)
+    named = {"name": options.name, "labels": labels, "annotations": annotations}
+    return {
+        "apiVersion": template.get("apiVersion") or f"{GROUP}/{version}",
+        "kind": MPI_JOB,
+        "metadata": {key: value for key, value in named.items() if value},
+        "spec": {
+            **spec,
+            "slotsPerWorker": slots,
+            "mpiImplementation": str(options.implementation),
+            "runPolicy": policy,
+            "mpiReplicaSpecs": {**roles, "Launcher": launcher, "Worker": worker},
+        },
+    }
+
+
+def again(resource: Object, name: str) -> Body:
+    """Return the manifest of a new job with the spec of one that was there."""
+    metadata = {key: value for key, value in part(resource, "metadata").items() if key in _SERVERS_METADATA}
+    annotations = {key: value for key, value in part(metadata, "annotations").items() if key != _APPLIED}
+    metadata |= {"name": name, "annotations": annotations}
+    made = {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), "spec": resource.get("spec")}
+    return {**copy.deepcopy(made), "metadata": {key: value for key, value in metadata.items() if value}}
+
+
+def next_name(name: str, taken: Sequence[str]) -> str:
+    """Return the first of `pi-2`, `pi-3`, … that is not taken; `pi-2` itself is counted on."""
+    found = _COUNTED.fullmatch(name)
+    base, number = (found[1], int(found[2])) if found else (name, 1)
+    names = (f"{base}-{count}" for count in range(number + 1, number + len(taken) + 2))
+    return next(one for one in names if one not in taken)
+
+
+def name_of(program: str, suffix: str) -> str:
+    """Return a name for a job that runs this program; the suffix makes it unique."""
+    plain = re.sub(r"[^a-z0-9]+", "-", os.path.basename(program).lower()).strip("-")[:_NAME_MAX].strip("-")
+    return f"{plain if plain[:1].isalpha() else f'run-{plain}'.rstrip('-')}-{suffix}"
+
+
+def _hosts(options: Options) -> tuple[int, int]:
+    """How many workers, and how many slots each: one rank per GPU, else one per worker, where it is not said."""
+    slots = options.slots
+    if slots is None:
+        slots = -(-options.ranks // options.workers) if options.workers else options.gpus or 1
+    workers = options.workers or -(-options.ranks // slots)
+    if workers * slots < options.ranks:
+        raise ManifestError(f"{options.ranks} ranks don't fit onto {workers} workers with {slots} slots each")
+    return workers, slots
+
+
+def _launch(options: Options) -> list[str]:
+    """The launcher's command line: mpirun is put before a command that has none."""
+    command = [_literal(word) for word in options.command]
+    if command and os.path.basename(command[0]) in _LAUNCHERS:
+        return command
+    if options.implementation is not Implementation.OPEN_MPI:
+        return ["mpiexec", "-n", str(options.ranks), *command]
+    exported = [word for name in options.env for word in ("-x", name)]  # sshd starts daemons without them
+    return ["mpirun", "-n", str(options.ranks), *exported, *command]
+
+
+def _literal(text: str) -> str:
+    """Return a text that Kubernetes, which replaces $(NAME) and $$, makes into this one."""
+    return text.replace("$", "$$") if "$$" in text or "$(" in text else text
+
+
+def _pod(role: Object, options: Options, env: Mapping[str, str], command: list[str] | None) -> Body:
+    """A role's pod template; `command` is the launcher's."""
+    template = part(role, "template")
+    spec = mapping(template.get("spec"))
+    first, *others = mappings(spec.get("containers")) or [{"name": "mpi"}]
+    main = {**first, "image": options.image}
+    if command is not None:
+        main = {key: value for key, value in main.items() if key != "args"} | {"command": command}
+    if env:
+        main["env"] = [one for one in mappings(main.get("env")) if one.get("name") not in env]
+        main["env"] += [{"name": name, "value": _literal(value)} for name, value in env.items()]
+    if command is None and (resources := _resources(options)):
+        given = part(main, "resources")
+        main["resources"] = {kind: {**part(given, kind), **resources} for kind in ("requests", "limits")}
+    volumes = _volumes(options, has_shm=command is None)
+    if volumes:
+        main["volumeMounts"] = [*mappings(main.get("volumeMounts")), *(mount for _, mount in volumes)]
+        spec = {**spec, "volumes": [*mappings(spec.get("volumes")), *(volume for volume, _ in volumes)]}
+    if options.priority:
+        spec = {**spec, "priorityClassName": options.priority}
+    return {**template, "spec": {**spec, "containers": [main, *others]}}
+
+
+def _resources(options: Options) -> dict[str, str]:
+    gpus = "" if options.gpus is None else str(options.gpus)
+    given = {"cpu": options.cpu, "memory": options.memory, "nvidia.com/gpu": gpus}
+    return {name: text for name, text in given.items() if text}
+
+
+def _volumes(options: Options, *, has_shm: bool) -> list[tuple[Body, Body]]:
+    """Volumes, each with its mount."""
+    sources: list[tuple[str, dict[str, Any]]] = []
+    sources += [(path, {"persistentVolumeClaim": {"claimName": claim}}) for path, claim in options.volumes.items()]
+    sources += [(path, {"secret": {"secretName": name}}) for path, name in options.secrets.items()]
+    if options.shm and has_shm:
+        sources.append(("/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": options.shm}}))  # noqa: S108
+    return [
+        ({"name": f"volume-{number}", **source}, {"name": f"volume-{number}", "mountPath": path})
+        for number, (path, source) in enumerate(sources)
+    ]

@@ -1,0 +1,156 @@
+"""A job's objects as the API server has them: kubeflow's and T9k's MPIJobs, whichever operator runs them.
+
+| operator | label of a job's pods |
+|---|---|
+| ours, kubeflow's API | training.kubeflow.org/job-name, mpi-agents/job-uid |
+| ours, T9k's API | mpi-agents/job-uid |
+| mpi-operator v2beta1 and training-operator v1 | training.kubeflow.org/job-name |
+| mpi-operator v1 | mpi-job-name |
+
+A label is no proof: a pod counts if the job, or the launcher's batch Job, is its controller.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from agents.client.connection import Connection
+from agents.client.errors import NotFoundError
+from agents.job.json_object import Body, Object, mappings, part
+from agents.job.model import LAUNCHER, PREFIX, WORKER, is_t9k
+from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, Kind
+
+_VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves the first, another one the second
+_JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"
+_UNKNOWN = "this cluster knows no MPIJobs: install mpi-agents (docs/install.md), or choose another --context"
+_EVENTS_MAX = 20_000  # looked at in a namespace
+
+
+def kind_of(resource: Object) -> Kind:
+    """Return the kind that serves this job."""
+    if is_t9k(resource):
+        return MPI_JOB_T9K
+    return MPI_JOB_V1 if resource.get("apiVersion") == MPI_JOB_V1.api_version else MPI_JOB_V2BETA1
+
+
+def path_of(resource: Object, subresource: str | None = None) -> str:
+    """Return the URL's path of a job."""
+    metadata = part(resource, "metadata")
+    return kind_of(resource).path(str(metadata.get("namespace")), str(metadata.get("name")), subresource)
+
+
+class Objects:
+    """Reads jobs, their pods and their events."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def jobs(self, namespace: str | None) -> list[Body]:
+        """Return all MPIJobs of a namespace, or of all. Raises NotFoundError if the cluster knows none."""
+        found: list[Body] = []
+        is_served = False
+        for kinds in (_VERSIONS, (MPI_JOB_T9K,)):
+            for kind in kinds:
+                try:
+                    found += self._connection.items(kind.path(namespace))
+                except NotFoundError:
+                    continue
+                is_served = True
+                break
+        if not is_served:
+            raise NotFoundError(_UNKNOWN)
+        return found
+
+    def versions(self) -> tuple[str, ...]:
+        """Return which versions of kubeflow's MPIJob are served. Raises NotFoundError if none is."""
+        found = []
+        for kind in _VERSIONS:
+            version = kind.api_version.rpartition("/")[2]
+            try:
+                served = self._connection.get(f"/apis/{kind.api_version}")
+            except NotFoundError:
+                continue
+            if any(one.get("name") == kind.plural for one in mappings(served.get("resources"))):
+                found.append(version)
+        if not found:
+            raise NotFoundError(_UNKNOWN)
+        return tuple(found)
+
+    def job(self, namespace: str, name: str) -> Body:
+        """Return an MPIJob: kubeflow's if there is one of this name, else T9k's. Raises NotFoundError."""
+        for kind in (*_VERSIONS, MPI_JOB_T9K):
+            try:
+                found = self._connection.get(kind.path(namespace, name))
+            except NotFoundError:
+                continue
+            return {"apiVersion": kind.api_version, "kind": kind.name, **found}
+        raise NotFoundError(f'no MPIJob "{name}" in namespace "{namespace}": `kubectl mpi list -A` shows all')
+
+    def pods(self, resource: Object) -> list[Body]:
+        """Return a job's pods, oldest first."""
+        path = POD.path(str(part(resource, "metadata").get("namespace")))
+        key, value = _label(resource)
+        for label in [key] if key == _JOB_UID else [key, _OLD_JOB_NAME]:
+            if found := [*owned(resource, self._connection.items(path, labelSelector=f"{label}={value}"))]:
+                return sorted(found, key=lambda pod: str(part(pod, "metadata").get("creationTimestamp")))
+        return []
+
+    def pods_by_job(self, resources: Sequence[Object], namespace: str | None) -> dict[str, list[Body]]:
+        """Return the pods of many jobs, by the jobs' uids, by at most two lists. mpi-operator v1's are not found."""
+        labelled: dict[tuple[str, str, str], list[Body]] = defaultdict(list)
+        for key in sorted({_label(one)[0] for one in resources}):
+            for pod in self._connection.items(POD.path(namespace), labelSelector=key):
+                metadata = part(pod, "metadata")
+                labelled[str(metadata.get("namespace")), key, str(part(metadata, "labels").get(key))].append(pod)
+        found = {}
+        for one in resources:
+            metadata = part(one, "metadata")
+            candidates = labelled.get((str(metadata.get("namespace")), *_label(one)), [])
+            found[str(metadata.get("uid"))] = [*owned(one, candidates)]
+        return found
+
+    def events(self, resource: Object, pods: Iterable[Object]) -> list[Body]:
+        """Return the events of a job, its launcher's batch Job and its pods, those that are gone included."""
+        metadata = part(resource, "metadata")
+        name = str(metadata.get("name"))
+        uids = {part(one, "metadata").get("uid") for one in (resource, *pods)}
+        prefixes = (f"{name}-{LAUNCHER}", f"{name}-{WORKER}-")
+        found = []
+        everything = self._connection.items(EVENT.path(str(metadata.get("namespace"))))
+        for event in itertools.islice(everything, _EVENTS_MAX):
+            about = part(event, "involvedObject")
+            is_ours = str(about.get("name")).startswith(prefixes) and about.get("kind") in {"Pod", "Job"}
+            if about.get("uid") in uids or (is_ours and event_time(event) >= str(metadata.get("creationTimestamp"))):
+                found.append(event)
+        return sorted(found, key=event_time)
+
+
+def _label(resource: Object) -> tuple[str, str]:
+    """Return the label that a job's pods have, and its value."""
+    metadata = part(resource, "metadata")
+    return (_JOB_UID, str(metadata.get("uid"))) if is_t9k(resource) else (_JOB_NAME, str(metadata.get("name")))
+
+
+def owned(resource: Object, pods: Iterable[Body]) -> Iterator[Body]:
+    """Return those pods whose controller is the job, or the batch Job of its launcher."""
+    metadata = part(resource, "metadata")
+    launcher, created = f"{metadata.get('name')}-{LAUNCHER}", str(metadata.get("creationTimestamp") or "")
+    for pod in pods:
+        found = part(pod, "metadata")
+        if found.get("namespace") != metadata.get("namespace"):
+            continue
+        owner: Body = next((one for one in mappings(found.get("ownerReferences")) if one.get("controller")), {})
+        is_launcher = (owner.get("kind"), owner.get("name")) == ("Job", launcher)
+        if owner.get("uid") == metadata.get("uid") or (
+            is_launcher and str(found.get("creationTimestamp") or created) >= created
+        ):
+            yield pod
+
+
+def event_time(event: Object) -> str:
+    """When an event was seen last, as Kubernetes writes times."""
+    series = part(event, "series").get("lastObservedTime")
+    given = (series, event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
+    return next((one for one in given if isinstance(one, str) and one), "")

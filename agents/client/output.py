@@ -1,0 +1,167 @@
+"""What launchers print when they fail: which rank failed first, and known mistakes with their remedies. Pure.
+
+Texts are those of Open MPI 4.1 and 5.0 (mpirun, prterun), MPICH and Intel MPI, ssh and delivery. Open MPI wraps its
+lines, so they are read as one text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_TEXT_MAX = 200_000  # characters: of the end of a log
+_RULER = re.compile(r"[-=]{20,}")
+_NOTICE = re.compile(  # what a launcher says of a failure, in general words
+    r"\b(?:mpirun|prterun|mpiexec|orterun) (?:detected|noticed|has exited)|^Primary job +terminated|"
+    r"^MPI_ABORT was invoked|BAD TERMINATION OF ONE|^YOUR APPLICATION TERMINATED",
+    re.MULTILINE,
+)
+
+_RANKS = tuple(  # what may be there: rank, host, signal, name, code
+    re.compile(pattern)
+    for pattern in (
+        r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on "
+        r"signal (?P<signal>\d+) \((?P<name>[^)]+)\)",
+        r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: (?P<signal>\d+) \((?P<name>[^)]+)\)",
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+) .{0,120}?[Ee]rror ?code:? (?P<code>-?\d+)",
+        r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in",
+        r"due to process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) calling \"abort\"",
+        r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
+        r"PID \d+ RUNNING AT (?P<host>\S+) = .{0,200}EXIT STRING: (?P<name>[^(]+) \(signal (?P<signal>\d+)\)",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """The rank that failed first, as far as the launcher says it; -1, "" and None stand for what it does not say."""
+
+    rank: int = -1
+    host: str = ""
+    signal: int | None = None
+    signal_name: str = ""
+    exit_code: int | None = None
+
+    def __str__(self) -> str:
+        rank = f"rank {self.rank}" if self.rank >= 0 else "a rank"
+        where = f" on {self.host.partition('.')[0]}" if self.host else ""
+        if self.signal is not None:
+            return f"{rank}{where} was killed by signal {self.signal} ({self.signal_name})"
+        if self.exit_code is not None:
+            return f"{rank}{where} ended with exit code {self.exit_code}"
+        return f"{rank}{where} called MPI_Abort"
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A known mistake: one word for it, what it is, and what to do."""
+
+    reason: str
+    what: str
+    remedy: str
+
+
+_MISTAKES = tuple(
+    (re.compile(pattern), Mistake(reason, what, remedy))
+    for pattern, reason, what, remedy in (
+        (
+            r"detected an attempt to run as root",
+            "RunsAsRoot",
+            "Open MPI refuses to run as root",
+            "Add --allow-run-as-root to mpirun, or set runAsUser in both templates.",
+        ),
+        (
+            r"not enough slots available in the system to satisfy|option to ignore the number of available slots",
+            "NotEnoughSlots",
+            "mpirun was asked for more ranks than there are slots",
+            "Start fewer ranks, or raise slotsPerWorker or the number of workers.",
+        ),
+        (
+            r"unable to find the specified executable file|execvp error on file \S+ \(No such file",
+            "ProgramNotFound",
+            "a host does not have the program",
+            "Check its path, and that the workers' image has it too.",
+        ),
+        (
+            r"[Cc]ould not resolve hostname (?P<what>[^\s:]+)|getaddrinfo\S* (?:failed|error)",
+            "HostNotResolved",
+            "the launcher can't resolve a worker's host name",
+            "The workers may have started later: set launcherCreationPolicy: WaitForWorkersReady, or retry.",
+        ),
+        (
+            r"Permission denied \(publickey|Host key verification failed",
+            "SshRefused",
+            "a worker's sshd refuses the job's key",
+            "Check sshAuthMountPath, the user, and StrictModes in the image's sshd_config.",
+        ),
+        (
+            r"connect to host \S+ port \d+: Connection refused",
+            "SshNotListening",
+            "no sshd listens in a worker",
+            "Does the workers' command start sshd on this port? With mpi-agents, transport: exec needs none.",
+        ),
+        (
+            r"(?:sh: \d+: |line \d+: )?(?:orted|prted|hydra_bstrap_proxy|hydra_pmi_proxy): (?:command )?not found",
+            "DaemonNotFound",
+            "a worker's image lacks the MPI daemon, or does not have it on PATH",
+            "Install the launcher's MPI in the workers' image too, and put it on PATH.",
+        ),
+        (
+            r"(?:ssh|rsh)(?:: |\S* )(?:command )?not found|plm:rsh: .{0,40}not be found",
+            "NoSsh",
+            "the launcher's image has no ssh",
+            "Install openssh-client in it; with mpi-agents, transport: exec needs none.",
+        ),
+        (
+            r"No space left on device|unable to allocate shared memory|Bus error",
+            "NoSpace",
+            "a file system is full: often /dev/shm, which has 64 MiB by default",
+            "Mount an emptyDir with medium: Memory at /dev/shm.",
+        ),
+    )
+)
+
+
+def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
+    """Return the last lines that say something: the program's own, if there are any behind the launcher's notices."""
+    parts: list[list[str]] = [[]]
+    for line in (one.rstrip() for one in lines):
+        if _RULER.fullmatch(line.strip()):
+            parts.append([])
+        elif line.strip():
+            parts[-1].append(line)
+    own = [line for part in parts if not _NOTICE.search("\n".join(part)) for line in part]
+    return tuple((own or [line for part in parts for line in part])[-most:])
+
+
+def joined(lines: Iterable[str]) -> str:
+    """Return lines as one text, without rulers and line breaks."""
+    return " ".join(_RULER.sub(" ", "\n".join(lines)[-_TEXT_MAX:]).split())
+
+
+def failed_rank(lines: Iterable[str]) -> RankFailure | None:
+    """Return the rank that failed first, if a launcher says so in these lines."""
+    text = joined(lines)
+    found = (pattern.search(text) for pattern in _RANKS)
+    match = next((one for one in found if one is not None), None)
+    if match is None:
+        return None
+    given = match.groupdict()
+    return RankFailure(
+        int(given.get("rank") or -1),
+        given.get("host") or "",
+        _number(given.get("signal")),
+        given.get("name") or "",
+        _number(given.get("code")),
+    )
+
+
+def mistake(lines: Iterable[str]) -> Mistake | None:
+    """Return the known mistake that these lines show, the first of the table."""
+    text = joined(lines)
+    return next((one for pattern, one in _MISTAKES if pattern.search(text)), None)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)

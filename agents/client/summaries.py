@@ -1,0 +1,158 @@
+"""Makes of a job's facts what commands show. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agents.client.diagnosis import diagnose
+from agents.client.facts import Facts, PodFacts
+from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, PodSummary, Step
+from agents.client.objects import event_time, kind_of
+from agents.common.not_ready import NotReady, not_ready
+from agents.common.text import printable
+from agents.job.conditions import KUBEFLOW
+from agents.job.json_object import Object, mappings, part
+from agents.job.model import LAUNCHER, WORKER
+from agents.job.read import dialect_of
+from agents.job.status import seconds
+
+
+def summary_of(facts: Facts, explanation: Explanation | None = None) -> JobSummary:
+    """Return a job in a line. `explanation`: if it is known already."""
+    why = explanation or diagnose(facts)
+    kind = kind_of(facts.resource)
+    return JobSummary(
+        namespace=facts.namespace,
+        name=facts.name,
+        state=why.state,
+        reason=why.reason,
+        ready=facts.ready,
+        workers=facts.wanted,
+        slots=facts.slots,
+        created=facts.created_at,
+        ended=facts.time("completionTime"),
+        queue=printable(facts.queue),
+        resource=f"{kind.name.lower()}.{kind.group}/{facts.name}",
+        dialect=str(dialect_of(facts.resource, kind.api_version.rpartition("/")[2])),
+        transport="" if facts.job is None else str(facts.job.transport),
+        uid=str(part(facts.resource, "metadata").get("uid") or ""),
+    )
+
+
+def status_of(facts: Facts) -> JobStatus:
+    """Return a job on a screen."""
+    why = diagnose(facts)
+    summary = summary_of(facts, why)
+    slots = 0 if facts.job is None else facts.job.slots
+    wanted = sorted({*facts.workers, *(range(facts.wanted) if not why.state.has_ended else ())})
+    return JobStatus(
+        summary=summary,
+        explanation=why,
+        launchers=tuple(_pod(pod, 0) for pod in facts.launchers),
+        workers=tuple(
+            _pod(pod, slots) if (pod := facts.workers.get(index)) else _absent(facts, index, slots) for index in wanted
+        ),
+        timeline=_timeline(facts),
+        exit_code=_exit_code(facts),
+    )
+
+
+def events_of(events: Iterable[Object]) -> list[JobEvent]:
+    """Return events, in their order."""
+    found = []
+    for one in events:
+        about = part(one, "involvedObject")
+        count = one.get("count") or part(one, "series").get("count")
+        found.append(
+            JobEvent(
+                seconds(event_time(one)),
+                printable(str(one.get("type") or "")),
+                printable(str(one.get("reason") or "")),
+                printable(f"{about.get('kind')}/{about.get('name')}"),
+                printable(str(one.get("message") or "")),
+                count if isinstance(count, int) else 1,
+            )
+        )
+    return found
+
+
+def _pod(pod: PodFacts, slots: int) -> PodSummary:
+    return PodSummary(
+        name=pod.name,
+        role=pod.role,
+        index=pod.index,
+        node=printable(pod.state.node),
+        phase=printable(pod.state.phase),
+        ready=pod.why is None,
+        reason=printable(_end_reason(pod) or pod.reason),
+        message=_message(pod.why) if not _end_reason(pod) else "",
+        restarts=pod.restarts,
+        slots=slots,
+    )
+
+
+def _end_reason(pod: PodFacts) -> str:
+    """A pod that has done its work is not in trouble."""
+    return "Completed" if pod.state.phase == "Succeeded" else ""
+
+
+def _absent(facts: Facts, index: int, slots: int) -> PodSummary:
+    message = _message(not_ready(None))
+    return PodSummary(facts.worker_name(index), WORKER, index, "", "", False, "Missing", message, 0, slots)
+
+
+def _message(why: NotReady | None) -> str:
+    if why is None:
+        return ""
+    return printable(f"{why.message}: {why.detail}" if why.detail else why.message)
+
+
+def _timeline(facts: Facts) -> tuple[Step, ...]:
+    steps = [(facts.created_at, "created")]
+    for one in facts.conditions:
+        if one.get("status") == "True" and one.get("type") in KUBEFLOW and one.get("type") != "Created":
+            steps.append((seconds(one.get("lastTransitionTime")), str(one.get("type")).lower()))
+    ready = [_ready_at(pod) for pod in facts.workers.values()]
+    if facts.wanted and len(ready) == facts.wanted and None not in ready:
+        steps.append((max(at for at in ready if at is not None), f"{facts.wanted} workers ready"))
+    for pod in facts.launchers:
+        for what, at in _launcher_times(pod):
+            steps.append((at, f"{LAUNCHER} {pod.name} {what}"))
+    known = [Step(at, printable(what)) for at, what in steps if at is not None]
+    return tuple(sorted(known, key=lambda step: step.at))
+
+
+def _ready_at(pod: PodFacts) -> float | None:
+    conditions = mappings(part(pod.raw, "status").get("conditions"))
+    return next(
+        (
+            seconds(one.get("lastTransitionTime"))
+            for one in conditions
+            if (one.get("type"), one.get("status")) == ("Ready", "True")
+        ),
+        None,
+    )
+
+
+def _launcher_times(pod: PodFacts) -> list[tuple[str, float | None]]:
+    for one in mappings(part(pod.raw, "status").get("containerStatuses")):
+        if pod.main is not None and one.get("name") == pod.main.name:
+            state = part(one, "state")
+            now = part(state, "terminated") or part(state, "running")
+            found = [("started", seconds(now.get("startedAt")))]
+            if "terminated" in state:
+                found.append((f"ended with exit code {now.get('exitCode')}", seconds(now.get("finishedAt"))))
+            return found
+    return []
+
+
+def _exit_code(facts: Facts) -> int | None:
+    """The launcher's exit code: of the last one of its pods that has ended."""
+    for pod in reversed(facts.launchers):
+        if pod.main is not None and pod.main.state == "terminated":
+            return pod.main.exit_code
+        if pod.main is not None and pod.main.last_exit_code is not None:
+            return pod.main.last_exit_code
+    attempts = mappings(part(facts.resource, "status").get("failedAttempts"))  # our operator's, of pods that are gone
+    code = attempts[-1].get("exitCode") if attempts else None
+    return code if isinstance(code, int) else None

@@ -1,0 +1,121 @@
+"""The commands that create, change and delete jobs, and wait for them: submit, rerun, pause, debug, wait, delete."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from agents.client import JobStatus, MpiClient, NotFoundError, State, manifests
+from agents.client.convert import converted
+from agents.job.json_object import Body, part
+from agents.job.model import KUBEFLOW, Dialect
+from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, show, show_as, wrapped
+
+
+@click.command()
+@click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
+@cluster_options
+def submit(client: MpiClient, *, file: str) -> None:
+    """Create the jobs of a file; none if one of them is invalid."""
+    for manifest in [client.checked(one) for one in _read(file)]:
+        show([f"{client.submit(manifest).resource} created"])
+
+
+def _read(file: str) -> list[Body]:
+    return manifests.read("stdin", sys.stdin.read()) if file == "-" else manifests.read(file)
+
+
+@click.command()
+@click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
+@click.option(
+    "--to", type=click.Choice([str(one) for one in KUBEFLOW]), required=True, help="Version of kubeflow's API."
+)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def convert(*, file: str, to: str, output: str) -> None:
+    """Print jobs of kubeflow's or T9k's API in a version of kubeflow's; say on stderr what is lost."""
+    for manifest in _read(file):
+        body, lost = converted(manifest, Dialect(to))
+        for line in lost:
+            note(f"{body['metadata'].get('name')}: lost: {line}")
+        if output == "yaml":
+            show(["---"])
+        show_as(body, output)
+
+
+@click.command()
+@click.argument("job")
+@click.option("--name", help="The new job's name; default: pi-2 after pi.")
+@cluster_options
+def rerun(client: MpiClient, *, job: str, name: str | None) -> None:
+    """Create a new job with the spec of one that has ended."""
+    resource = client.resource(job)
+    if not client.get(job).state.has_ended:
+        raise click.UsageError(f"{job} has not ended: wait for it, or delete it")
+    if (edits := int(part(resource, "metadata").get("generation") or 1) - 1) > 0:
+        note(f"the spec of {job} was edited since it was created ({edits} times): the new job has it as it is now")
+    taken = [one.name for one in client.list()]
+    made = client.submit(manifests.again(resource, name or manifests.next_name(job, taken)))
+    show([f"{made.resource} created"])
+
+
+@click.command()
+@click.argument("job")
+@cluster_options
+def pause(client: MpiClient, *, job: str) -> None:
+    """Delete a job's pods, the launcher first, so that ranks can save; keep the job until it is resumed."""
+    show([f"{client.pause(job).resource} paused"])
+
+
+@click.command()
+@click.argument("job")
+@cluster_options
+def resume(client: MpiClient, *, job: str) -> None:
+    """Create the pods of a paused job again."""
+    show([f"{client.pause(job, is_on=False).resource} resumed"])
+
+
+@click.command()
+@click.argument("job")
+@click.argument("state", type=click.Choice(["on", "off"]))
+@cluster_options
+def debug(client: MpiClient, *, job: str, state: str) -> None:
+    """Have a job's launcher wait for you, or run its program again. It holds for the next launcher."""
+    show([f"{client.debug(job, is_on=state == 'on').resource} debug {state}"])
+    if client.facts(job).launcher is not None:
+        note(f"its present launcher is as it was: `kubectl mpi pause {job}`, then resume, replaces it")
+
+
+_UNTIL = {
+    "ended": lambda status: status.state.has_ended,
+    "running": lambda status: status.state is State.RUNNING or status.state.has_ended,
+}
+
+
+@click.command()
+@click.argument("job")
+@click.option("--for", "until", type=click.Choice(list(_UNTIL)), default="ended", show_default=True)
+@click.option(
+    "--timeout", callback=duration, metavar="TIME", help="Give up after so long, as 90s or 10m; default: never."
+)
+@cluster_options
+def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> None:
+    """Wait until a job has ended. Exit code 0: it succeeded, 1: it failed, 124: not within the time limit."""
+    found: JobStatus = client.wait(job, timeout_s=timeout, until=_UNTIL[until])
+    show(wrapped(str(found.explanation)))
+    if found.state is State.FAILED:
+        sys.exit(FAILED)
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option("--ignore-not-found", is_flag=True, help="A job that is not there is no error.")
+@cluster_options
+def delete(client: MpiClient, *, jobs: tuple[str, ...], ignore_not_found: bool) -> None:
+    """Delete jobs with all that belongs to them."""
+    for job in jobs:
+        try:
+            show([f"{client.delete(job).resource} deleted"])
+        except NotFoundError:
+            if not ignore_not_found:
+                raise

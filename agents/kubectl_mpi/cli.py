@@ -1,0 +1,57 @@
+"""`kubectl mpi`: the command line. Exit codes: `options`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+
+import click
+
+from agents.client import ClientError
+from agents.kubectl_mpi import changing, executing, reading, running
+from agents.kubectl_mpi.options import FAILED, INTERRUPTED, USAGE, exit_code, note
+from rshagent import __version__
+
+_COMPLETE = "_KUBECTL_MPI_COMPLETE"  # click's variable: bash_source, zsh_source or fish_source
+
+
+def main() -> None:
+    """Run as a command, and end the process."""
+    warnings.filterwarnings("ignore", message="Unverified HTTPS request")  # the kubeconfig asks for it
+    try:
+        code = command.main(prog_name=_name(), complete_var=_COMPLETE, standalone_mode=False)
+        sys.stdout.flush()
+    except ClientError as error:
+        note(f"error: {error}")
+        code = exit_code(error)
+    except click.ClickException as error:
+        note(f"error: {error.format_message()} (`{_name()} --help` lists commands and options)")
+        code = USAGE
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except BrokenPipeError:  # the reader, such as head, has enough
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    sys.exit(code)
+
+
+def _name() -> str:
+    """How the command was called: kubectl runs a plugin by its file."""
+    return "kubectl mpi" if os.path.basename(sys.argv[0]) == "kubectl-mpi" else "kubectl-mpi"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="kubectl-mpi %(version)s")
+def command() -> None:
+    """Run, watch and understand MPI jobs: those of mpi-agents and of kubeflow's operators."""
+
+
+for one in (
+    *(running.run, changing.submit, changing.rerun, running.attach, changing.wait, changing.delete),
+    *(changing.pause, changing.resume, changing.debug, changing.convert),
+    *(reading.list_jobs, reading.status, reading.why, reading.logs, reading.events, executing.exec_in),
+):
+    command.add_command(one)

@@ -1,0 +1,123 @@
+"""What all commands share: options, output, and errors as exit codes.
+
+Exit codes: 0 done; 1 the job failed, or the API server refused the request; 2 usage, or an invalid job; 3 no cluster,
+or it does not answer or accept the credentials; 4 no such job; 5 a right is missing; 124 a time limit is over; 130
+Ctrl-C.
+`run` and `exec` end with the exit code of the program instead, if there is one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
+
+import click
+import yaml
+
+from agents.client import (
+    AccessError,
+    ClientError,
+    ForbiddenError,
+    ManifestError,
+    MpiClient,
+    NotFoundError,
+    WaitTimeoutError,
+)
+from agents.common import durations
+
+FAILED, USAGE, NO_ACCESS, NOT_FOUND, FORBIDDEN, TIMEOUT, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
+
+_CODES: dict[type[ClientError], int] = {
+    AccessError: NO_ACCESS,
+    NotFoundError: NOT_FOUND,
+    ForbiddenError: FORBIDDEN,
+    ManifestError: USAGE,
+    WaitTimeoutError: TIMEOUT,
+}
+_P = ParamSpec("_P")
+
+
+def exit_code(error: ClientError) -> int:
+    """Return the exit code that stands for an error."""
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
+
+
+def connection_options(*namespace: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """Add --context, --kubeconfig and the namespace by these names: in `run`, -n is the number of ranks."""
+
+    def add(command: Callable[_P, None]) -> Callable[_P, None]:
+        help_text = "Where the job is; default: the context's namespace."
+        command = click.option("--kubeconfig", metavar="FILE", help="Default: $KUBECONFIG, ~/.kube/config.")(command)
+        command = click.option("--context", metavar="NAME", help="Which context of the kubeconfig to use.")(command)
+        return click.option(*namespace, "namespace", metavar="NAME", help=help_text)(command)
+
+    return add
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --namespace, --context and --kubeconfig: `command` gets a client in their place."""
+
+    @functools.wraps(command)
+    def wrapped(*, namespace: str | None, context: str | None, kubeconfig: str | None, **options: Any) -> None:
+        with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
+            command(client, **options)
+
+    return connection_options("-n", "--namespace")(wrapped)
+
+
+def output_option(*formats: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """Add -o with these formats."""
+    return click.option("-o", "--output", type=click.Choice(formats), help="Format; default: a table or text.")
+
+
+def duration(_context: click.Context, _parameter: click.Parameter, given: str | None) -> float | None:
+    """Return the seconds of 90, 90s, 10m or 1h30m: a callback of options."""
+    try:
+        return None if given is None else durations.parse(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def is_live() -> bool:
+    """Whether stdout is a terminal that can show colours and be redrawn."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def style(text: str, colour: str) -> str:
+    """Colour a text on a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    if not colour or not is_live() or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, fg=colour)
+
+
+def show(lines: Sequence[str]) -> None:
+    """Write lines to stdout at once."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def wrapped(text: str) -> list[str]:
+    """Return a paragraph as lines: as wide as the terminal, or one line in a pipe."""
+    width = shutil.get_terminal_size().columns
+    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) if is_live() else [text]
+
+
+def show_as(found: Any, output: str) -> None:
+    """Write a value as JSON or YAML."""
+    if output == "json":
+        show([json.dumps(found, indent=2)])
+    else:
+        sys.stdout.write(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120))
+        sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Write a line to stderr: stdout is for results."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,119 @@
+"""The commands that look at jobs: list, status, why, logs, events."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from agents.client import AccessError, JobStatus, MpiClient
+from agents.client.model import as_json
+from agents.client.outage import Outage
+from agents.kubectl_mpi import tables
+from agents.kubectl_mpi.options import cluster_options, is_live, note, output_option, show, show_as, style, wrapped
+
+_LOOK_S = 2.0  # how often `status -w` looks
+_CLEAR = "\x1b[H\x1b[J"
+
+
+@click.command("list")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
+@output_option("wide", "json", "yaml", "name")
+@cluster_options
+def list_jobs(client: MpiClient, *, all_namespaces: bool, output: str | None) -> None:
+    """List jobs: state, reason, ready workers, age, slots, queue."""
+    found = client.list(all_namespaces=all_namespaces)
+    if output == "name":
+        show([job.resource for job in found])
+    elif output in {"json", "yaml"}:
+        show_as(as_json(found), output)
+    elif not found:
+        note("No MPI jobs." if all_namespaces else f"No MPI jobs in namespace {client.namespace}.")
+    else:
+        is_wide = output == "wide"
+        show(tables.jobs(found, time.time(), has_namespace=all_namespaces, is_wide=is_wide, style=style))
+
+
+@click.command()
+@click.argument("job")
+@click.option("-w", "--watch", is_flag=True, help="Go on until the job has ended.")
+@output_option("wide", "json", "yaml")
+@cluster_options
+def status(client: MpiClient, *, job: str, watch: bool, output: str | None) -> None:
+    """Show a job on one screen: state, pods, timeline."""
+    if output in {"json", "yaml"}:
+        show_as(as_json(client.get(job)), output)
+    elif watch:
+        _watch(client, job, is_wide=output == "wide")
+    else:
+        show(_screen(client.get(job), is_wide=output == "wide"))
+
+
+def _screen(found: JobStatus, *, is_wide: bool) -> list[str]:
+    return tables.screen(found, time.time(), is_wide=is_wide, style=style, wrap=wrapped)
+
+
+def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
+    """On a terminal redraw the screen; in a pipe print a line for each change."""
+    before, outage = "", Outage(note)
+    while True:
+        try:
+            found = client.get(job)
+        except AccessError as error:
+            outage.failed(error)
+            continue
+        outage.ended()
+        if is_live():
+            show([_CLEAR + "\n".join(_screen(found, is_wide=is_wide))])
+        elif (line := f"{found.state} {found.summary.ready}/{found.summary.workers} {found.summary.reason}") != before:
+            before = line
+            show([f"{time.strftime('%H:%M:%S')} {found.state}: {found.explanation.what}"])
+        if found.state.has_ended:
+            return
+        time.sleep(_LOOK_S)
+
+
+@click.command()
+@click.argument("job")
+@output_option("json", "yaml")
+@cluster_options
+def why(client: MpiClient, *, job: str, output: str | None) -> None:
+    """Say what a job waits for or what it died of, and what to do."""
+    found = client.why(job)
+    if output is not None:
+        show_as(as_json(found), output)
+        return
+    show(wrapped(str(found)))
+    if found.lines:
+        show([f"Last lines of {found.output_of}:", *(f"  | {line}" for line in found.lines)])
+
+
+@click.command()
+@click.argument("job")
+@click.option("--worker", type=click.IntRange(min=0), metavar="N", help="A worker's output instead of the launcher's.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the container ends.")
+@click.option("--previous", is_flag=True, help="Of the container before its last restart.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only so many last lines.")
+@cluster_options
+def logs(client: MpiClient, *, job: str, worker: int | None, follow: bool, previous: bool, tail: int | None) -> None:
+    """Print the output of a job's launcher, or of a worker."""
+    if follow and worker is None and tail is None and not previous:  # from before its start, over lost connections
+        client.follow(job, report=note, output=lambda line: show([line]))
+        return
+    for line in client.logs(job, worker=worker, follow=follow, previous=previous, tail=tail):
+        show([line])
+
+
+@click.command()
+@click.argument("job")
+@output_option("json", "yaml")
+@cluster_options
+def events(client: MpiClient, *, job: str, output: str | None) -> None:
+    """List the events of a job and its pods, oldest first."""
+    found = client.events(job)
+    if output is not None:
+        show_as(as_json(found), output)
+    elif not found:
+        note(f"No events of {job}: Kubernetes keeps them for an hour by default.")
+    else:
+        show(tables.events(found, time.time(), style))

@@ -1,0 +1,175 @@
+"""Tables and screens as lines of text. Pure: whoever prints them says how wide and whether in colour."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from agents.client.model import JobEvent, JobStatus, JobSummary, PodSummary, State
+
+Style = Callable[[str, str], str]  # a text and a colour
+_TEXT_MAX = 100  # characters of why a pod is not ready; -o wide has all
+_MANY = 40  # workers: with more, those that are ready are only counted
+_COLOURS = {
+    State.RUNNING: "green",
+    State.SUCCEEDED: "green",
+    State.FAILED: "red",
+    State.BLOCKED: "red",
+    State.RESTARTING: "yellow",
+    State.STARTING: "yellow",
+    State.PENDING: "yellow",
+}
+
+
+def plain(text: str, _colour: str) -> str:
+    """Return a text without colour."""
+    return text
+
+
+def table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[str] = (), style: Style = plain
+) -> list[str]:
+    """Return lines with columns as wide as needed. `colours`: of each row's STATE, or of all of it."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    coloured = titles.index("STATE") if "STATE" in titles else 0
+    lines = []
+    for number, row in enumerate([titles, *rows]):
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        if number and colours and colours[number - 1]:
+            cells[coloured] = style(cells[coloured], colours[number - 1])
+        lines.append("   ".join(cells).rstrip())
+    return lines
+
+
+def age(seconds: float) -> str:
+    """Return an age as kubectl writes it: 41s, 3m20s, 5h, 3d."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 600:
+        return f"{whole // 60}m{whole % 60}s" if whole % 60 else f"{whole // 60}m"
+    if whole < 3 * 3600:
+        return f"{whole // 60}m"
+    return f"{whole // 3600}h" if whole < 48 * 3600 else f"{whole // 86400}d"
+
+
+def jobs(
+    found: Sequence[JobSummary], now: float, *, has_namespace: bool, is_wide: bool = False, style: Style = plain
+) -> list[str]:
+    """Return the table of `list`."""
+    titles = ["NAME", "STATE", "REASON", "READY", "AGE", "SLOTS", "QUEUE"]
+    titles = [*(["NAMESPACE"] if has_namespace else []), *titles, *(["API", "TRANSPORT", "TIME"] if is_wide else [])]
+    rows = []
+    for job in found:
+        ended = age((job.ended or now) - job.created) if job.created is not None else "-"
+        cells = [
+            job.name,
+            str(job.state),
+            job.reason or "-",
+            f"{job.ready}/{job.workers}" if not job.state.has_ended else "-",
+            age(now - job.created) if job.created is not None else "-",
+            str(job.slots),
+            job.queue or "-",
+        ]
+        wide = [job.dialect, job.transport or "-", ended] if is_wide else []
+        rows.append([*([job.namespace] if has_namespace else []), *cells, *wide])
+    return table(titles, rows, [_COLOURS.get(job.state, "") for job in found], style)
+
+
+def screen(
+    job: JobStatus,
+    now: float,
+    *,
+    is_wide: bool = False,
+    style: Style = plain,
+    wrap: Callable[[str], list[str]] = lambda text: [text],
+) -> list[str]:
+    """Return the screen of `status`; `wrap` makes lines of a paragraph."""
+    summary, why = job.summary, job.explanation
+    head = f"{summary.namespace}/{summary.name}: {style(str(summary.state), _COLOURS.get(summary.state, ''))}"
+    lines = [
+        head + (f" ({summary.reason})" if summary.reason else ""),
+        *wrap(str(why)),
+        *(f"  | {line}" for line in why.lines),
+        "",
+    ]
+    lines += [
+        f"{_workers(summary)}, {summary.slots} slots, dialect {summary.dialect}"
+        + (f", transport {summary.transport}" if summary.transport else "")
+        + (f", queue {summary.queue}" if summary.queue else ""),
+        "",
+    ]
+    lines += _pods(job, is_wide=is_wide, style=style)
+    lines += ["", *_timeline(job, now)]
+    return lines
+
+
+def events(found: Sequence[JobEvent], now: float, style: Style = plain) -> list[str]:
+    """Return the table of `events`."""
+    rows = [
+        [
+            age(now - one.at) if one.at is not None else "-",
+            one.type,
+            one.reason,
+            one.object,
+            one.message + (f" (x{one.count})" if one.count > 1 else ""),
+        ]
+        for one in found
+    ]
+    colours = ["yellow" if one.type == "Warning" else "" for one in found]
+    return table(["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, colours, style)
+
+
+def _workers(summary: JobSummary) -> str:
+    ready = "" if summary.state.has_ended else f", {summary.ready} ready"
+    return f"{summary.workers} worker{'' if summary.workers == 1 else 's'}{ready}"
+
+
+def _pods(job: JobStatus, *, is_wide: bool, style: Style) -> list[str]:
+    shown = [one for one in job.workers if not one.ready] if len(job.workers) > _MANY and not is_wide else job.workers
+    pods = [*job.launchers, *shown]
+    if not pods and not job.workers:
+        return ["no pods"]
+    rows = [
+        [
+            one.name,
+            _state_of(one),
+            one.node or "-",
+            str(one.restarts),
+            str(one.slots or "-"),
+            one.message if is_wide else _cut(one.message),
+        ]
+        for one in pods
+    ]
+    colours = [_colour(one) for one in pods]
+    lines = table(["POD", "STATE", "NODE", "RESTARTS", "SLOTS", "WHY"], rows, colours, style)
+    if hidden := len(job.workers) - len(shown):
+        lines.append(f"and {hidden} workers that are ready (-o wide shows them)")
+    return lines
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
+
+
+def _colour(pod: PodSummary) -> str:
+    if pod.ready or pod.reason == "Completed":
+        return "green"
+    return "red" if pod.phase == "Failed" else "yellow"
+
+
+def _state_of(pod: PodSummary) -> str:
+    return "Ready" if pod.ready else pod.reason or pod.phase
+
+
+def _timeline(job: JobStatus, now: float) -> list[str]:
+    if not job.timeline:
+        return []
+    first = job.timeline[0].at
+    rows = [[_clock(step.at, now), f"+{age(step.at - first)}", step.what] for step in job.timeline]
+    return table(["TIME", "AFTER", "WHAT"], rows)
+
+
+def _clock(at: float, now: float) -> str:
+    local = time.localtime(at)
+    return time.strftime("%H:%M:%S" if now - at < 43_200 else "%Y-%m-%d %H:%M:%S", local)

@@ -1,0 +1,63 @@
+"""Whatever stands in a job, its pods and events: `list`, `status` and `why` show printable lines, and never fail."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from client_jobs import NOW, event, facts, job, pod, workers
+from hypothesis import given
+from hypothesis import strategies as st
+from test_job_fuzz import SCALARS, places
+
+from agents.client.diagnosis import diagnose, failed_container
+from agents.client.facts import Facts
+from agents.client.model import as_json
+from agents.client.objects import owned
+from agents.client.summaries import events_of, status_of, summary_of
+from agents.kubectl_mpi import tables
+
+Object = dict[str, Any]
+
+TRUE = ("Created", "Running", "Restarting", "Failed")
+SITUATIONS = [
+    (
+        job(version, *TRUE[:count]),
+        [*workers("ready", state), pod("pi-launcher", launcher)],
+        [event("exceeded quota: x")],
+    )
+    for version in ("v1", "v2beta1", "t9k", "t9k-3")
+    for count in (0, 1, 2, 3, 4)
+    for state, launcher in (("unschedulable", "pulling"), ("crash-loop", "crash-loop"), ("evicted", "failed"))
+]
+WRONG: st.SearchStrategy[Any] = SCALARS | st.sampled_from(
+    [[], {}, [None], {"a": None}, [[]], [{}], "True", "2026-03-01T12:00:00Z", "a\nb\x1b[2J"]
+)
+
+
+@given(st.sampled_from(SITUATIONS), st.data())
+def test_any_value_anywhere(situation: tuple[Object, list[Object], list[Object]], data: st.DataObject) -> None:
+    resource, pods, events = copy.deepcopy(situation)
+    whole: Object = {"job": resource, "pods": pods, "events": events}
+    for _ in range(data.draw(st.integers(1, 3))):
+        # What an object is called and where it is, the API server sees to.
+        paths = [path for path in places(whole) if path[-1] not in {"name", "namespace", "uid"} and len(path) > 2]
+        *parents, last = data.draw(st.sampled_from(paths))
+        one: Any = whole
+        for key in parents:
+            one = one[key]
+        one[last] = copy.deepcopy(data.draw(WRONG))
+    found = Facts(whole["job"], [*owned(whole["job"], whole["pods"])], NOW, whole["events"])
+    failed_container(found)
+    why, status, shown = diagnose(found), status_of(found), events_of(found.events)
+    json.dumps([as_json(why), as_json(status), as_json(shown)])
+    assert why.state is summary_of(found).state
+    text = [str(why), why.reason, *why.lines]
+    text += tables.jobs([status.summary], NOW, has_namespace=True, is_wide=True)
+    text += tables.screen(status, NOW) + tables.events(shown, NOW)
+    assert [line for line in text if not line.isprintable()] == []
+
+
+def test_the_situations_are_read() -> None:
+    assert len({diagnose(facts(resource, *pods)).reason for resource, pods, _ in SITUATIONS}) >= 5

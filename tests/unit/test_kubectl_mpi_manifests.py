@@ -1,0 +1,174 @@
+"""Jobs made of options, or of a job that was there: what `run` and `rerun` create."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mpijobs import mpijob
+
+from agents.client.errors import ManifestError
+from agents.client.manifests import Options, again, name_of, new_job, next_name
+from agents.job.model import Dialect, Implementation, Job, Transport
+from agents.job.read import read
+
+Object = dict[str, Any]
+
+
+def made(**given: Any) -> Object:
+    return new_job(Options(**{"name": "x", "image": "img", "command": ("pi",), "ranks": 4, **given}))
+
+
+def read_(body: Object) -> Job:
+    found = read({**body, "metadata": {"namespace": "default", "uid": "1", **body["metadata"]}})
+    assert isinstance(found, Job), found
+    return found
+
+
+def main(body: Object, role: str) -> Object:
+    return dict(body["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]["containers"][0])
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "slots"),
+    [
+        ({}, 4, 1),
+        ({"workers": 2}, 2, 2),
+        ({"workers": 3}, 3, 2),
+        ({"slots": 3}, 2, 3),
+        ({"gpus": 2}, 2, 2),
+        ({"workers": 4, "slots": 8}, 4, 8),
+    ],
+)
+def test_workers_and_slots_fit_the_ranks(given: Object, workers: int, slots: int) -> None:
+    job = read_(made(**given))
+    assert (job.worker.replicas, job.slots) == (workers, slots)
+
+
+def test_ranks_that_do_not_fit_are_an_error() -> None:
+    with pytest.raises(ManifestError, match="4 ranks don't fit onto 1 workers with 3 slots each"):
+        made(workers=1, slots=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        ({}, ["mpirun", "-n", "4", "pi"]),
+        ({"env": {"A": "b"}}, ["mpirun", "-n", "4", "-x", "A", "pi"]),
+        ({"command": ("/opt/bin/mpirun", "-n", "2", "pi")}, ["/opt/bin/mpirun", "-n", "2", "pi"]),
+        ({"implementation": Implementation.MPICH, "env": {"A": "b"}}, ["mpiexec", "-n", "4", "pi"]),
+        # Kubernetes makes $$ a dollar sign, and replaces $(NAME).
+        ({"command": ("sh", "-c", "$HOME $$ $(id)")}, ["mpirun", "-n", "4", "sh", "-c", "$$HOME $$$$ $$(id)"]),
+        ({"command": ("sh", "-c", "$HOME")}, ["mpirun", "-n", "4", "sh", "-c", "$HOME"]),
+    ],
+)
+def test_the_launchers_command(given: Object, command: list[str]) -> None:
+    assert main(made(**given), "Launcher")["command"] == command
+
+
+def test_every_option_has_its_field() -> None:
+    body = made(
+        cpu="4",
+        memory="8Gi",
+        gpus=1,
+        shm="2Gi",
+        env={"A": "b"},
+        volumes={"/data": "claim"},
+        secrets={"/keys": "key"},
+        queue="gpu",
+        priority="high",
+        time_s=60,
+        transport=Transport.SSH,
+    )
+    job = read_(body)
+    worker, spec = main(body, "Worker"), body["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert worker["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    assert worker["resources"]["requests"] == worker["resources"]["limits"]
+    assert [mount["mountPath"] for mount in worker["volumeMounts"]] == ["/data", "/keys", "/dev/shm"]
+    assert [next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]] == [
+        "persistentVolumeClaim",
+        "secret",
+        "emptyDir",
+    ]
+    assert spec["priorityClassName"] == "high"
+    assert worker["env"] == [{"name": "A", "value": "b"}]
+    assert {"name": "A", "value": "b"} in main(body, "Launcher")["env"]
+    assert body["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "gpu"}
+    assert (job.policy.active_deadline_s, job.transport) == (60, Transport.SSH)
+    launcher = main(body, "Launcher")
+    assert "resources" not in launcher
+    assert [mount["mountPath"] for mount in launcher["volumeMounts"]] == ["/data", "/keys"]
+
+
+@pytest.mark.parametrize("version", [Dialect.V1, Dialect.V2BETA1])
+def test_a_failed_launcher_is_kept_for_its_output(version: Dialect) -> None:
+    body = new_job(Options("x", "img", ["pi"], 1), version)
+    assert body["apiVersion"] == f"kubeflow.org/{version}"
+    assert body["spec"]["runPolicy"]["backoffLimit"] == 0
+    assert body["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] == "Never"
+
+
+def test_a_template_holds_where_nothing_is_said() -> None:
+    worker = "spec/mpiReplicaSpecs/Worker/template/spec"
+    template = mpijob(
+        "v2beta1",
+        {
+            f"{worker}/nodeSelector": {"disk": "fast"},
+            f"{worker}/containers/0/env": [{"name": "A", "value": "old"}, {"name": "B", "value": "2"}],
+            f"{worker}/containers/0/resources": {"limits": {"memory": "1Gi", "rdma/hca": "1"}},
+            "spec/runPolicy": {"ttlSecondsAfterFinished": 60},
+            "metadata/labels": {"team": "cfd"},
+        },
+    )
+    body = made(template=template, env={"A": "new"}, memory="2Gi")
+    assert body["apiVersion"] == "kubeflow.org/v2beta1"
+    assert body["metadata"] == {"name": "x", "labels": {"team": "cfd"}}
+    pod = body["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"disk": "fast"}
+    assert pod["containers"][0]["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "new"}]
+    assert pod["containers"][0]["resources"]["limits"] == {"memory": "2Gi", "rdma/hca": "1"}
+    assert body["spec"]["runPolicy"]["ttlSecondsAfterFinished"] == 60
+    assert template["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2  # the template is left as it is
+
+
+def test_a_template_of_another_kind_is_an_error() -> None:
+    with pytest.raises(ManifestError, match="must be an MPIJob of kubeflow"):
+        made(template=mpijob("t9k"))
+
+
+def test_a_job_again_has_nothing_of_the_first_ones_life() -> None:
+    first = mpijob(
+        "v1",
+        {
+            "metadata/annotations": {"a": "b", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+            "metadata/resourceVersion": "7",
+            "metadata/finalizers": ["x"],
+            "status": {"conditions": []},
+        },
+    )
+    body = again(first, "pi-2")
+    assert body["metadata"] == {"name": "pi-2", "annotations": {"a": "b"}}
+    assert set(body) == {"apiVersion", "kind", "metadata", "spec"}
+    assert body["spec"] == first["spec"]
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "found"),
+    [("pi", [], "pi-2"), ("pi", ["pi-2"], "pi-3"), ("pi-2", ["pi", "pi-2"], "pi-3"), ("run-9", ["run-10"], "run-11")],
+)
+def test_the_next_name(name: str, taken: list[str], found: str) -> None:
+    assert next_name(name, taken) == found
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("pi", "pi-abc"),
+        ("/opt/App_2/Solve.X", "solve-x-abc"),
+        ("7zip", "run-7zip-abc"),
+        ("--", "run-abc"),
+        ("x" * 100, f"{'x' * 40}-abc"),
+    ],
+)
+def test_a_name_for_a_program(program: str, name: str) -> None:
+    assert name_of(program, "abc") == name

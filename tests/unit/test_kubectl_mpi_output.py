@@ -1,0 +1,175 @@
+"""What launchers print when they fail, as they were recorded: the first rank to fail, known mistakes, last lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.client.output import RankFailure, failed_rank, last_lines, mistake
+
+RULER = "-" * 74
+DOUBLE = "=" * 83
+OPEN_MPI_4_CODE = f"""\
+hello
+{RULER}
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+{RULER}
+{RULER}
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[14290,1],0]
+  Exit code:    3
+{RULER}
+"""
+OPEN_MPI_4_SIGNAL = f"""\
+{RULER}
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+{RULER}
+{RULER}
+mpirun noticed that process rank 1 with PID 0 on node pi-worker-0 exited on signal 11 (Segmentation fault).
+{RULER}
+"""
+OPEN_MPI_5_CODE = f"""\
+{RULER}
+prterun detected that one or more processes exited with non-zero status,
+thus causing the job to be terminated. The first process to do so was:
+
+   Process name: [prterun-pi-launcher-28342@1,12]
+   Exit code:    3
+{RULER}
+"""
+OPEN_MPI_5_SIGNAL = f"""\
+{RULER}
+prterun noticed that process rank 1 with PID 28357 on node pi-worker-1.pi.default.svc exited on
+signal 9 (Killed).
+{RULER}
+"""
+OPEN_MPI_5_ABORT = f"""\
+{RULER}
+MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD
+  Proc: [[65112,1],1]
+  Errorcode: 7
+
+NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.
+You may or may not see output from other processes, depending on
+exactly when Open MPI kills them.
+{RULER}
+{RULER}
+prterun has exited due to process rank 1 with PID 0 on node vm calling
+"abort". This may have caused other processes in the application to be
+terminated by signals sent by prterun (as reported here).
+{RULER}
+"""
+MPICH_SIGNAL = f"""\
+{DOUBLE}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 28423 RUNNING AT pi-worker-0
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{DOUBLE}
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)
+This typically refers to a problem with your application.
+Please see the FAQ page for debugging suggestions
+"""
+MPICH_ABORT = "Abort(7) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 7) - process 1\n"
+INTEL_SIGNAL = f"""\
+{DOUBLE}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   RANK 1 PID 28504 RUNNING AT pi-worker-0
+=   KILLED BY SIGNAL: 9 (Killed)
+{DOUBLE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "failure", "text"),
+    [
+        (OPEN_MPI_4_CODE, RankFailure(0, exit_code=3), "rank 0 ended with exit code 3"),
+        (
+            OPEN_MPI_4_SIGNAL,
+            RankFailure(1, "pi-worker-0", 11, "Segmentation fault"),
+            "rank 1 on pi-worker-0 was killed by signal 11 (Segmentation fault)",
+        ),
+        (OPEN_MPI_5_CODE, RankFailure(12, exit_code=3), "rank 12 ended with exit code 3"),
+        (
+            OPEN_MPI_5_SIGNAL,
+            RankFailure(1, "pi-worker-1.pi.default.svc", 9, "Killed"),
+            "rank 1 on pi-worker-1 was killed by signal 9 (Killed)",
+        ),
+        (OPEN_MPI_5_ABORT, RankFailure(1, exit_code=7), "rank 1 ended with exit code 7"),
+        (
+            MPICH_SIGNAL,
+            RankFailure(-1, "pi-worker-0", 11, "Segmentation fault"),
+            "a rank on pi-worker-0 was killed by signal 11 (Segmentation fault)",
+        ),
+        (MPICH_ABORT, RankFailure(1, exit_code=7), "rank 1 ended with exit code 7"),
+        (
+            INTEL_SIGNAL,
+            RankFailure(1, "pi-worker-0", 9, "Killed"),
+            "rank 1 on pi-worker-0 was killed by signal 9 (Killed)",
+        ),
+    ],
+)
+def test_the_rank_that_failed_first(output: str, failure: RankFailure, text: str) -> None:
+    found = failed_rank(output.splitlines())
+    assert found == failure
+    assert str(found) == text
+
+
+@pytest.mark.parametrize("output", ["", "rank 3 of 4 on pi-worker-0", "signal 9 (Killed)"])
+def test_other_output_names_no_rank(output: str) -> None:
+    assert failed_rank(output.splitlines()) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("mpirun has detected an attempt to run as root.", "RunsAsRoot"),
+        ("prterun has detected an attempt to run as root.", "RunsAsRoot"),
+        (
+            "There are not enough slots available in the system to satisfy the 200\nslots that were requested",
+            "NotEnoughSlots",
+        ),
+        (
+            "prterun was unable to find the specified executable file, and therefore did\nnot launch the job.",
+            "ProgramNotFound",
+        ),
+        (
+            "[proxy:0@vm] HYDU_create_process (launch.c:73): execvp error on file pi (No such file or directory)",
+            "ProgramNotFound",
+        ),
+        ("ssh: Could not resolve hostname pi-worker-0.pi: Name or service not known", "HostNotResolved"),
+        ("mpiuser@pi-worker-0: Permission denied (publickey).", "SshRefused"),
+        ("Host key verification failed.", "SshRefused"),
+        ("ssh: connect to host pi-worker-0 port 22: Connection refused", "SshNotListening"),
+        ("bash: line 1: orted: command not found", "DaemonNotFound"),
+        ("sh: 1: prted: not found", "DaemonNotFound"),
+        ("write error: No space left on device", "NoSpace"),
+    ],
+)
+def test_known_mistakes(output: str, reason: str) -> None:
+    found = mistake(["epoch 1", *output.splitlines()])
+    assert found is not None
+    assert found.reason == reason
+    assert found.remedy.endswith(".")
+
+
+def test_a_program_of_its_own_makes_no_known_mistake() -> None:
+    assert mistake(["Traceback (most recent call last):", "ValueError: out of luck"]) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "lines"),
+    [
+        (OPEN_MPI_4_CODE, ("hello",)),
+        (f"one\n\ntwo\nthree\n{MPICH_SIGNAL}", ("two", "three")),
+        (f"{OPEN_MPI_5_SIGNAL}after\n", ("after",)),
+        (INTEL_SIGNAL, ("=   RANK 1 PID 28504 RUNNING AT pi-worker-0", "=   KILLED BY SIGNAL: 9 (Killed)")),
+        ("", ()),
+    ],
+)
+def test_last_lines_are_the_programs_own_if_it_has_any(output: str, lines: tuple[str, ...]) -> None:
+    assert last_lines(output.splitlines(), 2) == lines
