@@ -258,7 +258,7 @@ def test_t9k_s_jobs_beside_kubeflow_s(kubeconfig: str) -> None:
         status,
     )
     for group, columns, shown in (
-        ("batch.tensorstack.dev", ["NAME", "PHASE", "AGE"], ["one-name", "Running"]),
+        ("batch.tensorstack.dev", ["NAME", "PHASE", "REASON", "AGE"], ["one-name", "Running"]),
         ("kubeflow.org", ["NAME", "STATE", "READY", "WORKERS", "AGE"], ["one-name", "0"]),
     ):
         head, row = kubectl(kubeconfig, "get", f"mpijobs.{group}", "one-name").stdout.decode().splitlines()
