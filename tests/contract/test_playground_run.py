@@ -145,6 +145,19 @@ def test_apply_gives_all_output_and_the_launchers_exit_code(
     assert not playground.processes()
 
 
+def test_a_launcher_that_is_never_restarted_is_tried_as_often_as_its_job_says(
+    playground: Playground, tmp_path: Path
+) -> None:
+    """In pods of their own, each of which its hub outlives for a moment."""
+    running(tmp_path, '[sh, -c, "echo boom; exit 5"]', NEWER_PI)
+    failing = tmp_path / "fails.yaml"
+    text = failing.read_text().replace("    Launcher:\n", "    Launcher:\n      restartPolicy: Never\n")
+    failing.write_text(text.replace("  runPolicy:\n", "  runPolicy:\n    backoffLimit: 1\n"))
+    assert playground.start("apply", str(failing)).wait(100) == 5, playground.errors
+    assert playground.output == "boom\n" * 2
+    assert "condition pi: Failed: " in playground.errors
+
+
 @pytest.mark.parametrize("example", [PI, NEWER_PI])
 def test_a_failed_jobs_condition_has_its_last_lines(playground: Playground, tmp_path: Path, example: str) -> None:
     """Of v2beta1's the pods are gone by then."""

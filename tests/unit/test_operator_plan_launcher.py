@@ -6,8 +6,9 @@ from typing import Any
 
 import plans
 import pytest
-from job_states import CREATED, READY, RUNNING, batch_job, condition, launcher, resource, workers
+from job_states import CREATED, READY, RUNNING, START, batch_job, condition, launcher, resource, workers
 
+from agents.job.status import seconds
 from agents.operator.actions import Plan
 
 POLICY = "spec/mpiReplicaSpecs/Launcher/restartPolicy"
@@ -267,12 +268,26 @@ def test_a_job_that_ran_unseen_has_a_running_condition_too() -> None:
     assert plans.status(found)["completionTime"] == "2023-11-14T22:14:40Z"
 
 
-def test_a_program_that_failed_beside_a_sidecar_is_made_to_count() -> None:
+MESH = {"name": "mesh", "state": {"running": {"startedAt": START}}}
+
+
+@pytest.mark.parametrize(
+    ("beside", "after_s", "deletes"),
+    [([MESH], 3.0, ["delete Pod pi-launcher"]), ([MESH], 1.0, []), ([], 3.0, [])],
+    ids=["counted", "not in the second of its end", "the kubelet ends its own sidecars"],
+)
+def test_a_program_that_failed_beside_a_sidecar_is_made_to_count(
+    beside: list[Any], after_s: float, deletes: list[str]
+) -> None:
+    """By a deletion that can't be taken for an interruption, which would not count."""
     body = resource("v2beta1", {POLICY: "Never"}, READY, CREATED, RUNNING)
-    found = plans.plan(body, launcher(code=1), *workers(), now=plans.NOW - 99)
-    assert plans.steps(found) == [["write"], ["tell LauncherFailed", "delete Pod pi-launcher"]]
+    ended_at = seconds(START) or 0.0
+    found = plans.plan(body, launcher(code=1, beside=beside), *workers(), now=ended_at + after_s)
+    assert plans.steps(found) == [["write"], ["tell LauncherFailed", *deletes]]
     words = "pi-launcher: container mpi exited with 1; its Job tries again"
     assert plans.conditions(found)["LauncherWaiting"] == ("True", "LauncherFailed", words)
+    if beside and not deletes:
+        assert found.requeue_at == ended_at + 2
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def _steps(
         first.append(Emit("Warning", EVICTED, message))
     if found.stage is Stage.RETRY:
         first += ended.launcher_end(view, f"replaced: {found.why}")
-    first += _kept_running(view)
+    first += _kept_running(view, steps)
     conflicts = view.observed.name_conflicts
     first = [one for one in first if not isinstance(one, Create) or (one.kind.name, one.name) not in conflicts]
     bindings = [one for one in first if isinstance(one, Create) and one.kind is ROLE_BINDING]
@@ -134,20 +134,23 @@ def _launcher(view: View, found: Launcher, change: workers.Changes) -> list[Crea
     return [Create(kind, objects.launcher(view.job, view.settings), "missing")]
 
 
-def _kept_running(view: View) -> list[Delete]:
+def _kept_running(view: View, steps: Steps) -> list[Delete]:
     """Return pods of the launcher's Job whose program has failed and which another container keeps Running.
 
-    Otherwise the Job would never count them as failed.
+    Otherwise the Job would never count them as failed. Sidecars of Kubernetes' own kind are ended by the kubelet.
     """
     if view.job.dialect.has_launcher_pod:
         return []
-    restart = view.job.launcher.restart_policy
-    ends = [(pod, pod.end(view.launcher_containers, restart)) for pod in view.launchers]
-    return [
-        Delete(POD, pod.name, pod.uid, f"so that its Job counts it as failed: {end.message}")
-        for pod, end in ends
-        if end is not None and not end.is_success and not pod.is_over and not pod.is_going
-    ]
+    deletes = []
+    for pod in view.launchers:
+        end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+        if end is None or end.is_success or pod.is_over or pod.is_going or pod.has_ended:
+            continue
+        if view.now < (at := pod.may_be_deleted_at(end.at)):
+            steps.requeue_at(at)
+        else:
+            deletes.append(Delete(POD, pod.name, pod.uid, f"so that its Job counts it as failed: {end.message}"))
+    return deletes
 
 
 def _end(view: View, builder: StatusBuilder, found: Launcher) -> Plan:

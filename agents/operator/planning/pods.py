@@ -26,6 +26,7 @@ _DISRUPTIONS = frozenset({
     "UnexpectedAdmissionError", "TopologyAffinityError",
 })  # fmt: skip
 _GRACE_S = 30  # Kubernetes' default
+_DELETION_DELAY_S = 2.0
 _OUT_OF = "OutOf"  # and the resource: cpu, memory, pods, nvidia.com/gpu
 
 
@@ -95,6 +96,10 @@ class PodView:
         if self.interruption is None:
             return False
         return ended_at is None or ended_at + self._clock_lag_s >= self.interruption[0]
+
+    def may_be_deleted_at(self, ended_at: float | None) -> float:
+        """From when on a deletion is not taken for what ended its program: times have whole seconds."""
+        return 0.0 if ended_at is None else ended_at + self._clock_lag_s + _DELETION_DELAY_S
 
     @property
     def _clock_lag_s(self) -> float:
