@@ -7,6 +7,7 @@ import re
 _MESSAGE_MAX = 400
 _SHOWN_MAX = 200
 LINE_MAX = 1024  # bytes
+_OUTPUT_MAX = 16384  # characters; the kubelet keeps at most 12 KiB of a pod's
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # and whatever else a terminal takes for a command
 
 
@@ -33,10 +34,11 @@ def last_lines(output: str, most: int) -> str:
 
     Why a program ended is in its last lines. Lines without a letter or digit are left out, as mpirun's rulers.
     """
-    cut = output[-4 * most :]
-    found = (printable(_without_command(_COLOUR.sub("", line)), 16 * most) for line in cut.splitlines())
+    whole = _without_command(output[-_OUTPUT_MAX:])  # first: a command can have lines, and a cut would hide its begin
+    cut = whole[-4 * most :]
+    found = (printable(_COLOUR.sub("", line), 16 * most) for line in cut.splitlines())
     data = " | ".join(line for line in found if any(map(str.isalnum, line))).encode()
-    if not data or (len(cut) == len(output) and len(data) <= most):
+    if not data or (len(cut) == len(whole) and len(data) <= most):
         return data.decode()
     return "…" + data[3 - most :].decode("utf-8", "ignore")
 

@@ -192,7 +192,7 @@ class StatusBuilder:
             self._at_least(urgency)
             if event is not None:
                 reason = virtual_cluster_status.reason_of(event.reason) if self._is_virtual else event.reason
-                self.events.append(event._replace(reason=reason, message=cut(event.message)))
+                self.events.append(event._replace(reason=reason, message=cut(conditions.one_line(event.message))))
         elif change is Change.MESSAGE:
             self._at_least(min(urgency, Urgency.PROBLEM))
 

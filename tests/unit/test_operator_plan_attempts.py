@@ -42,6 +42,15 @@ def test_each_pod_of_a_job_is_listed_and_told() -> None:
     assert ("Warning", "LauncherFailed", f"{words[1]}; its Job tries again") in plans.events(found)
 
 
+def test_a_pod_of_two_containers_that_failed_is_one_attempt() -> None:
+    containers = [{"name": name, "image": "example/mpi"} for name in ("mpi", "log")]
+    changes = {**RESTARTS, "spec/mpiReplicaSpecs/Launcher/template/spec/containers": containers}
+    log = {"name": "log", "state": {"terminated": {"exitCode": 9, "finishedAt": LATER}}}
+    failed = launcher("Failed", code=3, finished=AT, beside=[log])
+    found = plans.plan(resource("v1", changes, READY, CREATED, RUNNING), failed, *workers())
+    assert [one["exitCode"] for one in attempts(found)] == [3]
+
+
 def test_one_that_the_kubelet_ended_has_no_exit_code() -> None:
     evicted = launcher("Failed", reason="Evicted", message="low on memory", created=AT)
     found = plans.plan(body_of("v1"), evicted, *workers())

@@ -32,6 +32,8 @@ mpirun detected that one or more processes exited with non-zero status. The firs
         ("begin\n" * 9 + "the end of it", "…begin | begin | begin | the end of it"),
         ("\n" * 500 + "late", "…late"),
         ("error executing command [/bin/sh -c s3cret]", "error executing command […]"),
+        ("error executing command [/bin/sh -c\nKEY=s3cret\nrun]: failed", "error executing command […]: failed"),
+        (f"command [/bin/sh -c {'x' * 400} KEY=s3cret run]: failed", "command […]: failed"),
     ],
 )
 def test_the_last_lines_are_one(output: str, line: str) -> None:

@@ -52,8 +52,10 @@ def _known(view: View) -> list[Body]:
 
 
 def _ends(view: View, pod: PodView) -> list[End]:
+    """Return the attempts that failed in a pod: those before its containers' restarts, and the last, which is one."""
     end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
-    return [*pod.failures(view.launcher_containers), *([] if end is None or end.is_success else [end])]
+    last = [] if end is None or end.is_success else [end]
+    return [*pod.failures(view.launcher_containers, has_ended=end is not None), *last]
 
 
 def _attempt(pod: PodView, end: End) -> Body:

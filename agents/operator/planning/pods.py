@@ -154,11 +154,14 @@ class PodView:
             return End(code, is_success=False, at=self._ended_at(own), message=self._end_message(first))
         return None
 
-    def failures(self, own: Set[str]) -> list[End]:
-        """How its own containers failed, also those that were started again since, as far as the kubelet remembers."""
+    def failures(self, own: Set[str], *, has_ended: bool = False) -> list[End]:
+        """How its own containers failed, also those that were started again since, as far as the kubelet remembers.
+
+        `has_ended`: those alone, as `end` says how the others did.
+        """
         found = []
         for status in self._statuses(own):
-            for state in ("state", "lastState"):
+            for state in ("lastState",) if has_ended else ("state", "lastState"):
                 ended = part(status, state, "terminated")
                 if ended.get("exitCode"):
                     name, reason = f"container {status.get('name')}", str(ended.get("reason") or "")
