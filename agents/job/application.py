@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agents.job.fields import Fields, is_label
-from agents.job.json_object import Body, Object
+from agents.job.json_object import Body, Object, part
 from agents.job.t9k_launcher import without_devices
 from agents.job.template import container_names, main_container, read_containers
 
@@ -24,7 +24,8 @@ _WRAP_PATH = f"/usr/local/bin/{WRAP}"  # in the runtime's container: one file, a
 _SESSIONS = {"PMIX_SERVER_TMPDIR": FOLDER, "PMIX_SYSTEM_TMPDIR": FOLDER}
 _RUNTIME = {**_SESSIONS, "PRTE_MCA_prte_tmpdir_base": FOLDER}
 # Of the runtime's securityContext: who it is, and what it gives up. What it has beyond that, an application needs not.
-_SHARED = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions")
+_SHARED = ("runAsUser", "runAsGroup", "runAsNonRoot")
+_PROFILES = ("seccompProfile", "appArmorProfile")
 
 
 class Wrap(StrEnum):
@@ -98,11 +99,13 @@ def _application(container: Object, runtime: Object) -> Body:
 
 def _narrowed(context: Object) -> Body:
     found = {key: context[key] for key in _SHARED if key in context}
+    found |= {key: context[key] for key in _PROFILES if part(context, key).get("type") not in (None, "Unconfined")}
+    if level := part(context, "seLinuxOptions").get("level"):  # by which they share volumes
+        found["seLinuxOptions"] = {"level": level}
     if context.get("allowPrivilegeEscalation") is False:
         found["allowPrivilegeEscalation"] = False
-    capabilities = context.get("capabilities")
-    if isinstance(capabilities, Mapping) and "drop" in capabilities:
-        found["capabilities"] = {"drop": capabilities["drop"]}
+    if dropped := part(context, "capabilities").get("drop"):
+        found["capabilities"] = {"drop": dropped}
     return found
 
 

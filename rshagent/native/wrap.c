@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -113,10 +114,16 @@ static void send_start(struct wrap *w) {
     if (errno != EPIPE && errno != ECONNRESET) lose_runner(w); /* else its answer is there to be read */
 }
 
+/* Nobody reads before the container is there, which may take a pull: a child waits for that, and we for signals. */
 static void connect_podman(struct wrap *w) {
-    w->runner = start_podman(w->image);
+    const pid_t self = getpid();
     w->container = w->image;
-    send_start(w);
+    w->runner = start_podman(w->image);
+    const pid_t sender = fork();
+    if (sender < 0) end(FAILED, "no process can be started: %s; nothing was started", strerror(errno));
+    if (sender > 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the runner is to see that the connection has ended */
+    _exit(getppid() == self && send_message(w->runner, w->start) ? 0 : 1);
 }
 
 static void connect_runner(struct wrap *w) {

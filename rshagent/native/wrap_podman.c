@@ -90,6 +90,7 @@ int start_podman(const char *image) {
     posix_spawnattr_init(&how);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigmask(&how, &none);
+    unsetenv("MPI_AGENT_MARK"); /* a session's end is ours: podman sees its start to the end, and leaves no half container */
     int error = posix_spawnp(&podman, command[0], &files, &how, command, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&how);

@@ -137,14 +137,15 @@ def _is_absent(failure: Failure) -> bool:
 
 
 class SignalSender:
-    """Passes one signal on to a session's processes, and goes; a command that is just being started is waited for."""
+    """Passes one signal on to a session's processes, and goes. Where the command has not begun yet it waits, for 5 s."""
 
-    __slots__ = ("_control", "_delay_s", "_loop", "_repeats", "_timer", "is_done", "name")
+    __slots__ = ("_control", "_delay_s", "_gives_up_at", "_loop", "_repeats", "_timer", "is_done", "name")
 
     def __init__(self, engine: Engine, target: ExecTarget, mark: Mark, signal_name: str) -> None:
         self.is_done = self._repeats = False
         self.name, self._loop, self._delay_s = signal_name, engine.loop, _COUNT_FIRST_S
         self._timer: Timer | None = None
+        self._gives_up_at: float | None = None
         self._control = Control(
             engine, target, mark, None, on_ready=self._say, on_answer=self._take, on_gone=lambda _: self.close()
         )
@@ -167,7 +168,10 @@ class SignalSender:
         self._control.say(f"signal {self.name}")
 
     def _take(self, answer: str) -> None:
-        if answer.endswith(" 0") and answer != "left 0 0":  # its bootstrap is there alone
+        now = self._loop.now()
+        self._gives_up_at = now + KILL_AFTER_S if self._gives_up_at is None else self._gives_up_at
+        is_alone = answer.endswith(" 0") and answer != "left 0 0"  # its bootstrap, of one that hides its mark for ever
+        if is_alone and now < self._gives_up_at:
             self._timer = self._loop.call_later(self._delay_s, self._say)
             self._delay_s = min(self._delay_s * 2, _COUNT_LONGEST_S)
         elif self._repeats:

@@ -78,6 +78,11 @@ def test_a_program_has_our_files_and_environment_and_its_exit_code_is_ours(podma
     podman.until_ended()
 
 
+def test_a_large_environment_arrives(podman: Podman) -> None:
+    environment = {f"V{index}": "x" * 100_000 for index in range(10)}
+    assert podman.run("sh", "-c", "echo ${#V0} ${#V9}", **environment) == (0, "100000 100000\n", "")
+
+
 def test_podmans_command(podman: Podman, tmp_path: Path) -> None:
     more = " --volume=/data:/data\t--workdir=/data "
     assert podman.run("true", CONTAINER_ARGS=more, PMIX_SERVER_TMPDIR=os.fspath(tmp_path)) == (0, "", "")
@@ -99,12 +104,14 @@ def test_a_signal_is_the_programs(podman: Podman) -> None:
         podman.until_ended()
 
 
+@pytest.mark.parametrize("size", [1, 1_000_000], ids=["short", "longer than a socket takes"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_started_for_one_that_ended_while_podman_starts(
-    podman: Podman, tmp_path: Path, number: signal.Signals
+    podman: Podman, tmp_path: Path, number: signal.Signals, size: int
 ) -> None:
     podman.go.unlink()
-    with podman.spawn("touch", os.fspath(tmp_path / "started")) as process:
+    environment = {f"V{index}": "x" * min(size, 100_000) for index in range(max(1, size // 100_000))}
+    with podman.spawn("touch", os.fspath(tmp_path / "started"), **environment) as process:
         until(podman.command.exists, "podman was called")
         process.send_signal(number)
         assert process.wait(60) == (-9 if number == signal.SIGKILL else 143)

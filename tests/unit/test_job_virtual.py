@@ -160,9 +160,16 @@ def test_of_the_runtime_s_rights_an_application_container_has_none() -> None:
         main = {"name": "mpi", "image": "example/mpi", "securityContext": context}
         _, found = job("virtual", {NODE: main, **application({})}).worker.template["spec"]["containers"]
         assert found["securityContext"] == kept | ({"capabilities": left} if left else {})
-    main["securityContext"] = {"runAsUser": 7, "allowPrivilegeEscalation": True, "capabilities": "ALL"}
+    main["securityContext"] = {
+        "runAsUser": 7,
+        "allowPrivilegeEscalation": True,
+        "capabilities": "ALL",
+        "seccompProfile": {"type": "Unconfined"},
+        "appArmorProfile": {"type": "Unconfined"},
+        "seLinuxOptions": {"type": "spc_t", "level": "s0:c1,c2"},
+    }
     _, found = job("virtual", {NODE: main, **application({})}).worker.template["spec"]["containers"]
-    assert found["securityContext"] == {"runAsUser": 7, "runAsGroup": 7}
+    assert found["securityContext"] == {"runAsUser": 7, "runAsGroup": 7, "seLinuxOptions": {"level": "s0:c1,c2"}}
 
 
 def test_ranks_name_mpi_wrap_by_default() -> None:

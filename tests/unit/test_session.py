@@ -416,6 +416,19 @@ def test_a_signal_waits_for_a_command_that_is_just_being_started(bench: Bench) -
     assert messenger.sent.count(b"signal USR1\n") == 3
 
 
+def test_a_command_that_hides_its_mark_gets_no_signal_and_costs_no_more_requests(bench: Bench) -> None:
+    bench.start().acknowledge()
+    bench.session.signal(10)
+    messenger = bench.execs[-1]
+    messenger.open()
+    for _ in range(20):
+        if not messenger.is_closed:
+            messenger.answer("left 1 0")
+            bench.wait(1.0)
+    assert messenger.is_closed
+    assert messenger.sent.count(b"signal USR1\n") == 6
+
+
 def test_signals_without_end_are_one_request_at_a_time(bench: Bench) -> None:
     bench.start().acknowledge()
     for _ in range(1000):

@@ -29,7 +29,7 @@ def main() -> int:
         with command.cluster(say, _IMAGES) as kubeconfig:
             api = Api(kubeconfig)
             with (
-                registry(*(one.image for one in APPLICATIONS.values() if not one.needs or one.needs.exists())),
+                registry(*{one.image for one in APPLICATIONS.values() if not one.needs or one.needs.exists()}),
                 operator(api, kubeconfig),
             ):
                 bench = figures.Bench(api, options.runs, say)

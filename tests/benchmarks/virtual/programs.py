@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-_OWN = "its own time"
+_OWN, _MESSAGE = "its own time", "a message of 1 MB"
 INPUT = "/dev/shm/benchMEM.tpr"  # in memory that a node's containers share
 
 
@@ -53,6 +53,13 @@ def _init_finalize(text: str) -> Read:
     return Read({"I+F": told["init"] + told["finalize"], **told})
 
 
+def _pingpong(text: str) -> Read:
+    rate = re.search(r"rank 0 and rank 1: ([\d.]+) MB/s", text)
+    if not rate or "all as sent" not in text:
+        raise BenchmarkError(f"pingpong said {text!r}")
+    return Read({_MESSAGE: 1 / float(rate[1])})
+
+
 def _npb(text: str) -> Read:
     taken = re.search(r"Time in seconds = +([\d.]+)", text)
     if not taken or not re.search(r"Verification += +SUCCESSFUL", text):
@@ -80,6 +87,11 @@ APPLICATIONS = {
         "mpi",
         Layout(5, 2),
         (Experiment("init_finalize, 5 nodes x 2", "init_finalize", _init_finalize, 15, "I+F", 1.05),),
+    ),
+    "shm": Application(
+        "mpi",
+        Layout(1, 2),
+        (Experiment("pingpong, 1 node x 2", "pingpong 1000000 500", _pingpong, 9, _MESSAGE, 1.05),),
     ),
     "npb": Application(
         "npb",

@@ -57,6 +57,7 @@ def device_plugin(resource: str, device: str, many: int = 8) -> Iterator[None]:
     """Have pods get a device of the node by `resources.limits`, `many` times at once; any user may use it there."""
     name = resource.replace("/", "-") + ".sock"
     node = _SOCKETS / Path(device).name  # as a container's has the mode of the node's
+    node.unlink(missing_ok=True)  # of a run that was killed
     os.mknod(node, stat.S_IFCHR, os.stat(device).st_rdev)
     node.chmod(0o666)
     plugin = _Plugin(device, os.fspath(node), many)
@@ -73,4 +74,4 @@ def device_plugin(resource: str, device: str, many: int = 8) -> Iterator[None]:
         plugin.has_ended.set()
         server.stop(grace=None).wait()
         (_SOCKETS / name).unlink(missing_ok=True)
-        node.unlink()
+        node.unlink(missing_ok=True)
