@@ -180,6 +180,21 @@ static void read_signals(struct wrap *w) {
     }
 }
 
+/* In a login pod: names its DVM to the program, so that prun finds it even where there is another one. PMIx 5 takes the
+ * name with a version, which a rank has already. */
+static void name_dvm(void) {
+    const char *path = getenv("MPI_WRAP_DVM");
+    char uri[1024];
+    FILE *file = fopen(path ? path : "/run/mpi-dvm/uri", "re");
+    if (!file) return;
+    if (fgets(uri, sizeof uri, file)) {
+        uri[strcspn(uri, "\n")] = '\0';
+        setenv("PMIX_SERVER_URI", uri, 0);
+        setenv("PMIX_SERVER_URI41", uri, 0);
+    }
+    fclose(file);
+}
+
 int main(int argc, char **argv) {
     const char *folder = getenv("MPI_WRAP_FOLDER"), *wanted = getenv("MPI_WRAP_CONTAINER");
     struct wrap w = {.folder = folder && *folder ? folder : "/run/mpi-app", .runner = -1,
@@ -187,6 +202,7 @@ int main(int argc, char **argv) {
     char **program = read_arguments(argv + (argc > 0), &w);
     w.signals = take_signals();
     w.parent = watch_parent();
+    name_dvm();
     w.start = make_start(program, environ, w.image ? "" : NULL, "0-0");
     read_signals(&w);
     for (w.image ? connect_podman(&w) : connect_runner(&w);;) {

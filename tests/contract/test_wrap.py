@@ -156,6 +156,17 @@ def test_no_container_and_no_runner_are_one_line_after_10_s(programs: Programs, 
     ]
 
 
+def test_the_dvm_of_a_login_pod_is_named_unless_the_program_has_one(app: Container, tmp_path: Path) -> None:
+    uri = tmp_path / "uri"
+    uri.write_text("prte-login-8@0.0;tcp4://10.1.2.3:4567\n")
+    show = ["sh", "-c", 'echo "$PMIX_SERVER_URI $PMIX_SERVER_URI41"']
+    env = {"MPI_WRAP_DVM": os.fspath(uri)}
+    named = uri.read_text().strip()
+    assert app.run(*show, env=env)[1].decode() == f"{named} {named}\n"
+    assert app.run(*show, env={**env, "PMIX_SERVER_URI41": "other"})[1].decode() == f"{named} other\n"
+    assert app.run(*show, env={"MPI_WRAP_DVM": "/no/such/file"})[1] == b" \n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_before_anything_was_started(programs: Programs, sockets: Path, number: int) -> None:
     process = subprocess.Popen([programs.wrap, "true"], env={"MPI_WRAP_FOLDER": os.fspath(sockets), **SANITIZERS})
