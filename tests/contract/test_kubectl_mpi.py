@@ -250,6 +250,10 @@ def test_a_run_is_shown_without_a_cluster(tmp_path: Path) -> None:
     nowhere = Shell(str(tmp_path / "none"))
     found = yaml.safe_load(nowhere.run("run", "img", "-n", "4", "--workers", "2", "--dry-run", "--", "pi"))
     assert found["spec"]["slotsPerWorker"] == 2
+    (tmp_path / "template").write_text(json.dumps({**found, "spec": {**found["spec"], "mpiImplementation": "Intel"}}))
+    template = ("-f", str(tmp_path / "template"))
+    again = yaml.safe_load(nowhere.run("run", "img", "-n", "4", *template, "--dry-run", "--", "pi"))
+    assert (again["spec"]["slotsPerWorker"], again["spec"]["mpiImplementation"]) == (2, "Intel")
     assert "no cluster is configured by" in nowhere.run("run", "img", "-n", "4", "--", "pi", code=3)
 
 
