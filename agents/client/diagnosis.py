@@ -115,8 +115,8 @@ def _suspended(facts: Facts) -> Explanation | None:
         return None
     left = [pod.name for pod in (*facts.launchers, *facts.workers.values())]
     still = f"; {_names(left)} still there" if left else ""
-    if facts.queue:
-        what = f"{facts.name} waits in queue {facts.queue} to be admitted{_since(facts)}{still}."
+    if facts.kueue_queue:
+        what = f"{facts.name} waits in queue {facts.kueue_queue} to be admitted{_since(facts)}{still}."
         return Explanation(
             State.QUEUED, "NotAdmitted", what, f"`kubectl -n {facts.namespace} get workloads` shows the queue's reason."
         )

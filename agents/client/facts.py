@@ -193,12 +193,17 @@ class Facts:
 
     @property
     def queue(self) -> str:
-        """The queue that it waits, or waited, in; "" without one."""
+        """The queue that it was put into; "" without one: Kueue's, or a gang scheduler's, which suspends no job."""
+        return self.kueue_queue or ("" if self.job is None else self.job.policy.scheduling.queue)
+
+    @property
+    def kueue_queue(self) -> str:
+        """Kueue's queue, which suspends and resumes the job; "" without one."""
         metadata = part(self.resource, "metadata")
         for field in ("labels", "annotations"):  # training-operator takes Kueue's from either
             if name := part(metadata, field).get(KUEUE_QUEUE):
                 return str(name)
-        return self.job.policy.scheduling.queue if self.job is not None else ""
+        return ""
 
     @property
     def wanted(self) -> int:

@@ -97,6 +97,18 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         "Suspended",
         ["; pi-worker-0 is still there."],
     ),
+    "suspended, with a gang scheduler's queue": (
+        facts(
+            job(
+                "v1",
+                "Suspended",
+                changes={"spec/runPolicy": {"suspend": True, "schedulingPolicy": {"queue": "gang"}}},
+            )
+        ),
+        State.SUSPENDED,
+        "Suspended",
+        ["pi is suspended and has no pods."],
+    ),
     "queued by Kueue": (
         facts(
             job(
