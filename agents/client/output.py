@@ -160,9 +160,10 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
 
 
 def mistake(lines: Iterable[str]) -> Mistake | None:
-    """Return the known mistake that these lines show, the first of the table."""
+    """Return the known mistake that these lines show: of several the last one, as a program goes on after others."""
     text = joined(lines)
-    return next((one for pattern, one in _MISTAKES if pattern.search(text)), None)
+    found = [(match.start(), one) for pattern, one in _MISTAKES for match in pattern.finditer(text)]
+    return max(found, key=lambda one: one[0], default=(0, None))[1]
 
 
 def _number(text: str | None) -> int | None:

@@ -159,6 +159,12 @@ def test_known_mistakes(output: str, reason: str) -> None:
     assert found.remedy.endswith(".")
 
 
+def test_of_several_mistakes_the_last_one_is_told() -> None:
+    found = mistake(["ssh: Could not resolve hostname a: x", "No space left on device", "sh: 1: prted: not found"])
+    assert found is not None
+    assert found.reason == "DaemonNotFound"
+
+
 def test_a_program_of_its_own_makes_no_known_mistake() -> None:
     assert mistake(["Traceback (most recent call last):", "ValueError: out of luck"]) is None
 
