@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -61,6 +62,12 @@ class MpiClient:
         """Close all connections."""
         self._connection.close()
 
+    def within(self, namespace: str) -> MpiClient:
+        """Return a client for another namespace. It shares our connections, and is not to be closed."""
+        client = copy.copy(self)
+        client.namespace = namespace
+        return client
+
     def list(self, *, all_namespaces: bool = False) -> tuple[JobSummary, ...]:
         """Return all jobs, by namespace and age."""
         namespace = None if all_namespaces else self.namespace
@@ -113,18 +120,23 @@ class MpiClient:
         return self.output(pod, follow=follow, previous=previous, tail=tail)
 
     def submit(self, manifest: Object) -> JobSummary:
-        """Create a job of a manifest. Raises ManifestError if our operator would reject it."""
+        """Create a job of a manifest. Raises ManifestError if our operator would reject it, or it is not for us."""
         body = self.checked(manifest)
         made = self._connection.create(kind_of(body).path(str(part(body, "metadata")["namespace"])), body)
         return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))
 
     def checked(self, manifest: Object) -> Body:
-        """Return a manifest with its namespace. Raises ManifestError if it is no MPIJob, or an invalid one."""
+        """Return a manifest with our namespace. Raises ManifestError if it has another, or is no valid MPIJob."""
         version = manifest.get("apiVersion")
         if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
             raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
         metadata = {**part(manifest, "metadata")}
-        metadata["namespace"] = metadata.get("namespace") or self.namespace
+        metadata["namespace"] = namespace = metadata.get("namespace") or self.namespace
+        if namespace != self.namespace:  # else none of our methods would find the job
+            raise ManifestError(
+                f'the namespace from the provided object "{namespace}" does not match the namespace '
+                f"\"{self.namespace}\". You must pass '--namespace={namespace}' to perform this operation."
+            )
         name = metadata.get("name") or metadata.get("generateName")
         found = read({**manifest, "metadata": {"uid": "0", **metadata, "name": name}})
         if isinstance(found, tuple):

@@ -8,18 +8,34 @@ import click
 
 from agents.client import JobStatus, MpiClient, NotFoundError, State, manifests
 from agents.client.convert import converted
-from agents.job.json_object import Body, part
+from agents.job.json_object import Body, Object, part
 from agents.job.model import KUBEFLOW, Dialect
-from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, show, show_as, wrapped
+from agents.kubectl_mpi.options import (
+    FAILED,
+    cluster_options,
+    connection_options,
+    duration,
+    note,
+    show,
+    show_as,
+    wrapped,
+)
 
 
 @click.command()
 @click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
-@cluster_options
-def submit(client: MpiClient, *, file: str) -> None:
-    """Create the jobs of a file; none if one of them is invalid."""
-    for manifest in [client.checked(one) for one in _read(file)]:
-        show([f"{client.submit(manifest).resource} created"])
+@connection_options("-n", "--namespace")
+def submit(*, file: str, namespace: str | None, context: str | None, kubeconfig: str | None) -> None:
+    """Create the jobs of a file, each in its own namespace if it has one; none if one of them is invalid."""
+    found = _read(file)
+    with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
+        jobs = [(client if namespace else client.within(_namespace(one) or client.namespace), one) for one in found]
+        for there, manifest in [(there, there.checked(one)) for there, one in jobs]:
+            show([f"{there.submit(manifest).resource} created"])
+
+
+def _namespace(manifest: Object) -> str:
+    return str(part(manifest, "metadata").get("namespace") or "")
 
 
 def _read(file: str) -> list[Body]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from agents.client import ForbiddenError, MpiClient, NotFoundError, State, WaitTimeoutError
+from agents.client import ForbiddenError, ManifestError, MpiClient, NotFoundError, State, WaitTimeoutError
 from agents.playground.client import Client
 from agents.playground.cluster import Cluster
 from agents.playground.operated import Operated
@@ -269,6 +269,24 @@ def test_files_are_checked_before_anything_is_created(shell: Shell, tmp_path: Pa
     shell.run("submit", "-f", "-", stdin=manifest("twice", "true"))
     assert "already exists" in shell.run("submit", "-f", "-", stdin=manifest("twice", "true"), code=1)
     shell.run("delete", "twice")
+
+
+def test_a_job_of_another_namespace_is_not_created_elsewhere(foreign: Cluster) -> None:
+    """kubectl refuses it too if -n is given; without -n the job's own namespace holds."""
+    client = Client(foreign)
+    client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hpc"}})
+    shell, job = Shell(foreign.kubeconfig()), yaml.safe_load(manifest("there", "true"))
+    job["metadata"]["namespace"] = "hpc"
+    refused = 'the namespace from the provided object "hpc" does not match the namespace "default"'
+    assert refused in shell.run("submit", "-n", "default", "-f", "-", stdin=yaml.safe_dump(job), code=2)
+    with MpiClient(kubeconfig=foreign.kubeconfig()) as python:
+        with pytest.raises(ManifestError, match=refused):
+            python.submit(job)
+        with pytest.raises(NotFoundError):
+            python.within("hpc").get("there")
+        assert shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job)) == "mpijob.kubeflow.org/there created\n"
+        assert python.within("hpc").get("there").summary.namespace == "hpc"
+        assert python.namespace == "default"
 
 
 def test_a_job_is_converted_without_a_cluster(tmp_path: Path) -> None:
