@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-from agents.client import modes
+from agents.client import manifests, modes
 from agents.client.connection import Connection
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.errors import AccessError, ClientError, ManifestError, NotFoundError, WaitTimeoutError
@@ -138,7 +138,7 @@ class MpiClient:
                 f"\"{self.namespace}\". You must pass '--namespace={namespace}' to perform this operation."
             )
         name = metadata.get("name") or metadata.get("generateName")
-        found = read({**manifest, "metadata": {"uid": "0", **metadata, "name": name}})
+        found = read({**manifest, "metadata": {"uid": "0", **manifests.named(metadata)}})
         if isinstance(found, tuple):
             more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
             raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")

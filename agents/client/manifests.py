@@ -21,6 +21,8 @@ from agents.job.model import GROUP, MPI_JOB, Dialect, Implementation, Problem, T
 
 _BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 MiB
 _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
+_GENERATED = 5  # characters that the API server appends to a generateName, of which it takes so many:
+_BASE_MAX = 63 - _GENERATED
 _LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
 _AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
 _SERVERS_METADATA = ("name", "labels", "annotations")  # what of a job's metadata is its user's
@@ -124,6 +126,14 @@ def again(resource: Object, name: str) -> Body:
     metadata |= {"name": name, "annotations": annotations}
     made = {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), "spec": resource.get("spec")}
     return {**copy.deepcopy(made), "metadata": {key: value for key, value in metadata.items() if value}}
+
+
+def named(metadata: Object) -> Body:
+    """Return a manifest's metadata with a name: for generateName one such as the API server makes."""
+    base = metadata.get("generateName")
+    if metadata.get("name") or not isinstance(base, str) or not base:
+        return {**metadata}
+    return {**metadata, "name": f"{base[:_BASE_MAX]}{'0' * _GENERATED}"}
 
 
 def next_name(name: str, taken: Sequence[str]) -> str:

@@ -271,6 +271,13 @@ def test_files_are_checked_before_anything_is_created(shell: Shell, tmp_path: Pa
     shell.run("delete", "twice")
 
 
+def test_the_api_server_makes_a_name(foreign: Cluster) -> None:
+    job = yaml.safe_load(manifest("", "true"))
+    job["metadata"] = {"generateName": "made-"}
+    created = Shell(foreign.kubeconfig()).run("submit", "-f", "-", stdin=yaml.safe_dump(job))
+    assert re.fullmatch(r"mpijob\.kubeflow\.org/made-\w+ created\n", created)
+
+
 def test_a_job_of_another_namespace_is_not_created_elsewhere(foreign: Cluster) -> None:
     """kubectl refuses it too if -n is given; without -n the job's own namespace holds."""
     client = Client(foreign)

@@ -8,7 +8,7 @@ import pytest
 from mpijobs import ABSENT, mpijob
 
 from agents.client.errors import ManifestError
-from agents.client.manifests import Options, again, name_of, new_job, next_name
+from agents.client.manifests import Options, again, name_of, named, new_job, next_name
 from agents.job.model import Dialect, Implementation, Job, Transport
 from agents.job.read import read
 
@@ -217,6 +217,21 @@ def test_a_job_again_has_nothing_of_the_first_ones_life() -> None:
     assert body["metadata"] == {"name": "pi-2", "annotations": {"a": "b"}}
     assert set(body) == {"apiVersion", "kind", "metadata", "spec"}
     assert body["spec"] == first["spec"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"name": "pi"}, "pi"),
+        ({"generateName": "pi-"}, "pi-00000"),
+        ({"generateName": "p" * 70}, f"{'p' * 58}00000"),
+        ({"name": "pi", "generateName": "x-"}, "pi"),
+        ({}, None),
+        ({"generateName": 7}, None),
+    ],
+)
+def test_the_name_that_is_checked(metadata: Object, name: str | None) -> None:
+    assert named(metadata).get("name") == name
 
 
 @pytest.mark.parametrize(
