@@ -76,6 +76,10 @@ class MpiClient:
         found = [summary_of(Facts(one, pods[str(part(one, "metadata").get("uid"))], now)) for one in resources]
         return tuple(sorted(found, key=lambda job: (job.namespace, job.created or 0.0, job.name)))
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all jobs of the namespace."""
+        return tuple(str(part(one, "metadata").get("name")) for one in self._objects.jobs(self.namespace))
+
     def get(self, name: str) -> JobStatus:
         """Return a job with its pods and what has happened so far."""
         return status_of(self.facts(name))
@@ -88,7 +92,8 @@ class MpiClient:
         """Say what a job waits for or what it died of, and what to do."""
         resource = self.resource(name)
         pods = self._objects.pods(resource)
-        facts = Facts(resource, pods, time.time(), self._objects.events(resource, pods))
+        facts = Facts(resource, pods, time.time())
+        facts = Facts(resource, pods, facts.now, self._objects.events(facts))
         if (end := failed_container(facts)) is not None and end.container:
             try:
                 lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=_TAIL)]
@@ -98,9 +103,11 @@ class MpiClient:
         return diagnose(facts)
 
     def events(self, name: str) -> tuple[JobEvent, ...]:
-        """Return the events of a job and its pods, oldest first. Kubernetes keeps them for an hour by default."""
-        resource = self.resource(name)
-        return tuple(events_of(self._objects.events(resource, self._objects.pods(resource))))
+        """Return the events of a job, its launchers, and some workers that are not ready, oldest first.
+
+        Kubernetes keeps them for an hour by default.
+        """
+        return tuple(events_of(self._objects.events(self.facts(name))))
 
     def logs(
         self,

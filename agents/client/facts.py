@@ -237,6 +237,11 @@ class Facts:
         found = {pod.index: pod for pod in self._pods if pod.index is not None}
         return dict(sorted(found.items()))
 
+    @cached_property
+    def pod_names(self) -> frozenset[str]:
+        """The names of the pods that are there."""
+        return frozenset(pod.name for pod in self._pods)
+
     @property
     def ready(self) -> int:
         """How many of the wanted workers are ready."""

@@ -18,14 +18,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
+from agents.client.facts import Facts
 from agents.job.json_object import Body, Object, mappings, part
-from agents.job.model import LAUNCHER, PREFIX, WORKER, is_t9k
+from agents.job.model import LAUNCHER, PREFIX, is_t9k
 from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, Kind
 
 _VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves the first, another one the second
 _JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"
 _UNKNOWN = "this cluster knows no MPIJobs: install mpi-agents (docs/install.md), or choose another --context"
-_EVENTS_MAX = 20_000  # looked at in a namespace
+_EVENTS_MAX = 500  # looked at of one object
+_ASKED_MAX = 5  # launchers, and workers, whose events are asked for
 
 
 def kind_of(resource: Object) -> Kind:
@@ -111,19 +113,24 @@ class Objects:
             found[str(metadata.get("uid"))] = [*owned(one, candidates)]
         return found
 
-    def events(self, resource: Object, pods: Iterable[Object]) -> list[Body]:
-        """Return the events of a job, its launcher's batch Job and its pods, those that are gone included."""
-        metadata = part(resource, "metadata")
-        name = str(metadata.get("name"))
-        uids = {part(one, "metadata").get("uid") for one in (resource, *pods)}
-        prefixes = (f"{name}-{LAUNCHER}", f"{name}-{WORKER}-")
+    def events(self, facts: Facts) -> list[Body]:
+        """Return the events of a job, its launcher's batch Job and pods, and of a few workers that are not ready.
+
+        Each object is asked for: a namespace may have very many events. Pods of these names that are gone count too.
+        """
+        metadata = part(facts.resource, "metadata")
+        launcher, created = f"{facts.name}-{LAUNCHER}", str(metadata.get("creationTimestamp"))
+        uids = {metadata.get("uid"), *(pod.uid for pod in (*facts.launchers, *facts.workers.values()))}
+        unready = sorted((name for name, _, _ in facts.waiting()), key=lambda name: name not in facts.pod_names)
+        names = [facts.name, launcher, *(pod.name for pod in facts.launchers[-_ASKED_MAX:]), *unready[:_ASKED_MAX]]
         found = []
-        everything = self._connection.items(EVENT.path(str(metadata.get("namespace"))))
-        for event in itertools.islice(everything, _EVENTS_MAX):
-            about = part(event, "involvedObject")
-            is_ours = str(about.get("name")).startswith(prefixes) and about.get("kind") in {"Pod", "Job"}
-            if about.get("uid") in uids or (is_ours and event_time(event) >= str(metadata.get("creationTimestamp"))):
-                found.append(event)
+        for name in dict.fromkeys(names):
+            asked = {"fieldSelector": f"involvedObject.name={name}"}
+            for event in itertools.islice(self._connection.items(EVENT.path(facts.namespace), **asked), _EVENTS_MAX):
+                about = part(event, "involvedObject")
+                is_pods = name != facts.name and about.get("kind") in {"Pod", "Job"}
+                if about.get("uid") in uids or (is_pods and event_time(event) >= created):
+                    found.append(event)
         return sorted(found, key=event_time)
 
 

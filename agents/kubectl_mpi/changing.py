@@ -70,8 +70,7 @@ def rerun(client: MpiClient, *, job: str, name: str | None) -> None:
         raise click.UsageError(f"{job} has not ended: wait for it, or delete it")
     if (edits := int(part(resource, "metadata").get("generation") or 1) - 1) > 0:
         note(f"the spec of {job} was edited since it was created ({edits} times): the new job has it as it is now")
-    taken = [one.name for one in client.list()]
-    made = client.submit(manifests.again(resource, name or manifests.next_name(job, taken)))
+    made = client.submit(manifests.again(resource, name or manifests.next_name(job, client.names())))
     show([f"{made.resource} created"])
 
 
