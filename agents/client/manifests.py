@@ -17,7 +17,7 @@ from agents.client.errors import ManifestError
 from agents.client.facts import KUEUE_QUEUE
 from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
-from agents.job.model import GROUP, MPI_JOB, Dialect, Implementation, Problem, Transport, annotation
+from agents.job.model import GROUP, MPI_JOB, PREFIX, Dialect, Implementation, Problem, Transport, annotation
 
 _BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 MiB
 _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
@@ -25,7 +25,7 @@ _GENERATED = 5  # characters that the API server appends to a generateName, of w
 _BASE_MAX = 63 - _GENERATED
 _LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
 _AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
-_SERVERS_METADATA = ("name", "labels", "annotations")  # what of a job's metadata is its user's
+_KEPT = frozenset({KUEUE_QUEUE, "kueue.x-k8s.io/priority-class"})  # of others' labels, by a job that is run again
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COUNTED = re.compile(r"(.*?)-(\d{1,4})")
 
@@ -120,10 +120,14 @@ def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
 
 
 def again(resource: Object, name: str) -> Body:
-    """Return the manifest of a new job with the spec of one that was there."""
-    metadata = {key: value for key, value in part(resource, "metadata").items() if key in _SERVERS_METADATA}
-    annotations = {key: value for key, value in part(metadata, "annotations").items() if key != _APPLIED}
-    metadata |= {"name": name, "annotations": annotations}
+    """Return the manifest of a new job with the spec of one that was there, its queue and our settings.
+
+    Other labels and annotations may make it one that Argo CD or Helm owns, or that has a workload already.
+    """
+    metadata: Body = {"name": name}
+    for kind in ("labels", "annotations"):
+        given = part(resource, "metadata", kind)
+        metadata[kind] = {key: text for key, text in given.items() if key in _KEPT or key.startswith(PREFIX)}
     made = {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), "spec": resource.get("spec")}
     return {**copy.deepcopy(made), "metadata": {key: value for key, value in metadata.items() if value}}
 

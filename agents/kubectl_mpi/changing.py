@@ -68,8 +68,8 @@ def rerun(client: MpiClient, *, job: str, name: str | None) -> None:
     resource = client.resource(job)
     if not client.get(job).state.has_ended:
         raise click.UsageError(f"{job} has not ended: wait for it, or delete it")
-    if (edits := int(part(resource, "metadata").get("generation") or 1) - 1) > 0:
-        note(f"the spec of {job} was edited since it was created ({edits} times): the new job has it as it is now")
+    if int(part(resource, "metadata").get("generation") or 1) > 1:
+        note(f"the spec of {job} was changed since it was made (by you, a queue or a pause): it is taken as it is now")
     made = client.submit(manifests.again(resource, name or manifests.next_name(job, client.names())))
     show([f"{made.resource} created"])
 

@@ -98,8 +98,10 @@ def test_a_free_name_is_found_without_looking_at_pods(
     job = "/apis/kubeflow.org/v1/namespaces/default/mpijobs/over"
     ended = {"conditions": [{"type": "Failed", "status": "True"}]}
     Connection.load(cluster.kubeconfig(), None).patch(f"{job}/status", {"status": ended})
+    Connection.load(cluster.kubeconfig(), None).patch(job, {"spec": {"runPolicy": {"backoffLimit": 1}}})
     asked.clear()
     found = CliRunner().invoke(command, ["rerun", "over", "--kubeconfig", cluster.kubeconfig()])
-    assert found.output == "mpijob.kubeflow.org/over-2 created\n"
+    assert found.stdout == "mpijob.kubeflow.org/over-2 created\n"
+    assert "the spec of over was changed since it was made (by you, a queue or a pause)" in found.stderr
     selectors = {str(query["labelSelector"]) for _, path, query in asked if path == PODS}
     assert selectors == {"training.kubeflow.org/job-name=over", "mpi-job-name=over"}

@@ -207,14 +207,31 @@ def test_a_job_again_has_nothing_of_the_first_ones_life() -> None:
     first = mpijob(
         "v1",
         {
-            "metadata/annotations": {"a": "b", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+            "metadata/labels": {
+                "kueue.x-k8s.io/queue-name": "gpu",
+                "kueue.x-k8s.io/priority-class": "high",
+                "kueue.x-k8s.io/prebuilt-workload-name": "w",
+                "argocd.argoproj.io/instance": "app",
+                "app.kubernetes.io/managed-by": "Helm",
+            },
+            "metadata/annotations": {
+                "mpi-agents/transport": "ssh",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "argocd.argoproj.io/tracking-id": "app:kubeflow.org/MPIJob:default/pi",
+                "meta.helm.sh/release-name": "app",
+            },
             "metadata/resourceVersion": "7",
             "metadata/finalizers": ["x"],
             "status": {"conditions": []},
         },
     )
     body = again(first, "pi-2")
-    assert body["metadata"] == {"name": "pi-2", "annotations": {"a": "b"}}
+    assert body["metadata"] == {
+        "name": "pi-2",
+        "labels": {"kueue.x-k8s.io/queue-name": "gpu", "kueue.x-k8s.io/priority-class": "high"},
+        "annotations": {"mpi-agents/transport": "ssh"},
+    }
+    assert again(mpijob("v1"), "pi-2")["metadata"] == {"name": "pi-2"}
     assert set(body) == {"apiVersion", "kind", "metadata", "spec"}
     assert body["spec"] == first["spec"]
 
