@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 from agents.client import manifests, modes
 from agents.client.connection import Connection
-from agents.client.diagnosis import diagnose, failed_container
+from agents.client.diagnosis import LINES, diagnose, failed_container
 from agents.client.errors import AccessError, ClientError, ManifestError, NotFoundError, WaitTimeoutError
-from agents.client.facts import Facts, PodFacts
+from agents.client.facts import End, Facts, PodFacts
 from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, path_of
@@ -26,6 +26,8 @@ _API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
 _FAULTS = 3  # of an invalid job are named
 _TAIL = 200  # lines of a failed container that are searched for the cause
+_TAIL_BYTES = 256 << 10  # of them
+_LINE_MAX = 64 << 10  # bytes of a line that is held until its end
 
 
 class MpiClient:
@@ -96,7 +98,7 @@ class MpiClient:
         facts = Facts(resource, pods, facts.now, self._objects.events(facts))
         if (end := failed_container(facts)) is not None and end.container:
             try:
-                lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=_TAIL)]
+                lines = self._last_lines(end)
             except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth telling
                 lines = []
             facts = Facts(resource, pods, facts.now, facts.events, lines)
@@ -267,6 +269,15 @@ class MpiClient:
     def _facts(self, resource: Object) -> Facts:
         return Facts(resource, self._objects.pods(resource), time.time())
 
+    def _last_lines(self, end: End) -> Sequence[str]:
+        """Return the last lines of a container: fewer if they are so long that a bounded answer lacks the end."""
+        lines: Sequence[str] = ()
+        for tail in (_TAIL, LINES):
+            lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=tail, most=_TAIL_BYTES)]
+            if sum(len(line.encode()) + 1 for line in lines) < _TAIL_BYTES:
+                break
+        return lines
+
     def _log(
         self,
         pod: str,
@@ -276,11 +287,13 @@ class MpiClient:
         previous: bool = False,
         tail: int | None = None,
         since_s: int | None = None,
+        most: int | None = None,
     ) -> Iterator[str]:
         query = {"container": container}
         query |= {"follow": "true"} if follow else {}
         query |= {"previous": "true"} if previous else {}
         query |= {} if tail is None else {"tailLines": str(tail)}
         query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
-        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query):
+        query |= {} if most is None else {"limitBytes": str(most)}
+        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query, most=_LINE_MAX):
             yield line.decode("utf-8", "replace").rstrip("\n")
