@@ -196,18 +196,45 @@ class MpiClient:
                 yield status
                 if left_s <= 0:
                     return
-                resource = self._changed(resource, min(left_s, _WATCH_S))
+                resource = self.changed(resource, min(left_s, _WATCH_S))
             except AccessError as error:
                 outage.failed(error, most_s=left_s)
                 resource = None
+
+    def changed(self, resource: Object, timeout_s: float) -> Body | None:
+        """Wait for a change of a job, and return it; None: there was none in so many seconds, or look again."""
+        metadata = part(resource, "metadata")
+        path = kind_of(resource).path(str(metadata.get("namespace")))
+        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
+        try:
+            for event in self._connection.events(
+                path, version=str(metadata.get("resourceVersion")), timeout_s=int(timeout_s) or 1, **query
+            ):
+                if event.get("type") == "DELETED":
+                    raise NotFoundError(f"{metadata.get('name')} was deleted")
+                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
+        except ClientError as error:
+            if error.code != 410:  # the version is too old
+                raise
+        return None
 
     def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
         """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
         return Follower(self, name, report, output).follow()
 
-    def facts(self, name: str) -> Facts:
-        """Return a job and its pods as they are read: for what this class has no method for."""
-        return self._facts(self.resource(name))
+    def facts(self, name: str, known: Facts | None = None) -> Facts:
+        """Return a job and its pods as they are read: for what this class has no method for.
+
+        `known`: what this returned before, for whoever looks again and again. Pods may then be some seconds old unless
+        the job has ended, and once a suspended job has none they are not asked for.
+        """
+        resource = self.resource(name)
+        if known is None:
+            return self._facts(resource)
+        facts = Facts(resource, (), time.time())
+        if facts.is_suspended and not facts.has_ended and not known.pods:
+            return facts
+        return Facts(resource, self._objects.pods(resource, may_be_old=not facts.has_ended), facts.now)
 
     def pod(self, name: str, worker: int | None = None) -> PodFacts:
         """Return a job's newest launcher pod, or a worker's. Raises NotFoundError."""
@@ -248,23 +275,6 @@ class MpiClient:
         if part(resource, "metadata").get("uid") != uid:
             raise NotFoundError(f"{part(resource, 'metadata').get('name')} was deleted, and another one created")
         return status_of(self._facts(resource))
-
-    def _changed(self, resource: Object, left_s: float) -> Body | None:
-        """Wait for a change of the job; None: look again."""
-        metadata = part(resource, "metadata")
-        path = kind_of(resource).path(str(metadata.get("namespace")))
-        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
-        try:
-            for event in self._connection.events(
-                path, version=str(metadata.get("resourceVersion")), timeout_s=int(left_s) or 1, **query
-            ):
-                if event.get("type") == "DELETED":
-                    raise NotFoundError(f"{metadata.get('name')} was deleted")
-                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
-        except ClientError as error:
-            if error.code != 410:  # the version is too old
-                raise
-        return None
 
     def _facts(self, resource: Object) -> Facts:
         return Facts(resource, self._objects.pods(resource), time.time())

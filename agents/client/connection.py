@@ -70,6 +70,7 @@ class Connection:
             for one in mappings(found.get("items")):
                 yield {"apiVersion": version, "kind": kind, **one}
             token = str(mapping(found.get("metadata")).get("continue") or "")
+            query.pop("resourceVersion", None)  # the token has it
             if not token:
                 return
 

@@ -112,9 +112,7 @@ def _blocked(facts: Facts) -> Explanation | None:
 
 
 def _suspended(facts: Facts) -> Explanation | None:
-    spec = part(facts.resource, "spec", "runPolicy")
-    is_suspended = facts.job.policy.is_suspended if facts.job is not None else spec.get("suspend") is True
-    if not is_suspended:
+    if not facts.is_suspended:
         return None
     left = [pod.name for pod in (*facts.launchers, *facts.workers.values())]
     still = f"; {_names(left)} still there" if left else ""

@@ -187,6 +187,18 @@ class Facts:
         return bool(part(self.resource, "metadata").get("deletionTimestamp"))
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the job has succeeded or failed."""
+        return self.condition(Type.SUCCEEDED, Type.FAILED) is not None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the job is to have no pods for now."""
+        if self.job is not None:
+            return self.job.policy.is_suspended
+        return part(self.resource, "spec", "runPolicy").get("suspend") is True
+
+    @property
     def is_managed_elsewhere(self) -> bool:
         """Whether `managedBy` names a controller that is no MPI operator."""
         return is_managed_elsewhere(self.resource)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
@@ -27,7 +28,11 @@ _VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves 
 _JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"
 _UNKNOWN = "this cluster knows no MPIJobs: install mpi-agents (docs/install.md), or choose another --context"
 _EVENTS_MAX = 500  # looked at of one object
+_KNOWN_MAX = 1000  # jobs that are remembered
 _ASKED_MAX = 5  # launchers, and workers, whose events are asked for
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 def kind_of(resource: Object) -> Kind:
@@ -48,6 +53,8 @@ class Objects:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._kinds: dict[tuple[str, str], Kind] = {}  # as which jobs were found last, by namespace and name
+        self._labels: dict[str, str] = {}  # by which jobs' pods were found last, by uid
 
     def jobs(self, namespace: str | None) -> list[Body]:
         """Return all MPIJobs of a namespace, or of all. Raises NotFoundError if the cluster knows none."""
@@ -82,20 +89,26 @@ class Objects:
 
     def job(self, namespace: str, name: str) -> Body:
         """Return an MPIJob: kubeflow's if there is one of this name, else T9k's. Raises NotFoundError."""
-        for kind in (*_VERSIONS, MPI_JOB_T9K):
+        known = self._kinds.get((namespace, name))
+        for kind in dict.fromkeys((*([known] if known else []), *_VERSIONS, MPI_JOB_T9K)):
             try:
                 found = self._connection.get(kind.path(namespace, name))
             except NotFoundError:
                 continue
+            _remember(self._kinds, (namespace, name), kind)
             return {"apiVersion": kind.api_version, "kind": kind.name, **found}
         raise NotFoundError(f'no MPIJob "{name}" in namespace "{namespace}": `kubectl mpi list -A` shows all')
 
-    def pods(self, resource: Object) -> list[Body]:
-        """Return a job's pods, oldest first."""
-        path = POD.path(str(part(resource, "metadata").get("namespace")))
+    def pods(self, resource: Object, *, may_be_old: bool = False) -> list[Body]:
+        """Return a job's pods, oldest first. `may_be_old`: as the API server has them in memory: that costs it less."""
+        metadata = part(resource, "metadata")
+        path, uid = POD.path(str(metadata.get("namespace"))), str(metadata.get("uid"))
         key, value = _label(resource)
-        for label in [key] if key == _JOB_UID else [key, _OLD_JOB_NAME]:
-            if found := [*owned(resource, self._connection.items(path, labelSelector=f"{label}={value}"))]:
+        known = self._labels.get(uid)
+        age = {"resourceVersion": "0"} if may_be_old else {}
+        for label in [known] if known else [key] if key == _JOB_UID else [key, _OLD_JOB_NAME]:
+            if found := [*owned(resource, self._connection.items(path, labelSelector=f"{label}={value}", **age))]:
+                _remember(self._labels, uid, label)
                 return sorted(found, key=lambda pod: str(part(pod, "metadata").get("creationTimestamp")))
         return []
 
@@ -132,6 +145,12 @@ class Objects:
                 if about.get("uid") in uids or (is_pods and event_time(event) >= created):
                     found.append(event)
         return sorted(found, key=event_time)
+
+
+def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[key] = value
 
 
 def _label(resource: Object) -> tuple[str, str]:
