@@ -11,7 +11,7 @@ from typing import Self
 from agents.client import manifests, modes
 from agents.client.connection import Connection
 from agents.client.diagnosis import LINES, diagnose, failed_container
-from agents.client.errors import AccessError, ClientError, ManifestError, NotFoundError, WaitTimeoutError
+from agents.client.errors import AccessError, ClientError, NotFoundError, WaitTimeoutError
 from agents.client.facts import End, Facts, PodFacts
 from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
@@ -19,12 +19,9 @@ from agents.client.objects import Objects, kind_of, path_of
 from agents.client.outage import Outage
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.job.json_object import Body, Object, part
-from agents.job.read import read
-from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
+from agents.operator.kube import POD
 
-_API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
-_FAULTS = 3  # of an invalid job are named
 _TAIL = 200  # lines of a failed container that are searched for the cause
 _TAIL_BYTES = 256 << 10  # of them
 _LINE_MAX = 64 << 10  # bytes of a line that is held until its end
@@ -129,29 +126,14 @@ class MpiClient:
         return self.output(pod, follow=follow, previous=previous, tail=tail)
 
     def submit(self, manifest: Object) -> JobSummary:
-        """Create a job of a manifest. Raises ManifestError if our operator would reject it, or it is not for us."""
+        """Create a job of a manifest. Raises ManifestError if it is of another namespace, or invalid."""
         body = self.checked(manifest)
         made = self._connection.create(kind_of(body).path(str(part(body, "metadata")["namespace"])), body)
         return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))
 
     def checked(self, manifest: Object) -> Body:
         """Return a manifest with our namespace. Raises ManifestError if it has another, or is no valid MPIJob."""
-        version = manifest.get("apiVersion")
-        if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
-            raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
-        metadata = {**part(manifest, "metadata")}
-        metadata["namespace"] = namespace = metadata.get("namespace") or self.namespace
-        if namespace != self.namespace:  # else none of our methods would find the job
-            raise ManifestError(
-                f'the namespace from the provided object "{namespace}" does not match the namespace '
-                f"\"{self.namespace}\". You must pass '--namespace={namespace}' to perform this operation."
-            )
-        name = metadata.get("name") or metadata.get("generateName")
-        found = read({**manifest, "metadata": {"uid": "0", **manifests.named(metadata)}})
-        if isinstance(found, tuple):
-            more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
-            raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
-        return {**manifest, "metadata": metadata}
+        return manifests.checked(manifest, self.namespace)
 
     def delete(self, name: str) -> JobSummary:
         """Delete a job with all that belongs to it; return it as it was. Does not wait for its pods' end."""

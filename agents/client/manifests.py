@@ -18,9 +18,13 @@ from agents.client.facts import KUEUE_QUEUE
 from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
 from agents.job.model import GROUP, MPI_JOB, PREFIX, Dialect, Implementation, Problem, Transport, annotation
+from agents.job.read import read as read_job
+from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
 
 _BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 MiB
 _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
+_API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
+_FAULTS = 3  # of an invalid job are named
 _GENERATED = 5  # characters that the API server appends to a generateName, of which it takes so many:
 _BASE_MAX = 63 - _GENERATED
 _LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
@@ -130,6 +134,26 @@ def again(resource: Object, name: str) -> Body:
         metadata[kind] = {key: text for key, text in given.items() if key in _KEPT or key.startswith(PREFIX)}
     made = {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), "spec": resource.get("spec")}
     return {**copy.deepcopy(made), "metadata": {key: value for key, value in metadata.items() if value}}
+
+
+def checked(manifest: Object, namespace: str) -> Body:
+    """Return a manifest with its namespace. Raises ManifestError if it has another one, or is no valid MPIJob."""
+    version = manifest.get("apiVersion")
+    if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
+        raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
+    metadata = {**part(manifest, "metadata")}
+    metadata["namespace"] = own = metadata.get("namespace") or namespace
+    if own != namespace:
+        raise ManifestError(
+            f'the namespace from the provided object "{own}" does not match the namespace '
+            f"\"{namespace}\". You must pass '--namespace={own}' to perform this operation."
+        )
+    name = metadata.get("name") or metadata.get("generateName")
+    found = read_job({**manifest, "metadata": {"uid": "0", **named(metadata)}})
+    if isinstance(found, tuple):
+        more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
+        raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
+    return {**manifest, "metadata": metadata}
 
 
 def named(metadata: Object) -> Body:
