@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from agents.client import modes
+from agents.client import manifests, modes
 from agents.client.connection import Connection
-from agents.client.diagnosis import diagnose, failed_container
-from agents.client.errors import AccessError, ClientError, ManifestError, NotFoundError, WaitTimeoutError
-from agents.client.facts import Facts, PodFacts
+from agents.client.diagnosis import LINES, diagnose, failed_container
+from agents.client.errors import AccessError, ClientError, NotFoundError, WaitTimeoutError
+from agents.client.facts import End, Facts, PodFacts
 from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, path_of
 from agents.client.outage import Outage
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.job.json_object import Body, Object, part
-from agents.job.read import read
-from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
+from agents.operator.kube import POD
 
-_API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
-_FAULTS = 3  # of an invalid job are named
 _TAIL = 200  # lines of a failed container that are searched for the cause
+_TAIL_BYTES = 256 << 10  # of them
+_LINE_MAX = 64 << 10  # bytes of a line that is held until its end
 
 
 class MpiClient:
@@ -61,6 +61,12 @@ class MpiClient:
         """Close all connections."""
         self._connection.close()
 
+    def within(self, namespace: str) -> MpiClient:
+        """Return a client for another namespace. It shares our connections, and is not to be closed."""
+        client = copy.copy(self)
+        client.namespace = namespace
+        return client
+
     def list(self, *, all_namespaces: bool = False) -> tuple[JobSummary, ...]:
         """Return all jobs, by namespace and age."""
         namespace = None if all_namespaces else self.namespace
@@ -68,6 +74,10 @@ class MpiClient:
         pods, now = self._objects.pods_by_job(resources, namespace), time.time()
         found = [summary_of(Facts(one, pods[str(part(one, "metadata").get("uid"))], now)) for one in resources]
         return tuple(sorted(found, key=lambda job: (job.namespace, job.created or 0.0, job.name)))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all jobs of the namespace."""
+        return tuple(str(part(one, "metadata").get("name")) for one in self._objects.jobs(self.namespace))
 
     def get(self, name: str) -> JobStatus:
         """Return a job with its pods and what has happened so far."""
@@ -81,19 +91,22 @@ class MpiClient:
         """Say what a job waits for or what it died of, and what to do."""
         resource = self.resource(name)
         pods = self._objects.pods(resource)
-        facts = Facts(resource, pods, time.time(), self._objects.events(resource, pods))
+        facts = Facts(resource, pods, time.time())
+        facts = Facts(resource, pods, facts.now, self._objects.events(facts))
         if (end := failed_container(facts)) is not None and end.container:
             try:
-                lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=_TAIL)]
+                lines = self._last_lines(end)
             except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth telling
                 lines = []
             facts = Facts(resource, pods, facts.now, facts.events, lines)
         return diagnose(facts)
 
     def events(self, name: str) -> tuple[JobEvent, ...]:
-        """Return the events of a job and its pods, oldest first. Kubernetes keeps them for an hour by default."""
-        resource = self.resource(name)
-        return tuple(events_of(self._objects.events(resource, self._objects.pods(resource))))
+        """Return the events of a job, its launchers, and some workers that are not ready, oldest first.
+
+        Kubernetes keeps them for an hour by default.
+        """
+        return tuple(events_of(self._objects.events(self.facts(name))))
 
     def logs(
         self,
@@ -113,24 +126,14 @@ class MpiClient:
         return self.output(pod, follow=follow, previous=previous, tail=tail)
 
     def submit(self, manifest: Object) -> JobSummary:
-        """Create a job of a manifest. Raises ManifestError if our operator would reject it."""
+        """Create a job of a manifest. Raises ManifestError if it is of another namespace, or invalid."""
         body = self.checked(manifest)
         made = self._connection.create(kind_of(body).path(str(part(body, "metadata")["namespace"])), body)
         return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))
 
     def checked(self, manifest: Object) -> Body:
-        """Return a manifest with its namespace. Raises ManifestError if it is no MPIJob, or an invalid one."""
-        version = manifest.get("apiVersion")
-        if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
-            raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
-        metadata = {**part(manifest, "metadata")}
-        metadata["namespace"] = metadata.get("namespace") or self.namespace
-        name = metadata.get("name") or metadata.get("generateName")
-        found = read({**manifest, "metadata": {"uid": "0", **metadata, "name": name}})
-        if isinstance(found, tuple):
-            more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
-            raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
-        return {**manifest, "metadata": metadata}
+        """Return a manifest with our namespace. Raises ManifestError if it has another, or is no valid MPIJob."""
+        return manifests.checked(manifest, self.namespace)
 
     def delete(self, name: str) -> JobSummary:
         """Delete a job with all that belongs to it; return it as it was. Does not wait for its pods' end."""
@@ -175,18 +178,45 @@ class MpiClient:
                 yield status
                 if left_s <= 0:
                     return
-                resource = self._changed(resource, min(left_s, _WATCH_S))
+                resource = self.changed(resource, min(left_s, _WATCH_S))
             except AccessError as error:
                 outage.failed(error, most_s=left_s)
                 resource = None
+
+    def changed(self, resource: Object, timeout_s: float) -> Body | None:
+        """Wait for a change of a job, and return it; None: there was none in so many seconds, or look again."""
+        metadata = part(resource, "metadata")
+        path = kind_of(resource).path(str(metadata.get("namespace")))
+        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
+        try:
+            for event in self._connection.events(
+                path, version=str(metadata.get("resourceVersion")), timeout_s=int(timeout_s) or 1, **query
+            ):
+                if event.get("type") == "DELETED":
+                    raise NotFoundError(f"{metadata.get('name')} was deleted")
+                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
+        except ClientError as error:
+            if error.code != 410:  # the version is too old
+                raise
+        return None
 
     def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
         """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
         return Follower(self, name, report, output).follow()
 
-    def facts(self, name: str) -> Facts:
-        """Return a job and its pods as they are read: for what this class has no method for."""
-        return self._facts(self.resource(name))
+    def facts(self, name: str, known: Facts | None = None) -> Facts:
+        """Return a job and its pods as they are read: for what this class has no method for.
+
+        `known`: what this returned before, for whoever looks again and again. Pods may then be some seconds old unless
+        the job has ended, and once a suspended job has none they are not asked for.
+        """
+        resource = self.resource(name)
+        if known is None:
+            return self._facts(resource)
+        facts = Facts(resource, (), time.time())
+        if facts.is_suspended and not facts.has_ended and not known.pods:
+            return facts
+        return Facts(resource, self._objects.pods(resource, may_be_old=not facts.has_ended), facts.now)
 
     def pod(self, name: str, worker: int | None = None) -> PodFacts:
         """Return a job's newest launcher pod, or a worker's. Raises NotFoundError."""
@@ -228,25 +258,17 @@ class MpiClient:
             raise NotFoundError(f"{part(resource, 'metadata').get('name')} was deleted, and another one created")
         return status_of(self._facts(resource))
 
-    def _changed(self, resource: Object, left_s: float) -> Body | None:
-        """Wait for a change of the job; None: look again."""
-        metadata = part(resource, "metadata")
-        path = kind_of(resource).path(str(metadata.get("namespace")))
-        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
-        try:
-            for event in self._connection.events(
-                path, version=str(metadata.get("resourceVersion")), timeout_s=int(left_s) or 1, **query
-            ):
-                if event.get("type") == "DELETED":
-                    raise NotFoundError(f"{metadata.get('name')} was deleted")
-                return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}
-        except ClientError as error:
-            if error.code != 410:  # the version is too old
-                raise
-        return None
-
     def _facts(self, resource: Object) -> Facts:
         return Facts(resource, self._objects.pods(resource), time.time())
+
+    def _last_lines(self, end: End) -> Sequence[str]:
+        """Return the last lines of a container: fewer if they are so long that a bounded answer lacks the end."""
+        lines: Sequence[str] = ()
+        for tail in (_TAIL, LINES):
+            lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=tail, most=_TAIL_BYTES)]
+            if sum(len(line.encode()) + 1 for line in lines) < _TAIL_BYTES:
+                break
+        return lines
 
     def _log(
         self,
@@ -257,11 +279,13 @@ class MpiClient:
         previous: bool = False,
         tail: int | None = None,
         since_s: int | None = None,
+        most: int | None = None,
     ) -> Iterator[str]:
         query = {"container": container}
         query |= {"follow": "true"} if follow else {}
         query |= {"previous": "true"} if previous else {}
         query |= {} if tail is None else {"tailLines": str(tail)}
         query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
-        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query):
+        query |= {} if most is None else {"limitBytes": str(most)}
+        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query, most=_LINE_MAX):
             yield line.decode("utf-8", "replace").rstrip("\n")

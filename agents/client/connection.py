@@ -70,6 +70,7 @@ class Connection:
             for one in mappings(found.get("items")):
                 yield {"apiVersion": version, "kind": kind, **one}
             token = str(mapping(found.get("metadata")).get("continue") or "")
+            query.pop("resourceVersion", None)  # the token has it
             if not token:
                 return
 
@@ -96,10 +97,13 @@ class Connection:
                 raise from_status(int(status.get("code") or 500), status, "")
             yield event
 
-    def lines(self, path: str, query: Mapping[str, str], *, read_s: float | None = None) -> Iterator[bytes]:
+    def lines(
+        self, path: str, query: Mapping[str, str], *, read_s: float | None = None, most: int | None = None
+    ) -> Iterator[bytes]:
         """Return the lines of an answer as they come, each with its line feed if it has one.
 
-        `read_s`: how long the stream may be silent; None: without limit.
+        `read_s`: how long the stream may be silent; None: without limit. `most`: a line of more bytes comes in parts,
+        as that of a progress bar, which ends with the program: at its last carriage return, if it has one.
         """
         answer = self._send("GET", path, query, streams=True, read_s=read_s)
         rest = b""
@@ -107,6 +111,10 @@ class Connection:
             for chunk in answer.stream(_READ_BYTES):
                 *whole, rest = (rest + chunk).split(b"\n")
                 yield from (line + b"\n" for line in whole)
+                if most is not None and len(rest) > most:
+                    end = rest.rfind(b"\r") + 1 or len(rest)
+                    yield rest[:end]
+                    rest = rest[end:]
             if rest:
                 yield rest
         except (urllib3.exceptions.HTTPError, OSError) as error:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from agents.client import manifests
 from agents.client.errors import ManifestError
 from agents.job.json_object import Body, Object, part
 from agents.job.model import (
@@ -42,7 +43,7 @@ def converted(resource: Object, version: Dialect) -> tuple[Body, tuple[str, ...]
     """Return the job in kubeflow's `version`, and what is lost, a phrase each. Raises ManifestError."""
     metadata = part(resource, "metadata")
     name = metadata.get("name") or metadata.get("generateName") or ""
-    read_ = read({**resource, "metadata": {"uid": "0", "namespace": "default", **metadata, "name": name}})
+    read_ = read({**resource, "metadata": {"uid": "0", "namespace": "default", **manifests.named(metadata)}})
     if isinstance(read_, tuple):
         raise ManifestError(f"job {name}: {'; '.join(map(str, read_[:3]))}")
     if read_.dialect is Dialect.VIRTUAL:
@@ -57,7 +58,7 @@ def converted(resource: Object, version: Dialect) -> tuple[Body, tuple[str, ...]
         "metadata": named | ({"annotations": annotations} if annotations else {}),
         "spec": _spec(job, version),
     }
-    after = read({**body, "metadata": {"uid": "0", "namespace": "default", **body["metadata"], "name": name}})
+    after = read({**body, "metadata": {"uid": "0", "namespace": "default", **manifests.named(body["metadata"])}})
     if isinstance(after, tuple):
         raise ManifestError(f"job {name} can't be one of {version}: {'; '.join(map(str, after[:3]))}")
     return body, tuple(lost)

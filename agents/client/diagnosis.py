@@ -7,6 +7,7 @@ leaves: conditions, pods, events. The messages of our own operator's conditions 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -77,14 +78,16 @@ def _died(facts: Facts, state: State, end: End, what: str) -> Explanation:
     """What a container's end means, with what its output says of it."""
     pod = next(one for one in (*facts.launchers, *facts.workers.values()) if one.name == end.pod)
     lines = facts.output or end.message.splitlines()
-    rank, known = output.failed_rank(lines), output.mistake(lines)
+    rank = output.failed_rank(lines)
+    is_explained = end.reason == "OOMKilled" or (rank is not None and rank.signal not in {None, signal.SIGBUS})
+    known = None if is_explained else output.mistake(lines)  # else a line of long ago would hide what the kernel says
     reason = end.reason if end.reason != "Error" else f"ExitCode{end.exit_code}"
     parts = [_sentence(f"{what}{pod.role} {ends.described(end)}")]
     if rank is not None:
         parts.append(f"The first rank to fail: {rank}.")
         reason = f"Signal{rank.signal}" if rank.signal is not None and reason.startswith("ExitCode") else reason
     remedy = ends.remedy(end, pod.raw)
-    if known is not None and end.reason != "OOMKilled":
+    if known is not None:
         parts.append(f"{known.what[0].upper()}{known.what[1:]}.")
         reason, remedy = known.reason, known.remedy
     elif rank is not None and rank.signal == 9:
@@ -109,14 +112,12 @@ def _blocked(facts: Facts) -> Explanation | None:
 
 
 def _suspended(facts: Facts) -> Explanation | None:
-    spec = part(facts.resource, "spec", "runPolicy")
-    is_suspended = facts.job.policy.is_suspended if facts.job is not None else spec.get("suspend") is True
-    if not is_suspended:
+    if not facts.is_suspended:
         return None
     left = [pod.name for pod in (*facts.launchers, *facts.workers.values())]
     still = f"; {_names(left)} still there" if left else ""
-    if facts.queue:
-        what = f"{facts.name} waits in queue {facts.queue} to be admitted{_since(facts)}{still}."
+    if facts.kueue_queue:
+        what = f"{facts.name} waits in queue {facts.kueue_queue} to be admitted{_since(facts)}{still}."
         return Explanation(
             State.QUEUED, "NotAdmitted", what, f"`kubectl -n {facts.namespace} get workloads` shows the queue's reason."
         )

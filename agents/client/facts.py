@@ -187,18 +187,35 @@ class Facts:
         return bool(part(self.resource, "metadata").get("deletionTimestamp"))
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the job has succeeded or failed."""
+        return self.condition(Type.SUCCEEDED, Type.FAILED) is not None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the job is to have no pods for now."""
+        if self.job is not None:
+            return self.job.policy.is_suspended
+        return part(self.resource, "spec", "runPolicy").get("suspend") is True
+
+    @property
     def is_managed_elsewhere(self) -> bool:
         """Whether `managedBy` names a controller that is no MPI operator."""
         return is_managed_elsewhere(self.resource)
 
     @property
     def queue(self) -> str:
-        """The queue that it waits, or waited, in; "" without one."""
+        """The queue that it was put into; "" without one: Kueue's, or a gang scheduler's, which suspends no job."""
+        return self.kueue_queue or ("" if self.job is None else self.job.policy.scheduling.queue)
+
+    @property
+    def kueue_queue(self) -> str:
+        """Kueue's queue, which suspends and resumes the job; "" without one."""
         metadata = part(self.resource, "metadata")
         for field in ("labels", "annotations"):  # training-operator takes Kueue's from either
             if name := part(metadata, field).get(KUEUE_QUEUE):
                 return str(name)
-        return self.job.policy.scheduling.queue if self.job is not None else ""
+        return ""
 
     @property
     def wanted(self) -> int:
@@ -231,6 +248,11 @@ class Facts:
         """The workers that are there, by index and in its order."""
         found = {pod.index: pod for pod in self._pods if pod.index is not None}
         return dict(sorted(found.items()))
+
+    @cached_property
+    def pod_names(self) -> frozenset[str]:
+        """The names of the pods that are there."""
+        return frozenset(pod.name for pod in self._pods)
 
     @property
     def ready(self) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agents.client.errors import AccessError, NotFoundError, RefusedError
+from agents.client.errors import AccessError, ForbiddenError, NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import JobStatus, State
 from agents.client.outage import Outage
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agents.client.client import MpiClient
 
 _LOOK_S = 1.0
+_PAUSE_MAX_S = 10.0
 
 
 class Follower:
@@ -27,28 +28,48 @@ class Follower:
         self._client, self._name = client, name
         self._report, self._output = report, output
         self._done: set[tuple[str, int]] = set()  # launchers whose output is here: by pod's uid, and restarts
+        self._known: Facts | None = None
+        self._pause_s = _LOOK_S
         self._last = ""
         self._outage = Outage(self._say)
 
     def follow(self) -> JobStatus:
         """Follow until the job has ended; return it. Raises ClientError: also if it is deleted meanwhile."""
         while True:
-            facts = self._facts()
-            if facts is not None:
-                launcher = self._next(facts)
-                if launcher is not None:
-                    self._read(launcher)
-                    continue
-                status = status_of(facts)
-                if status.state.has_ended:
-                    return status
-                self._tell(status)
-            time.sleep(_LOOK_S)
+            facts = self._facts(self._known)
+            if facts is None:
+                continue
+            if self._known is None or (facts.resource, facts.pods) != (self._known.resource, self._known.pods):
+                self._pause_s = _LOOK_S
+            self._known = facts
+            launcher = self._next(facts)
+            if launcher is not None:
+                self._read(launcher)
+                continue
+            status = status_of(facts)
+            if status.state.has_ended:
+                return status
+            self._tell(status)
+            self._pause(facts)
 
-    def _facts(self) -> Facts | None:
-        """What is known of the job; None while the API server can't be reached."""
+    def _pause(self, facts: Facts) -> None:
+        """Wait for a change of the job, each time longer: what its status does not tell of is seen then."""
+        began = time.monotonic()
         try:
-            found = self._client.facts(self._name)
+            is_changed = self._client.changed(facts.resource, self._pause_s) is not None
+        except AccessError as error:
+            self._outage.failed(error)
+            return
+        except (ForbiddenError, RefusedError):  # no right to watch: looking is enough
+            is_changed = False
+        if not is_changed:
+            time.sleep(max(0.0, began + self._pause_s - time.monotonic()))
+            self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+
+    def _facts(self, known: Facts | None = None) -> Facts | None:
+        """What is known of the job, after what was `known`; None while the API server can't be reached."""
+        try:
+            found = self._client.facts(self._name, known)
         except AccessError as error:
             self._outage.failed(error)
             return None

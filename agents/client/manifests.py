@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
 from agents.client.errors import ManifestError
 from agents.client.facts import KUEUE_QUEUE
+from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
-from agents.job.model import GROUP, MPI_JOB, PREFIX, Dialect, Implementation, Transport
+from agents.job.model import GROUP, MPI_JOB, PREFIX, Dialect, Implementation, Problem, Transport, annotation
+from agents.job.read import read as read_job
+from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
 
 _BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 MiB
 _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
+_API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
+_FAULTS = 3  # of an invalid job are named
+_GENERATED = 5  # characters that the API server appends to a generateName, of which it takes so many:
+_BASE_MAX = 63 - _GENERATED
 _LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
 _AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
-_SERVERS_METADATA = ("name", "labels", "annotations")  # what of a job's metadata is its user's
+_KEPT = frozenset({KUEUE_QUEUE, "kueue.x-k8s.io/priority-class"})  # of others' labels, by a job that is run again
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COUNTED = re.compile(r"(.*?)-(\d{1,4})")
 
@@ -53,8 +61,9 @@ def read(file: str, text: str | None = None) -> list[Body]:
 class Options:
     """What a new job is made of. Per worker: `slots`, `gpus`, `cpu`, `memory`, `shm`; None and "" are not set.
 
-    `template` is a job whose fields hold where nothing else is said. `volumes` and `secrets` are mounted: path → claim,
-    path → Secret. `time_s`: the job fails after so many seconds.
+    `template` is a job whose fields hold where nothing else is said. Where it says nothing either: transport exec, Open
+    MPI. `volumes` and `secrets` are mounted: path → claim, path → Secret. `time_s`: the job fails after so many
+    seconds.
     """
 
     name: str
@@ -74,25 +83,26 @@ class Options:
     priority: str = ""
     time_s: int | None = None
     transport: Transport | None = None
-    implementation: Implementation = Implementation.OPEN_MPI
+    implementation: Implementation | None = None
     template: Object | None = None
 
 
 def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
     """Return the manifest of a job of kubeflow's API. Raises ManifestError if the numbers don't fit."""
-    workers, slots = _hosts(options)
     template = copy.deepcopy(dict(options.template or {}))
     if template and template.get("apiVersion") not in {f"{GROUP}/{one}" for one in (Dialect.V1, Dialect.V2BETA1)}:
         raise ManifestError("a template for new jobs must be an MPIJob of kubeflow.org/v1 or v2beta1")
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
-    annotations = {**part(metadata, "annotations")}
-    annotations |= {f"{PREFIX}transport": str(options.transport)} if options.transport is not None else {}
+    options = _completed(options, metadata, spec)
+    replaced = {_APPLIED, annotation("transport"), annotation("mpiImplementation")}
+    annotations = {key: text for key, text in part(metadata, "annotations").items() if key not in replaced}
+    annotations[annotation("transport")] = str(options.transport)
     labels = {**part(metadata, "labels")} | ({KUEUE_QUEUE: options.queue} if options.queue else {})
     policy = {"cleanPodPolicy": "Running", "backoffLimit": 0, **part(spec, "runPolicy")}
     policy |= {"activeDeadlineSeconds": options.time_s} if options.time_s is not None else {}
     roles = part(spec, "mpiReplicaSpecs")
     launcher = {"restartPolicy": "Never", **part(roles, "Launcher"), "replicas": 1}
-    worker = {**part(roles, "Worker"), "replicas": workers}
+    worker = {**part(roles, "Worker"), "replicas": options.workers}
     env = dict(options.env)
     if options.implementation is Implementation.OPEN_MPI:
         env = dict.fromkeys(_AS_ROOT, "1") | env  # most images' user is root, which Open MPI refuses otherwise
@@ -105,7 +115,7 @@ def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
         "metadata": {key: value for key, value in named.items() if value},
         "spec": {
             **spec,
-            "slotsPerWorker": slots,
+            "slotsPerWorker": options.slots,
             "mpiImplementation": str(options.implementation),
             "runPolicy": policy,
             "mpiReplicaSpecs": {**roles, "Launcher": launcher, "Worker": worker},
@@ -114,12 +124,44 @@ def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
 
 
 def again(resource: Object, name: str) -> Body:
-    """Return the manifest of a new job with the spec of one that was there."""
-    metadata = {key: value for key, value in part(resource, "metadata").items() if key in _SERVERS_METADATA}
-    annotations = {key: value for key, value in part(metadata, "annotations").items() if key != _APPLIED}
-    metadata |= {"name": name, "annotations": annotations}
+    """Return the manifest of a new job with the spec of one that was there, its queue and our settings.
+
+    Other labels and annotations may make it one that Argo CD or Helm owns, or that has a workload already.
+    """
+    metadata: Body = {"name": name}
+    for kind in ("labels", "annotations"):
+        given = part(resource, "metadata", kind)
+        metadata[kind] = {key: text for key, text in given.items() if key in _KEPT or key.startswith(PREFIX)}
     made = {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), "spec": resource.get("spec")}
     return {**copy.deepcopy(made), "metadata": {key: value for key, value in metadata.items() if value}}
+
+
+def checked(manifest: Object, namespace: str) -> Body:
+    """Return a manifest with its namespace. Raises ManifestError if it has another one, or is no valid MPIJob."""
+    version = manifest.get("apiVersion")
+    if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
+        raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
+    metadata = {**part(manifest, "metadata")}
+    metadata["namespace"] = own = metadata.get("namespace") or namespace
+    if own != namespace:
+        raise ManifestError(
+            f'the namespace from the provided object "{own}" does not match the namespace '
+            f"\"{namespace}\". You must pass '--namespace={own}' to perform this operation."
+        )
+    name = metadata.get("name") or metadata.get("generateName")
+    found = read_job({**manifest, "metadata": {"uid": "0", **named(metadata)}})
+    if isinstance(found, tuple):
+        more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
+        raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
+    return {**manifest, "metadata": metadata}
+
+
+def named(metadata: Object) -> Body:
+    """Return a manifest's metadata with a name: for generateName one such as the API server makes."""
+    base = metadata.get("generateName")
+    if metadata.get("name") or not isinstance(base, str) or not base:
+        return {**metadata}
+    return {**metadata, "name": f"{base[:_BASE_MAX]}{'0' * _GENERATED}"}
 
 
 def next_name(name: str, taken: Sequence[str]) -> str:
@@ -136,15 +178,28 @@ def name_of(program: str, suffix: str) -> str:
     return f"{plain if plain[:1].isalpha() else f'run-{plain}'.rstrip('-')}-{suffix}"
 
 
-def _hosts(options: Options) -> tuple[int, int]:
-    """How many workers, and how many slots each: one rank per GPU, else one per worker, where it is not said."""
-    slots = options.slots
-    if slots is None:
-        slots = -(-options.ranks // options.workers) if options.workers else options.gpus or 1
-    workers = options.workers or -(-options.ranks // slots)
-    if workers * slots < options.ranks:
+def _completed(options: Options, metadata: Object, spec: Object) -> Options:
+    """Return the options with what the template says, and then the defaults, in place of those that are not given.
+
+    There are as many workers as the ranks need, and one rank per GPU, else one per worker. Raises ManifestError.
+    """
+    problems: list[Problem] = []
+    fields = Fields(spec, "spec", problems)
+    given = Settings(fields, Fields(metadata.get("annotations"), "metadata.annotations", problems, is_map=True))
+    role = fields.child("mpiReplicaSpecs", is_map=True).child("Worker")
+    workers = options.workers or role.number("replicas", least=0)
+    slots = options.slots or fields.number("slotsPerWorker", least=1)
+    transport = options.transport or given.choice("transport", Transport) or Transport.EXEC
+    implementation = options.implementation or given.choice("mpiImplementation", Implementation)
+    has_launcher = bool(given.flag("runLauncherAsWorker"))
+    if problems:
+        raise ManifestError(f"the template: {'; '.join(map(str, problems[:3]))}")
+    slots = slots or (-(-options.ranks // workers) if workers else options.gpus or 1)
+    workers = workers or -(-options.ranks // slots)
+    if (workers + has_launcher) * slots < options.ranks:
         raise ManifestError(f"{options.ranks} ranks don't fit onto {workers} workers with {slots} slots each")
-    return workers, slots
+    implementation = implementation or Implementation.OPEN_MPI
+    return replace(options, workers=workers, slots=slots, transport=transport, implementation=implementation)
 
 
 def _launch(options: Options) -> list[str]:
@@ -177,10 +232,13 @@ def _pod(role: Object, options: Options, env: Mapping[str, str], command: list[s
     if command is None and (resources := _resources(options)):
         given = part(main, "resources")
         main["resources"] = {kind: {**part(given, kind), **resources} for kind in ("requests", "limits")}
-    volumes = _volumes(options, has_shm=command is None)
+    there = mappings(spec.get("volumes"))
+    volumes = _volumes(options, {str(one.get("name")) for one in there}, has_shm=command is None)
     if volumes:
-        main["volumeMounts"] = [*mappings(main.get("volumeMounts")), *(mount for _, mount in volumes)]
-        spec = {**spec, "volumes": [*mappings(spec.get("volumes")), *(volume for volume, _ in volumes)]}
+        paths = {mount["mountPath"] for _, mount in volumes}
+        mounts = [one for one in mappings(main.get("volumeMounts")) if one.get("mountPath") not in paths]
+        main["volumeMounts"] = [*mounts, *(mount for _, mount in volumes)]
+        spec = {**spec, "volumes": [*there, *(volume for volume, _ in volumes)]}
     if options.priority:
         spec = {**spec, "priorityClassName": options.priority}
     return {**template, "spec": {**spec, "containers": [main, *others]}}
@@ -192,14 +250,13 @@ def _resources(options: Options) -> dict[str, str]:
     return {name: text for name, text in given.items() if text}
 
 
-def _volumes(options: Options, *, has_shm: bool) -> list[tuple[Body, Body]]:
-    """Volumes, each with its mount."""
+def _volumes(options: Options, taken: Container[str], *, has_shm: bool) -> list[tuple[Body, Body]]:
+    """Volumes, each with its mount; their names are none of those `taken`."""
     sources: list[tuple[str, dict[str, Any]]] = []
     sources += [(path, {"persistentVolumeClaim": {"claimName": claim}}) for path, claim in options.volumes.items()]
     sources += [(path, {"secret": {"secretName": name}}) for path, name in options.secrets.items()]
     if options.shm and has_shm:
         sources.append(("/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": options.shm}}))  # noqa: S108
-    return [
-        ({"name": f"volume-{number}", **source}, {"name": f"volume-{number}", "mountPath": path})
-        for number, (path, source) in enumerate(sources)
-    ]
+    numbers = (number for number in itertools.count() if f"volume-{number}" not in taken)
+    named = [(f"volume-{next(numbers)}", *one) for one in sources]
+    return [({"name": name, **source}, {"name": name, "mountPath": path}) for name, path, source in named]

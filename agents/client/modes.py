@@ -15,8 +15,8 @@ def paused(facts: Facts, *, is_on: bool) -> Body:
 
     kubeflow's operators know `runPolicy.suspend`; an annotation or `runMode` that says otherwise is changed with it.
     """
-    if facts.queue and not is_t9k(facts.resource):
-        raise RefusedError(f"{facts.name} is in queue {facts.queue}, which suspends and resumes it by itself")
+    if facts.kueue_queue and not is_t9k(facts.resource):
+        raise RefusedError(f"{facts.name} is in queue {facts.kueue_queue}, which suspends and resumes it by itself")
     if is_t9k(facts.resource):
         return _mode(facts, "pause", is_on=is_on, sets_field=True)
     patch = _mode(facts, "pause", is_on=is_on, sets_field=False)

@@ -15,17 +15,24 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
+from agents.client.facts import Facts
 from agents.job.json_object import Body, Object, mappings, part
-from agents.job.model import LAUNCHER, PREFIX, WORKER, is_t9k
+from agents.job.model import LAUNCHER, PREFIX, is_t9k
 from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, Kind
 
 _VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves the first, another one the second
 _JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"
 _UNKNOWN = "this cluster knows no MPIJobs: install mpi-agents (docs/install.md), or choose another --context"
-_EVENTS_MAX = 20_000  # looked at in a namespace
+_EVENTS_MAX = 500  # looked at of one object
+_KNOWN_MAX = 1000  # jobs that are remembered
+_ASKED_MAX = 5  # launchers, and workers, whose events are asked for
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 def kind_of(resource: Object) -> Kind:
@@ -46,6 +53,8 @@ class Objects:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._kinds: dict[tuple[str, str], Kind] = {}  # as which jobs were found last, by namespace and name
+        self._labels: dict[str, str] = {}  # by which jobs' pods were found last, by uid
 
     def jobs(self, namespace: str | None) -> list[Body]:
         """Return all MPIJobs of a namespace, or of all. Raises NotFoundError if the cluster knows none."""
@@ -80,20 +89,26 @@ class Objects:
 
     def job(self, namespace: str, name: str) -> Body:
         """Return an MPIJob: kubeflow's if there is one of this name, else T9k's. Raises NotFoundError."""
-        for kind in (*_VERSIONS, MPI_JOB_T9K):
+        known = self._kinds.get((namespace, name))
+        for kind in dict.fromkeys((*([known] if known else []), *_VERSIONS, MPI_JOB_T9K)):
             try:
                 found = self._connection.get(kind.path(namespace, name))
             except NotFoundError:
                 continue
+            _remember(self._kinds, (namespace, name), kind)
             return {"apiVersion": kind.api_version, "kind": kind.name, **found}
         raise NotFoundError(f'no MPIJob "{name}" in namespace "{namespace}": `kubectl mpi list -A` shows all')
 
-    def pods(self, resource: Object) -> list[Body]:
-        """Return a job's pods, oldest first."""
-        path = POD.path(str(part(resource, "metadata").get("namespace")))
+    def pods(self, resource: Object, *, may_be_old: bool = False) -> list[Body]:
+        """Return a job's pods, oldest first. `may_be_old`: as the API server has them in memory: that costs it less."""
+        metadata = part(resource, "metadata")
+        path, uid = POD.path(str(metadata.get("namespace"))), str(metadata.get("uid"))
         key, value = _label(resource)
-        for label in [key] if key == _JOB_UID else [key, _OLD_JOB_NAME]:
-            if found := [*owned(resource, self._connection.items(path, labelSelector=f"{label}={value}"))]:
+        known = self._labels.get(uid)
+        age = {"resourceVersion": "0"} if may_be_old else {}
+        for label in [known] if known else [key] if key == _JOB_UID else [key, _OLD_JOB_NAME]:
+            if found := [*owned(resource, self._connection.items(path, labelSelector=f"{label}={value}", **age))]:
+                _remember(self._labels, uid, label)
                 return sorted(found, key=lambda pod: str(part(pod, "metadata").get("creationTimestamp")))
         return []
 
@@ -111,20 +126,31 @@ class Objects:
             found[str(metadata.get("uid"))] = [*owned(one, candidates)]
         return found
 
-    def events(self, resource: Object, pods: Iterable[Object]) -> list[Body]:
-        """Return the events of a job, its launcher's batch Job and its pods, those that are gone included."""
-        metadata = part(resource, "metadata")
-        name = str(metadata.get("name"))
-        uids = {part(one, "metadata").get("uid") for one in (resource, *pods)}
-        prefixes = (f"{name}-{LAUNCHER}", f"{name}-{WORKER}-")
+    def events(self, facts: Facts) -> list[Body]:
+        """Return the events of a job, its launcher's batch Job and pods, and of a few workers that are not ready.
+
+        Each object is asked for: a namespace may have very many events. Pods of these names that are gone count too.
+        """
+        metadata = part(facts.resource, "metadata")
+        launcher, created = f"{facts.name}-{LAUNCHER}", str(metadata.get("creationTimestamp"))
+        uids = {metadata.get("uid"), *(pod.uid for pod in (*facts.launchers, *facts.workers.values()))}
+        unready = sorted((name for name, _, _ in facts.waiting()), key=lambda name: name not in facts.pod_names)
+        names = [facts.name, launcher, *(pod.name for pod in facts.launchers[-_ASKED_MAX:]), *unready[:_ASKED_MAX]]
         found = []
-        everything = self._connection.items(EVENT.path(str(metadata.get("namespace"))))
-        for event in itertools.islice(everything, _EVENTS_MAX):
-            about = part(event, "involvedObject")
-            is_ours = str(about.get("name")).startswith(prefixes) and about.get("kind") in {"Pod", "Job"}
-            if about.get("uid") in uids or (is_ours and event_time(event) >= str(metadata.get("creationTimestamp"))):
-                found.append(event)
+        for name in dict.fromkeys(names):
+            asked = {"fieldSelector": f"involvedObject.name={name}"}
+            for event in itertools.islice(self._connection.items(EVENT.path(facts.namespace), **asked), _EVENTS_MAX):
+                about = part(event, "involvedObject")
+                is_pods = name != facts.name and about.get("kind") in {"Pod", "Job"}
+                if about.get("uid") in uids or (is_pods and event_time(event) >= created):
+                    found.append(event)
         return sorted(found, key=event_time)
+
+
+def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[key] = value
 
 
 def _label(resource: Object) -> tuple[str, str]:

@@ -18,17 +18,19 @@ _NOTICE = re.compile(  # what a launcher says of a failure, in general words
     re.MULTILINE,
 )
 
-_RANKS = tuple(  # what may be there: rank, host, signal, name, code
+_RANKS = tuple(  # what may be there: rank, host, signal, name, code. Repeats are bounded: a program may print anything
     re.compile(pattern)
     for pattern in (
-        r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on "
-        r"signal (?P<signal>\d+) \((?P<name>[^)]+)\)",
-        r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: (?P<signal>\d+) \((?P<name>[^)]+)\)",
-        r"MPI_ABORT was invoked on rank (?P<rank>\d+) .{0,120}?[Ee]rror ?code:? (?P<code>-?\d+)",
-        r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in",
-        r"due to process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) calling \"abort\"",
-        r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
-        r"PID \d+ RUNNING AT (?P<host>\S+) = .{0,200}EXIT STRING: (?P<name>[^(]+) \(signal (?P<signal>\d+)\)",
+        r"noticed that process rank (?P<rank>\d{1,9}) with PID \d{1,9} on node (?P<host>\S+) exited on "
+        r"signal (?P<signal>\d{1,9}) \((?P<name>[^)]{1,80})\)",
+        r"RANK (?P<rank>\d{1,9}) PID \d{1,9} RUNNING AT (?P<host>\S+) = KILLED BY "
+        r"SIGNAL: (?P<signal>\d{1,9}) \((?P<name>[^)]{1,80})\)",
+        r"MPI_ABORT was invoked on rank (?P<rank>\d{1,9}) .{0,120}?[Ee]rror ?code:? (?P<code>-?\d{1,9})",
+        r"Abort\((?P<code>-?\d{1,9})\) on node \d{1,9} \(rank (?P<rank>\d{1,9}) in",
+        r"due to process rank (?P<rank>\d{1,9}) with PID \d{1,9} on node (?P<host>\S+) calling \"abort\"",
+        r"Process name: \[\S+,(?P<rank>\d{1,9})\] Exit code: (?P<code>\d{1,9})",
+        r"PID \d{1,9} RUNNING AT (?P<host>\S+) = .{0,200}EXIT STRING: "
+        r"(?P<name>[^(]{1,80}) \(signal (?P<signal>\d{1,9})\)",
     )
 )
 
@@ -84,7 +86,7 @@ _MISTAKES = tuple(
             "Check its path, and that the workers' image has it too.",
         ),
         (
-            r"[Cc]ould not resolve hostname (?P<what>[^\s:]+)|getaddrinfo\S* (?:failed|error)",
+            r"[Cc]ould not resolve hostname (?P<what>[^\s:]+)|getaddrinfo\S{0,80} (?:failed|error)",
             "HostNotResolved",
             "the launcher can't resolve a worker's host name",
             "The workers may have started later: set launcherCreationPolicy: WaitForWorkersReady, or retry.",
@@ -108,7 +110,7 @@ _MISTAKES = tuple(
             "Install the launcher's MPI in the workers' image too, and put it on PATH.",
         ),
         (
-            r"(?:ssh|rsh)(?:: |\S* )(?:command )?not found|plm:rsh: .{0,40}not be found",
+            r"(?:ssh|rsh)(?:: |\S{0,80} )(?:command )?not found|plm:rsh: .{0,40}not be found",
             "NoSsh",
             "the launcher's image has no ssh",
             "Install openssh-client in it; with mpi-agents, transport: exec needs none.",
@@ -158,9 +160,10 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
 
 
 def mistake(lines: Iterable[str]) -> Mistake | None:
-    """Return the known mistake that these lines show, the first of the table."""
+    """Return the known mistake that these lines show: of several the last one, as a program goes on after others."""
     text = joined(lines)
-    return next((one for pattern, one in _MISTAKES if pattern.search(text)), None)
+    found = [(match.start(), one) for pattern, one in _MISTAKES for match in pattern.finditer(text)]
+    return max(found, key=lambda one: one[0], default=(0, None))[1]
 
 
 def _number(text: str | None) -> int | None:

@@ -8,18 +8,34 @@ import click
 
 from agents.client import JobStatus, MpiClient, NotFoundError, State, manifests
 from agents.client.convert import converted
-from agents.job.json_object import Body, part
+from agents.job.json_object import Body, Object, part
 from agents.job.model import KUBEFLOW, Dialect
-from agents.kubectl_mpi.options import FAILED, cluster_options, duration, note, show, show_as, wrapped
+from agents.kubectl_mpi.options import (
+    FAILED,
+    cluster_options,
+    connection_options,
+    duration,
+    note,
+    show,
+    show_as,
+    wrapped,
+)
 
 
 @click.command()
 @click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
-@cluster_options
-def submit(client: MpiClient, *, file: str) -> None:
-    """Create the jobs of a file; none if one of them is invalid."""
-    for manifest in [client.checked(one) for one in _read(file)]:
-        show([f"{client.submit(manifest).resource} created"])
+@connection_options("-n", "--namespace")
+def submit(*, file: str, namespace: str | None, context: str | None, kubeconfig: str | None) -> None:
+    """Create the jobs of a file, each in its own namespace if it has one; none if one of them is invalid."""
+    found = _read(file)
+    with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
+        jobs = [(client if namespace else client.within(_namespace(one) or client.namespace), one) for one in found]
+        for there, manifest in [(there, there.checked(one)) for there, one in jobs]:
+            show([f"{there.submit(manifest).resource} created"])
+
+
+def _namespace(manifest: Object) -> str:
+    return str(part(manifest, "metadata").get("namespace") or "")
 
 
 def _read(file: str) -> list[Body]:
@@ -52,10 +68,9 @@ def rerun(client: MpiClient, *, job: str, name: str | None) -> None:
     resource = client.resource(job)
     if not client.get(job).state.has_ended:
         raise click.UsageError(f"{job} has not ended: wait for it, or delete it")
-    if (edits := int(part(resource, "metadata").get("generation") or 1) - 1) > 0:
-        note(f"the spec of {job} was edited since it was created ({edits} times): the new job has it as it is now")
-    taken = [one.name for one in client.list()]
-    made = client.submit(manifests.again(resource, name or manifests.next_name(job, taken)))
+    if int(part(resource, "metadata").get("generation") or 1) > 1:
+        note(f"the spec of {job} was changed since it was made (by you, a queue or a pause): it is taken as it is now")
+    made = client.submit(manifests.again(resource, name or manifests.next_name(job, client.names())))
     show([f"{made.resource} created"])
 
 

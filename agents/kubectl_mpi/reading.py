@@ -109,7 +109,7 @@ def logs(client: MpiClient, *, job: str, worker: int | None, follow: bool, previ
 @output_option("json", "yaml")
 @cluster_options
 def events(client: MpiClient, *, job: str, output: str | None) -> None:
-    """List the events of a job and its pods, oldest first."""
+    """List the events of a job, its launchers, and some workers that are not ready, oldest first."""
     found = client.events(job)
     if output is not None:
         show_as(as_json(found), output)

@@ -78,8 +78,8 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @click.option("--queue", default="", metavar="NAME", help="Kueue's LocalQueue.")
 @click.option("--priority", default="", metavar="NAME", help="PriorityClass of the pods.")
 @click.option("--time", "time_s", callback=duration, metavar="TIME", help="Time limit, as 30m or 4h.")
-@click.option("--transport", type=click.Choice([str(one) for one in Transport]), default="exec", show_default=True)
-@click.option("--mpi", type=click.Choice(list(_MPI)), default="openmpi", show_default=True, help="The image's MPI.")
+@click.option("--transport", type=click.Choice([str(one) for one in Transport]), help="Default: exec.")
+@click.option("--mpi", type=click.Choice(list(_MPI)), help="The image's MPI; default: openmpi.")
 @click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob whose fields hold where no option is given.")
 @click.option("--rm", "removes", is_flag=True, help="Delete the job when it has ended, and on Ctrl-C.")
 @click.option("--detach", is_flag=True, help="Print the job's name, and don't wait for it.")
@@ -119,15 +119,22 @@ def run(
 
 
 def _options(
-    *, command: tuple[str, ...], name: str, time_s: float | None, transport: str, mpi: str, file: str, **same: Any
+    *,
+    command: tuple[str, ...],
+    name: str,
+    time_s: float | None,
+    transport: str | None,
+    mpi: str | None,
+    file: str,
+    **same: Any,
 ) -> Options:
     suffix = "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(_SUFFIX))
     return Options(
         name=name or manifests.name_of(command[0], suffix),
         command=command,
         time_s=None if time_s is None else int(time_s),
-        transport=Transport(transport),
-        implementation=_MPI[mpi],
+        transport=None if transport is None else Transport(transport),
+        implementation=None if mpi is None else _MPI[mpi],
         template=manifests.read(file)[0] if file else None,
         **same,
     )

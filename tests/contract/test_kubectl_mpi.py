@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from agents.client import ForbiddenError, MpiClient, NotFoundError, State, WaitTimeoutError
+from agents.client import ForbiddenError, ManifestError, MpiClient, NotFoundError, State, WaitTimeoutError
 from agents.playground.client import Client
 from agents.playground.cluster import Cluster
 from agents.playground.operated import Operated
@@ -250,6 +250,10 @@ def test_a_run_is_shown_without_a_cluster(tmp_path: Path) -> None:
     nowhere = Shell(str(tmp_path / "none"))
     found = yaml.safe_load(nowhere.run("run", "img", "-n", "4", "--workers", "2", "--dry-run", "--", "pi"))
     assert found["spec"]["slotsPerWorker"] == 2
+    (tmp_path / "template").write_text(json.dumps({**found, "spec": {**found["spec"], "mpiImplementation": "Intel"}}))
+    template = ("-f", str(tmp_path / "template"))
+    again = yaml.safe_load(nowhere.run("run", "img", "-n", "4", *template, "--dry-run", "--", "pi"))
+    assert (again["spec"]["slotsPerWorker"], again["spec"]["mpiImplementation"]) == (2, "Intel")
     assert "no cluster is configured by" in nowhere.run("run", "img", "-n", "4", "--", "pi", code=3)
 
 
@@ -265,6 +269,31 @@ def test_files_are_checked_before_anything_is_created(shell: Shell, tmp_path: Pa
     shell.run("submit", "-f", "-", stdin=manifest("twice", "true"))
     assert "already exists" in shell.run("submit", "-f", "-", stdin=manifest("twice", "true"), code=1)
     shell.run("delete", "twice")
+
+
+def test_the_api_server_makes_a_name(foreign: Cluster) -> None:
+    job = yaml.safe_load(manifest("", "true"))
+    job["metadata"] = {"generateName": "made-"}
+    created = Shell(foreign.kubeconfig()).run("submit", "-f", "-", stdin=yaml.safe_dump(job))
+    assert re.fullmatch(r"mpijob\.kubeflow\.org/made-\w+ created\n", created)
+
+
+def test_a_job_of_another_namespace_is_not_created_elsewhere(foreign: Cluster) -> None:
+    """kubectl refuses it too if -n is given; without -n the job's own namespace holds."""
+    client = Client(foreign)
+    client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hpc"}})
+    shell, job = Shell(foreign.kubeconfig()), yaml.safe_load(manifest("there", "true"))
+    job["metadata"]["namespace"] = "hpc"
+    refused = 'the namespace from the provided object "hpc" does not match the namespace "default"'
+    assert refused in shell.run("submit", "-n", "default", "-f", "-", stdin=yaml.safe_dump(job), code=2)
+    with MpiClient(kubeconfig=foreign.kubeconfig()) as python:
+        with pytest.raises(ManifestError, match=refused):
+            python.submit(job)
+        with pytest.raises(NotFoundError):
+            python.within("hpc").get("there")
+        assert shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job)) == "mpijob.kubeflow.org/there created\n"
+        assert python.within("hpc").get("there").summary.namespace == "hpc"
+        assert python.namespace == "default"
 
 
 def test_a_job_is_converted_without_a_cluster(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from mpijobs import annotated, mpijob
+from mpijobs import ABSENT, annotated, mpijob
 from test_job_goldens import NAMES, load
 from test_job_t9k_goldens import NAMES as T9K_NAMES
 from test_job_t9k_goldens import load as load_t9k
@@ -165,6 +165,15 @@ def test_annotations_and_labels_of_others_stay() -> None:
     assert body["metadata"]["labels"] == {"team": "cfd"}
     assert body["metadata"]["annotations"] == {"a": "b", "mpi-agents/transport": "exec"}
     assert set(body) == {"apiVersion", "kind", "metadata", "spec"}
+
+
+@pytest.mark.parametrize("version", [Dialect.V1, Dialect.V2BETA1])
+def test_a_name_that_the_api_server_makes_stays_one(version: Dialect) -> None:
+    body, _ = converted(mpijob("v1", {"metadata/name": ABSENT, "metadata/generateName": "pi-"}), version)
+    assert body["metadata"]["generateName"] == "pi-"
+    assert "name" not in body["metadata"]
+    with pytest.raises(ManifestError, match=r"job Pi-: metadata\.name: must be lower case"):
+        converted(mpijob("v1", {"metadata/name": ABSENT, "metadata/generateName": "Pi-"}), version)
 
 
 def test_a_virtual_cluster_is_no_job() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mpijobs import mpijob
+from mpijobs import ABSENT, mpijob
 
 from agents.client.errors import ManifestError
-from agents.client.manifests import Options, again, name_of, new_job, next_name
+from agents.client.manifests import Options, again, name_of, named, new_job, next_name
 from agents.job.model import Dialect, Implementation, Job, Transport
 from agents.job.read import read
 
@@ -122,13 +122,80 @@ def test_a_template_holds_where_nothing_is_said() -> None:
     )
     body = made(template=template, env={"A": "new"}, memory="2Gi")
     assert body["apiVersion"] == "kubeflow.org/v2beta1"
-    assert body["metadata"] == {"name": "x", "labels": {"team": "cfd"}}
+    assert body["metadata"]["labels"] == {"team": "cfd"}
     pod = body["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     assert pod["nodeSelector"] == {"disk": "fast"}
     assert pod["containers"][0]["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "new"}]
     assert pod["containers"][0]["resources"]["limits"] == {"memory": "2Gi", "rdma/hca": "1"}
     assert body["spec"]["runPolicy"]["ttlSecondsAfterFinished"] == 60
     assert template["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2  # the template is left as it is
+
+
+LARGE = {
+    "spec/slotsPerWorker": 8,
+    "spec/mpiReplicaSpecs/Worker/replicas": 4,
+    "spec/mpiImplementation": "Intel",
+    "metadata/annotations": {"mpi-agents/transport": "ssh", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_templates_size_mpi_and_transport_hold_where_no_option_is_given(version: str) -> None:
+    body = made(template=mpijob(version, LARGE), ranks=32)
+    job = read_(body)
+    assert (job.worker.replicas, job.slots) == (4, 8)
+    assert (job.implementation, job.transport) == (Implementation.INTEL, Transport.SSH)
+    assert main(body, "Launcher")["command"][0] == "mpiexec"
+    assert body["metadata"]["annotations"] == {"mpi-agents/transport": "ssh"}
+
+
+def test_options_win_over_a_template() -> None:
+    annotations = {"mpi-agents/mpi-implementation": "MPICH", "mpi-agents/transport": "ssh"}
+    template = mpijob("v1", LARGE | {"metadata/annotations": annotations})
+    given = {"workers": 2, "slots": 16, "implementation": Implementation.OPEN_MPI, "transport": Transport.EXEC}
+    job = read_(made(template=template, ranks=32, **given))
+    assert (job.worker.replicas, job.slots) == (2, 16)
+    assert (job.implementation, job.transport) == (Implementation.OPEN_MPI, Transport.EXEC)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_what_neither_options_nor_template_say_is_the_default(version: str) -> None:
+    job = read_(made(template=mpijob(version, {"spec/mpiReplicaSpecs/Worker/replicas": ABSENT})))
+    assert (job.worker.replicas, job.slots) == (4, 1)
+    assert (job.implementation, job.transport) == (Implementation.OPEN_MPI, Transport.EXEC)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (LARGE, "64 ranks don't fit onto 4 workers with 8 slots each"),
+        ({"spec/slotsPerWorker": "8"}, "the template: spec.slotsPerWorker: must be a whole number"),
+    ],
+)
+def test_a_template_that_does_not_fit_is_an_error(changes: Object, message: str) -> None:
+    with pytest.raises(ManifestError, match=message):
+        made(template=mpijob("v1", changes), ranks=64)
+
+
+def test_a_launcher_that_is_a_host_takes_ranks_too() -> None:
+    template = mpijob("v2beta1", LARGE | {"spec/runLauncherAsWorker": True})
+    assert read_(made(template=template, ranks=40)).worker.replicas == 4
+
+
+def test_volumes_of_options_stand_beside_a_templates() -> None:
+    path = "spec/mpiReplicaSpecs/Worker/template/spec"
+    template = mpijob("v1", {f"{path}/volumes": [{"name": "volume-0", "emptyDir": {}}]})
+    container = template["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "volume-0", "mountPath": path} for path in ("/data", "/tmp")]
+    body = made(template=template, volumes={"/data": "claim", "/more": "other"})
+    volumes = body["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"]
+    assert [one["name"] for one in volumes] == ["volume-0", "volume-1", "volume-2"]
+    assert {one["mountPath"]: one["name"] for one in main(body, "Worker")["volumeMounts"]} == {
+        "/tmp": "volume-0",
+        "/data": "volume-1",
+        "/more": "volume-2",
+    }
+    assert len(main(body, "Worker")["volumeMounts"]) == 3
 
 
 def test_a_template_of_another_kind_is_an_error() -> None:
@@ -140,16 +207,48 @@ def test_a_job_again_has_nothing_of_the_first_ones_life() -> None:
     first = mpijob(
         "v1",
         {
-            "metadata/annotations": {"a": "b", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+            "metadata/labels": {
+                "kueue.x-k8s.io/queue-name": "gpu",
+                "kueue.x-k8s.io/priority-class": "high",
+                "kueue.x-k8s.io/prebuilt-workload-name": "w",
+                "argocd.argoproj.io/instance": "app",
+                "app.kubernetes.io/managed-by": "Helm",
+            },
+            "metadata/annotations": {
+                "mpi-agents/transport": "ssh",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "argocd.argoproj.io/tracking-id": "app:kubeflow.org/MPIJob:default/pi",
+                "meta.helm.sh/release-name": "app",
+            },
             "metadata/resourceVersion": "7",
             "metadata/finalizers": ["x"],
             "status": {"conditions": []},
         },
     )
     body = again(first, "pi-2")
-    assert body["metadata"] == {"name": "pi-2", "annotations": {"a": "b"}}
+    assert body["metadata"] == {
+        "name": "pi-2",
+        "labels": {"kueue.x-k8s.io/queue-name": "gpu", "kueue.x-k8s.io/priority-class": "high"},
+        "annotations": {"mpi-agents/transport": "ssh"},
+    }
+    assert again(mpijob("v1"), "pi-2")["metadata"] == {"name": "pi-2"}
     assert set(body) == {"apiVersion", "kind", "metadata", "spec"}
     assert body["spec"] == first["spec"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"name": "pi"}, "pi"),
+        ({"generateName": "pi-"}, "pi-00000"),
+        ({"generateName": "p" * 70}, f"{'p' * 58}00000"),
+        ({"name": "pi", "generateName": "x-"}, "pi"),
+        ({}, None),
+        ({"generateName": 7}, None),
+    ],
+)
+def test_the_name_that_is_checked(metadata: Object, name: str | None) -> None:
+    assert named(metadata).get("name") == name
 
 
 @pytest.mark.parametrize(

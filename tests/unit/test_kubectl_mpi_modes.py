@@ -53,6 +53,11 @@ def test_a_queue_pauses_its_jobs_itself() -> None:
         paused(facts(queued), is_on=True)
 
 
+def test_a_gang_schedulers_queue_pauses_nothing() -> None:
+    queued = job("v1", changes={"spec/runPolicy/schedulingPolicy": {"queue": "gang"}})
+    assert paused(facts(queued), is_on=True) == {"spec": {"runPolicy": {"suspend": True}}}
+
+
 @pytest.mark.parametrize("version", DIALECTS)
 @pytest.mark.parametrize("changes", [{}, {"metadata/annotations": {"mpi-agents/debug": "false"}}])
 def test_debug_mode_is_switched_on_and_off(version: str, changes: Object) -> None:

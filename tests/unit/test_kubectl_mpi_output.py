@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from agents.client.output import RankFailure, failed_rank, last_lines, mistake
@@ -157,6 +159,12 @@ def test_known_mistakes(output: str, reason: str) -> None:
     assert found.remedy.endswith(".")
 
 
+def test_of_several_mistakes_the_last_one_is_told() -> None:
+    found = mistake(["ssh: Could not resolve hostname a: x", "No space left on device", "sh: 1: prted: not found"])
+    assert found is not None
+    assert found.reason == "DaemonNotFound"
+
+
 def test_a_program_of_its_own_makes_no_known_mistake() -> None:
     assert mistake(["Traceback (most recent call last):", "ValueError: out of luck"]) is None
 
@@ -173,3 +181,23 @@ def test_a_program_of_its_own_makes_no_known_mistake() -> None:
 )
 def test_last_lines_are_the_programs_own_if_it_has_any(output: str, lines: tuple[str, ...]) -> None:
     assert last_lines(output.splitlines(), 2) == lines
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Process name: [[1,1],{}] Exit code: 3",
+        "MPI_ABORT was invoked on rank {} in communicator MPI_COMM_WORLD errorcode {}",
+        "Abort({}) on node 1 (rank 1 in comm 0)",
+        "noticed that process rank 1 with PID 0 on node n exited on signal {} (Killed)",
+    ],
+)
+def test_a_number_of_any_length_is_no_error(line: str) -> None:
+    failed_rank([line.replace("{}", "9" * 5000)])
+
+
+def test_long_output_is_searched_in_no_time() -> None:
+    """A pattern whose time grows with the square of the text takes ten seconds or more for this one."""
+    began = time.process_time()
+    assert mistake(["ssh" * 66_000]) is None
+    assert time.process_time() - began < 2

@@ -42,6 +42,13 @@ def test_list() -> None:
     ]
 
 
+def test_the_queue_that_is_shown() -> None:
+    gang = {"spec/runPolicy/schedulingPolicy": {"queue": "gang"}}
+    kueue = {"metadata/labels": {"kueue.x-k8s.io/queue-name": "gpu"}}
+    found = [summary_of(facts(job("v1", changes=one))).queue for one in ({}, gang, kueue, gang | kueue)]
+    assert found == ["", "gang", "gpu", "gpu"]
+
+
 def test_list_of_all_namespaces_and_wide() -> None:
     lines = tables.jobs([summary_of(FAILED)], NOW, has_namespace=True, is_wide=True)
     assert shape(lines) == [

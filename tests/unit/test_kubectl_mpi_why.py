@@ -97,6 +97,18 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
         "Suspended",
         ["; pi-worker-0 is still there."],
     ),
+    "suspended, with a gang scheduler's queue": (
+        facts(
+            job(
+                "v1",
+                "Suspended",
+                changes={"spec/runPolicy": {"suspend": True, "schedulingPolicy": {"queue": "gang"}}},
+            )
+        ),
+        State.SUSPENDED,
+        "Suspended",
+        ["pi is suspended and has no pods."],
+    ),
     "queued by Kueue": (
         facts(
             job(
@@ -290,6 +302,28 @@ CASES: dict[str, tuple[Facts, State, str, list[str]]] = {
             "The first rank to fail: rank 3 on pi-worker-1 was killed by signal 11 (Segmentation fault).",
             "under a debugger",
         ],
+    ),
+    "failed: a rank crashed, long after a line that looks like a mistake": (
+        facts(
+            job("v2beta1", "Failed"),
+            pod(V2_LAUNCHER, "failed", exit_code=139),
+            *UP,
+            output=("can't write the checkpoint: No space left on device; going on without", *SEGFAULT),
+        ),
+        State.FAILED,
+        "Signal11",
+        ["was killed by signal 11 (Segmentation fault).", "under a debugger"],
+    ),
+    "failed: a bus error, by a full /dev/shm": (
+        facts(
+            job("v2beta1", "Failed"),
+            pod(V2_LAUNCHER, "failed", exit_code=135),
+            *UP,
+            output=tuple(line.replace("11 (Segmentation fault)", "7 (Bus error)") for line in SEGFAULT),
+        ),
+        State.FAILED,
+        "NoSpace",
+        ["was killed by signal 7 (Bus error).", "Mount an emptyDir"],
     ),
     "failed: the launcher was out of memory": (
         facts(job("v1", "Failed"), limited(pod(LAUNCHER, "oom-killed"), "256Mi")),
