@@ -80,7 +80,7 @@ def test_exit_codes_and_errors_are_those_of_the_program(running: Running) -> Non
 @pytest.mark.parametrize("running", ["exec"], indirect=True)  # the other one has neither prun there nor a DVM
 def test_prun_is_called_inside_of_the_application(running: Running) -> None:
     script = f"echo before; prun {BY_NODE} mpi-wrap --container app pi && echo after"
-    named = 'test "$PMIX_SERVER_URI41" = "$(cat /run/mpi-dvm/uri)" && '
+    named = 'test "$PMIX_SERVER_URI41" = "$(head -n 1 /run/mpi-dvm/uri)" && '
     for done in (
         typed(running, script, "tools"),
         typed(running, f"mpi-wrap --container tools sh -c '{named}{script}'"),
