@@ -114,7 +114,8 @@ def test_a_healthy_job(shell: Shell) -> None:
     job = manifest("well", "mpirun", "--allow-run-as-root", "-n", "2", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK")
     assert shell.run("submit", "-f", "-", stdin=job) == "mpijob.kubeflow.org/well created\n"
     assert "well succeeded after" in shell.run("wait", "well", "--timeout", "60s")
-    assert sorted(shell.run("logs", "well").splitlines()) == ["rank 0", "rank 1"]
+    said = shell.run("logs", "well").splitlines()
+    assert sorted(line for line in said if line.startswith("rank ")) == ["rank 0", "rank 1"]  # mpirun may warn
     assert shell.run("logs", "well", "--tail", "1") in {"rank 0\n", "rank 1\n"}
     assert cells(shell.run("list"), "well")[:4] == ["well", "Succeeded", "-", "-"]
     assert "mpijob.kubeflow.org/well\n" in shell.run("list", "-A", "-o", "name")
@@ -136,8 +137,10 @@ def test_a_failing_launcher(shell: Shell, version: str) -> None:
     shell.run("submit", "-f", "-", stdin=manifest(f"ill-{version}", *command, version=version, backoffLimit=0))
     until(lambda: cells(shell.run("list"), f"ill-{version}")[1] in {"Failed", "Restarting"}, "it fails")
     found = shell.run("why", f"ill-{version}")
-    assert "container mpi exited with 3" in found
-    if version == "v1":  # of v2beta1 the launcher's Job has deleted the pod
+    if (
+        version == "v1"
+    ):  # of v2beta1 the launcher's Job deletes the pod, now and then before the operator has seen its end
+        assert "container mpi exited with 3" in found
         assert shell.run("wait", "ill-v1", code=1) == ""
         assert found.splitlines()[1:] == ["Last lines of ill-v1-launcher:", "  | epoch 1", "  | out of luck"]
         assert cells(shell.run("list", "-o", "wide"), "ill-v1")[1:3] == ["Failed", "ExitCode3"]
@@ -145,6 +148,7 @@ def test_a_failing_launcher(shell: Shell, version: str) -> None:
         assert shell.run("rerun", "ill-v1") == "mpijob.kubeflow.org/ill-v1-2 created\n"
         shell.run("wait", "ill-v1-2", code=1)
     else:
+        assert "container mpi exited with 3" in found or "The launcher's pod is gone" in found
         shell.run("delete", "ill-v2beta1")
 
 
