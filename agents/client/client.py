@@ -96,7 +96,7 @@ class MpiClient:
         if (end := failed_container(facts)) is not None and end.container:
             try:
                 lines = self._last_lines(end)
-            except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth telling
+            except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth showing
                 lines = []
             facts = Facts(resource, pods, facts.now, facts.events, lines)
         return diagnose(facts)

@@ -16,6 +16,7 @@ from agents.client.errors import ManifestError
 from agents.job.json_object import Body, Object, part
 from agents.job.model import (
     GROUP,
+    LAST_APPLIED,
     MPI_JOB,
     PREFIX,
     Dialect,
@@ -36,7 +37,6 @@ from agents.job.template import wants_gpu
 _TRANSPORTS = {Dialect.V1: Transport.EXEC, Dialect.V2BETA1: Transport.SSH}  # by default
 _RESTARTS = (RestartPolicy.NEVER, RestartPolicy.ON_FAILURE)  # that v2beta1 has
 _RETRIES = 6  # of a v2beta1 launcher, whose backoffLimit counts them: a batch Job's default
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def converted(resource: Object, version: Dialect) -> tuple[Body, tuple[str, ...]]:
@@ -65,7 +65,7 @@ def converted(resource: Object, version: Dialect) -> tuple[Body, tuple[str, ...]
 
 
 def _is_replaced(key: str) -> bool:
-    return key.startswith(PREFIX) or key == _LAST_APPLIED
+    return key.startswith(PREFIX) or key == LAST_APPLIED
 
 
 def _expressible(job: Job, version: Dialect) -> tuple[Job, list[str]]:

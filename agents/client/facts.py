@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from agents.common import pods
-from agents.common.not_ready import NotReady, not_ready
+from agents.common.not_ready import STARTING, NotReady, not_ready
 from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import Object, mapping, mappings, part
-from agents.job.model import LAUNCHER, WORKER, Job, Problem
+from agents.job.model import KUEUE_QUEUE, LAUNCHER, WORKER, Job, Problem
 from agents.job.read import is_managed_elsewhere, read
 from agents.job.status import conditions_of, seconds
 
-KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # label of a job that Kueue admits
 _INDEX = re.compile(rf"-{WORKER}-(\d+)")
-_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})  # waiting reasons of a container that starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class PodFacts:
                 return self.state.reason or "Ended"
             return last.reason if last.reason != "Error" else f"ExitCode{last.exit_code}"
         for one in self.state.containers:
-            if one.state == "waiting" and one.reason not in _STARTING:
+            if one.state == "waiting" and one.reason not in STARTING:
                 return one.reason
         return _REASONS.get(self.why.kind, "NotReady")
 

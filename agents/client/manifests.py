@@ -14,10 +14,20 @@ from typing import Any
 import yaml
 
 from agents.client.errors import ManifestError
-from agents.client.facts import KUEUE_QUEUE
 from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
-from agents.job.model import GROUP, MPI_JOB, PREFIX, Dialect, Implementation, Problem, Transport, annotation
+from agents.job.model import (
+    GROUP,
+    KUEUE_QUEUE,
+    LAST_APPLIED,
+    MPI_JOB,
+    PREFIX,
+    Dialect,
+    Implementation,
+    Problem,
+    Transport,
+    annotation,
+)
 from agents.job.read import read as read_job
 from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
 
@@ -30,7 +40,6 @@ _BASE_MAX = 63 - _GENERATED
 _LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
 _AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
 _KEPT = frozenset({KUEUE_QUEUE, "kueue.x-k8s.io/priority-class"})  # of others' labels, by a job that is run again
-_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _COUNTED = re.compile(r"(.*?)-(\d{1,4})")
 
 
@@ -94,7 +103,7 @@ def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
         raise ManifestError("a template for new jobs must be an MPIJob of kubeflow.org/v1 or v2beta1")
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     options = _completed(options, metadata, spec)
-    replaced = {_APPLIED, annotation("transport"), annotation("mpiImplementation")}
+    replaced = {LAST_APPLIED, annotation("transport"), annotation("mpiImplementation")}
     annotations = {key: text for key, text in part(metadata, "annotations").items() if key not in replaced}
     annotations[annotation("transport")] = str(options.transport)
     labels = {**part(metadata, "labels")} | ({KUEUE_QUEUE: options.queue} if options.queue else {})
@@ -193,7 +202,7 @@ def _completed(options: Options, metadata: Object, spec: Object) -> Options:
     implementation = options.implementation or given.choice("mpiImplementation", Implementation)
     has_launcher = bool(given.flag("runLauncherAsWorker"))
     if problems:
-        raise ManifestError(f"the template: {'; '.join(map(str, problems[:3]))}")
+        raise ManifestError(f"the template: {'; '.join(map(str, problems[:_FAULTS]))}")
     slots = slots or (-(-options.ranks // workers) if workers else options.gpus or 1)
     workers = workers or -(-options.ranks // slots)
     if (workers + has_launcher) * slots < options.ranks:

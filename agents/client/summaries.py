@@ -92,7 +92,7 @@ def _pod(pod: PodFacts, slots: int) -> PodSummary:
 
 
 def _end_reason(pod: PodFacts) -> str:
-    """A pod that has done its work is not in trouble."""
+    """A pod that has done its work has no not-ready reason."""
     return "Completed" if pod.state.phase == "Succeeded" else ""
 
 

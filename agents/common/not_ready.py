@@ -15,7 +15,7 @@ from agents.common.pods import ContainerState, Pod, end_of, full_name
 from agents.common.text import last_lines, one_line
 
 # Waiting reasons of a container that is starting.
-_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 # Waiting reasons that only another pod can fix.
 _NEVER = frozenset({"InvalidImageName"})
 _IMAGE = frozenset({
@@ -148,7 +148,7 @@ def _starting(container: ContainerState, pod: Pod) -> NotReady:
 def _failure(container: ContainerState, pod: Pod) -> NotReady | None:
     """Return what is wrong with a container, None if it runs well or is starting."""
     name = full_name(container)
-    if container.state == "waiting" and container.reason not in _STARTING:
+    if container.state == "waiting" and container.reason not in STARTING:
         return _waiting_failure(container, name)
     if container.state == "terminated":
         if container.exit_code:

@@ -3,7 +3,7 @@
 Running and Restarting exclude each other, Succeeded and Failed make Running False, and the condition that became True
 last is last in the list (mpi_job_controller_status.go of mpi-operator v0.3.0 and v0.8.2). `kubectl get` shows the type
 of the last one as the job's State, so a condition that is False is never last, nor is one of ours unless it blocks the
-job. One of `HOLDING` is shown instead by our definition, though users' tools find kubeflow's in the last place.
+job. One of `NOT_READY` is shown instead by our definition, though users' tools find kubeflow's in the last place.
 
 kubeflow's messages are those of mpi-operator v0.8.2 (v2beta1) and of mpi-operator v0.3.0, or else training-operator
 v1.9.3 (v1). T9k's are those of its MPIJob document, where it has any.
@@ -45,7 +45,7 @@ class Type(StrEnum):
     VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps
     OTHER_OPERATOR = "OtherOperator"  # the job is left to the operator that its message names
 
-    IMAGE_PULL = "ImagePullBackOff"  # why the job does not go on, in the words that Kubernetes has for it
+    IMAGE_PULL = "ImagePullBackOff"  # why the job does not go on, by the names that Kubernetes has for it
     CONFIG_ERROR = "CreateContainerConfigError"
     QUOTA_EXCEEDED = "QuotaExceeded"
     FAILED_CREATE = "FailedCreate"
@@ -56,7 +56,7 @@ class Type(StrEnum):
 
 KUBEFLOW = (Type.CREATED, Type.RUNNING, Type.RESTARTING, Type.SUSPENDED, Type.SUCCEEDED, Type.FAILED)
 BLOCKING = (Type.RESOURCE_EXISTS, Type.VALIDATION_ERROR, Type.OTHER_OPERATOR)
-HOLDING = (  # the first of them is the State, as the definition's column says: a launcher may crash by any other one
+NOT_READY = (  # the first of them is the State, as the definition's column says: a launcher may crash by any other one
     Type.IMAGE_PULL,
     Type.CONFIG_ERROR,
     Type.QUOTA_EXCEEDED,

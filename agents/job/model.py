@@ -18,6 +18,8 @@ T9K_GROUP = "batch.tensorstack.dev"
 VIRTUAL_GROUP = "mpi-agents.io"
 MPI_JOB, VIRTUAL_CLUSTER = "MPIJob", "VirtualCluster"  # the kinds
 PREFIX = "mpi-agents/"  # of the annotations and labels that are ours
+KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # label of a job that Kueue admits
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # annotation: a copy of the whole object
 LAUNCHER, WORKER = "launcher", "worker"  # the roles
 MAX_WORKERS = 20_000  # with more, the hostfile is larger than a ConfigMap may be, even if names are short
 

@@ -249,7 +249,7 @@ class StatusBuilder:
         self._put(stated)
         self._set("completionTime", format_time(at))
         self.remove_conditions((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED))
-        self.remove_conditions((Type.CREATION_REFUSED, Type.DEBUGGING, *conditions.BLOCKING, *conditions.HOLDING))
+        self.remove_conditions((Type.CREATION_REFUSED, Type.DEBUGGING, *conditions.BLOCKING, *conditions.NOT_READY))
         running = conditions.find(self.status["conditions"], Type.RUNNING)
         was_paused = self._is_t9k and running is not None and running.get("reason") == self._messages.not_running.reason
         if was_paused or (running is None and not self._is_v1):

@@ -110,7 +110,7 @@ def _invalid(problems: tuple[Problem, ...], observed: Observed, now: float) -> P
     named = ", ".join(str(one)[:_PROBLEM_MAX] for one in problems[:_PROBLEMS_MAX])
     message = f"Found validation errors: [{named}{more}]"
     builder = StatusBuilder(None, observed.resource, now)
-    builder.remove_conditions([Type.OTHER_OPERATOR, *conditions.HOLDING])
+    builder.remove_conditions([Type.OTHER_OPERATOR, *conditions.NOT_READY])
     builder.report(Type.VALIDATION_ERROR, True, "ValidationError", message)
     return _write(builder, observed.resource, now, "the job can't be read", seen_at=observed.seen_at)
 

@@ -14,11 +14,10 @@ from itertools import islice
 from typing import Any
 
 from agents.job.json_object import Body, mapping, mappings, part
-from agents.job.model import PREFIX
+from agents.job.model import LAST_APPLIED, PREFIX
 from agents.operator.kube import JOBS, Kind
 
 JOB_UID = f"{PREFIX}job-uid"  # the label of all that we make, by which it is watched
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # a copy of the whole object
 _TIMES = ("creationTimestamp", "deletionTimestamp")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionGracePeriodSeconds", *_TIMES)
 _OWNER = ("kind", "name", "uid", "controller")
@@ -76,8 +75,8 @@ def whole_job(body: Body) -> Body:
     if "managedFields" in metadata:
         metadata["managedFields"] = [_picked(entry, _WRITER) for entry in mappings(metadata["managedFields"])]
     annotations = metadata.get("annotations")
-    if isinstance(annotations, dict) and _LAST_APPLIED in annotations:
-        metadata["annotations"] = {name: text for name, text in annotations.items() if name != _LAST_APPLIED}
+    if isinstance(annotations, dict) and LAST_APPLIED in annotations:
+        metadata["annotations"] = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
     return {**body, "metadata": metadata}
 
 

@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from agents.job.conditions import HOLDING
+from agents.job.conditions import NOT_READY
 
 if TYPE_CHECKING:
     from .resources import Resource
@@ -96,7 +96,7 @@ def _cells(key: str, thing: Object) -> list[Any]:
 def _held(status: Object) -> str:
     """What the definition's columns say before a job's last condition."""
     types = {one["type"] for one in status.get("conditions") or ()}
-    return next((str(one) for one in HOLDING if one in types), "")
+    return next((str(one) for one in NOT_READY if one in types), "")
 
 
 def _word(pod: Object, statuses: list[Object]) -> str:

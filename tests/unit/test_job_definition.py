@@ -10,7 +10,7 @@ import pytest
 import yaml
 from mpijobs import mpijob
 
-from agents.job.conditions import HOLDING
+from agents.job.conditions import NOT_READY
 from agents.job.model import KUBEFLOW as DIALECTS
 from agents.job.model import Implementation, KeyType, Passwd, RanksLost, Rbac, Transport, WorkerUpdate
 from agents.job.read import dialect_of
@@ -183,7 +183,7 @@ def test_dialect_by_default_is_what_the_reader_takes() -> None:
 def test_what_kubectl_shows_and_scales() -> None:
     for one in VERSIONS.values():
         columns = [(column["name"], column["jsonPath"]) for column in one["additionalPrinterColumns"]]
-        held = ", ".join(f'?(@.type=="{kind}")' for kind in HOLDING)
+        held = ", ".join(f'?(@.type=="{kind}")' for kind in NOT_READY)
         assert columns == [
             ("State", f".status.conditions[0:0, {held}, -1:].type"),
             ("Ready workers", ".status.readyWorkers"),

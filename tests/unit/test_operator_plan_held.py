@@ -42,7 +42,7 @@ def pending(reason: str, message: str) -> Object:
 def held(found: Any) -> dict[str, str]:
     """The message by its type, of those that are shown in the place of the last condition."""
     there = plans.conditions(found)
-    return {kind: there[kind][2] for kind in rules.HOLDING if kind in there}
+    return {kind: there[kind][2] for kind in rules.NOT_READY if kind in there}
 
 
 FAILED_AGAIN = pod("pi-worker-1", "Failed", code=3, said="no licence", annotations={"mpi-agents/restarts": "1"})

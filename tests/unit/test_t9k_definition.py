@@ -12,7 +12,7 @@ from mpijobs import mpijob, problems
 from test_job_definition import DEFINITION as KUBEFLOWS
 from test_job_definition import fields, undescribed, without
 
-from agents.job.conditions import HOLDING
+from agents.job.conditions import NOT_READY
 from agents.job.model import CleanPodPolicy, KeyType, Passwd, RanksLost, Rbac, RestartPolicy, Transport
 from agents.job.read import read
 from agents.job.run_mode import RoleType
@@ -153,7 +153,7 @@ def test_run_mode_is_the_same_in_both_definitions() -> None:
 
 def test_what_kubectl_shows() -> None:
     columns = [(one["name"], one["jsonPath"], one.get("priority", 0)) for one in VERSION["additionalPrinterColumns"]]
-    held = ", ".join(f'?(@.type=="{kind}")' for kind in HOLDING)
+    held = ", ".join(f'?(@.type=="{kind}")' for kind in NOT_READY)
     assert columns == [
         ("Phase", ".status.phase", 0),
         ("Reason", f".status.conditions[0:0, {held}].type", 0),

@@ -19,6 +19,7 @@ from agents.common.not_ready import NotReady
 from agents.job import conditions
 from agents.job.conditions import NewCondition, Type
 from agents.job.json_object import part
+from agents.job.model import KUEUE_QUEUE
 from agents.job.status import StatusBuilder, Urgency
 from agents.operator.planning import launcher
 from agents.operator.planning.launcher import TRIED, Launcher, Stage
@@ -27,7 +28,6 @@ from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View
 from agents.operator.planning.workers import score
 
-_KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # a job's label
 _QUOTA = "exceeded quota: "  # in the API server's message (kubernetes, plugin/pkg/admission/resourcequota)
 _BY_KIND = {
     "image": Type.IMAGE_PULL,
@@ -49,14 +49,14 @@ def set_held(view: View, builder: StatusBuilder, found: Launcher) -> None:
     for kind, each in messages.items():
         more = f" (and {len(each) - 1} more)" if len(each) > 1 else ""
         _hold(builder, kind, f"{each[0]}{more}")
-    builder.remove_conditions(kind for kind in conditions.HOLDING if kind not in messages)
+    builder.remove_conditions(kind for kind in conditions.NOT_READY if kind not in messages)
 
 
 def set_queued(view: View, builder: StatusBuilder) -> None:
     """Report of a suspended job that Kueue will resume it."""
-    queue = part(view.observed.resource, "metadata", "labels").get(_KUEUE_QUEUE)
+    queue = part(view.observed.resource, "metadata", "labels").get(KUEUE_QUEUE)
     is_queued = bool(queue) and view.job.policy.is_suspended
-    builder.remove_conditions(kind for kind in conditions.HOLDING if kind is not Type.QUEUED or not is_queued)
+    builder.remove_conditions(kind for kind in conditions.NOT_READY if kind is not Type.QUEUED or not is_queued)
     if is_queued:
         _hold(builder, Type.QUEUED, f"suspended until Kueue admits it, by queue {queue}")
 
@@ -74,9 +74,9 @@ def _held(view: View, builder: StatusBuilder, found: Launcher) -> Iterator[tuple
         return  # whatever is wrong with workers, the job goes on
     if found.pod is None and found.why and found.tried == TRIED and found.counts.failed > 1:
         yield Type.CRASH_LOOP, found.why
-    refused = conditions.find(builder.status["conditions"], Type.CREATION_REFUSED)
-    if refused is not None:
-        message = str(refused.get("message"))
+    rejected = conditions.find(builder.status["conditions"], Type.CREATION_REFUSED)
+    if rejected is not None:
+        message = str(rejected.get("message"))
         yield (Type.QUOTA_EXCEEDED if _QUOTA in message else Type.FAILED_CREATE), message
     for index, reason in view.unready.items():
         pod = view.workers.get(index)
