@@ -1,4 +1,4 @@
-"""The fake cluster of the tests that need no other, and what is left out where there is no sshd."""
+"""The stand-in clusters that many tests need, and what is left out where there is no sshd."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from running import WORKERS
 from ssh_server import NO_SSHD
+from user_shell import Shell
 
 from agents.playground import Cluster
+from agents.playground.operated import Operated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         for name in WORKERS:
             cluster.create_pod(name, ready_after_s=0)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def operated() -> Iterator[Operated]:
+    """A cluster with the real operator, whose pods have Open MPI."""
+    with Operated(lambda _line: None) as operated:
+        operated.install("OpenMPI")
+        operated.set_up()
+        yield operated
+
+
+@pytest.fixture
+def shell(operated: Operated) -> Shell:
+    return Shell(operated.cluster.kubeconfig())
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster without our operator."""
+    with Cluster(tmp_path_factory.mktemp("foreign"), runs_pods=False) as cluster:
         yield cluster
 
 

@@ -1,0 +1,96 @@
+"""`kubectl mpi` on jobs in each state, which the real operator runs on a stand-in cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from user_shell import Shell, cells, manifest
+
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from agents.playground.operated import Operated
+
+
+def test_a_healthy_job(shell: Shell) -> None:
+    job = manifest("well", "mpirun", "--allow-run-as-root", "-n", "2", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK")
+    assert shell.run("submit", "-f", "-", stdin=job) == "mpijob.kubeflow.org/well created\n"
+    assert "well succeeded after" in shell.run("wait", "well", "--timeout", "60s")
+    said = shell.run("logs", "well").splitlines()
+    assert sorted(line for line in said if line.startswith("rank ")) == ["rank 0", "rank 1"]  # mpirun may warn
+    assert shell.run("logs", "well", "--tail", "1") in {"rank 0\n", "rank 1\n"}
+    assert cells(shell.run("list"), "well")[:4] == ["well", "Succeeded", "-", "-"]
+    assert "mpijob.kubeflow.org/well\n" in shell.run("list", "-A", "-o", "name")
+    screen = shell.run("status", "well")
+    assert "default/well: Succeeded" in screen
+    assert "launcher well-launcher ended with exit code 0" in screen
+    assert json.loads(shell.run("status", "well", "-o", "json"))["exit_code"] == 0
+    assert yaml.safe_load(shell.run("why", "well", "-o", "yaml"))["state"] == "Succeeded"
+    until(lambda: "MPIJobSucceeded" in shell.run("events", "well"), "the event of its end")
+    assert shell.run("attach", "well") == shell.run("logs", "well") == shell.run("logs", "well", "-f")
+    assert shell.run("delete", "well") == "mpijob.kubeflow.org/well deleted\n"
+    assert 'no MPIJob "well" in namespace "default"' in shell.run("why", "well", code=4)
+    assert shell.run("delete", "well", "--ignore-not-found") == ""
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_failing_launcher(shell: Shell, version: str) -> None:
+    command = ("sh", "-c", "echo epoch 1; echo out of luck; exit 3")
+    shell.run("submit", "-f", "-", stdin=manifest(f"ill-{version}", *command, version=version, backoffLimit=0))
+    until(lambda: cells(shell.run("list"), f"ill-{version}")[1] in {"Failed", "Restarting"}, "it fails")
+    found = shell.run("why", f"ill-{version}")
+    if (
+        version == "v1"
+    ):  # of v2beta1 the launcher's Job deletes the pod, now and then before the operator has seen its end
+        assert "container mpi exited with 3" in found
+        assert shell.run("wait", "ill-v1", code=1) == ""
+        assert found.splitlines()[1:] == ["Last lines of ill-v1-launcher:", "  | epoch 1", "  | out of luck"]
+        assert cells(shell.run("list", "-o", "wide"), "ill-v1")[1:3] == ["Failed", "ExitCode3"]
+        assert "ill-v1 failed after" in shell.run("attach", "ill-v1", code=3)
+        assert shell.run("rerun", "ill-v1") == "mpijob.kubeflow.org/ill-v1-2 created\n"
+        shell.run("wait", "ill-v1-2", code=1)
+    else:
+        assert "container mpi exited with 3" in found or "The launcher's pod is gone" in found
+        shell.run("delete", "ill-v2beta1")
+
+
+def test_an_image_that_can_not_be_pulled(shell: Shell, operated: Operated) -> None:
+    job = yaml.safe_load(manifest("pulls", "sleep", "600"))
+    worker = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    worker["readinessProbe"] = {"exec": {"command": ["false"]}, "periodSeconds": 600}
+    shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
+    until(lambda: "pulls-launcher" in shell.run("status", "pulls"), "all pods are there")
+    assert cells(shell.run("list"), "pulls")[1:3] == ["Starting", "NotReady"]
+    operated.cluster.set_state("pulls-worker-1", "image-pull-backoff")
+    assert cells(shell.run("list"), "pulls")[1:4] == ["Starting", "ImagePullBackOff", "0/2"]
+    found = shell.run("why", "pulls")
+    assert "pulls-worker-1 container mpi can't get its image (ImagePullBackOff)" in found
+    assert "Check the image's name, the registry and the pull secret." in found
+    assert cells(shell.run("status", "pulls"), "pulls-worker-1")[1] == "ImagePullBackOff"
+    waiting = shell.run("wait", "pulls", "--timeout", "1s", code=124)
+    assert "not within 1 s: pulls waits for its workers" in waiting
+    shell.run("delete", "pulls")
+
+
+def test_a_suspended_job(shell: Shell) -> None:
+    shell.run("submit", "-f", "-", stdin=manifest("rests", "true", suspend=True))
+    until(lambda: cells(shell.run("list"), "rests")[1] == "Suspended", "it is suspended")
+    assert "rests is suspended and has no pods." in shell.run("why", "rests")
+    assert "rests has no launcher pod: rests is suspended" in shell.run("logs", "rests", code=4)
+    assert "rests has not ended" in shell.run("rerun", "rests", code=2)
+    shell.run("delete", "rests")
+
+
+def test_a_job_is_paused_debugged_and_resumed(shell: Shell) -> None:
+    shell.run("submit", "-f", "-", stdin=manifest("stops", "sh", "-c", "echo begun; exec sleep 600"))
+    shell.run("wait", "stops", "--for", "running")
+    assert shell.run("pause", "stops") == "mpijob.kubeflow.org/stops paused\n"
+    until(lambda: "stops is suspended and has no pods." in shell.run("why", "stops"), "its pods are gone")
+    assert shell.run("debug", "stops", "on") == "mpijob.kubeflow.org/stops debug on\n"
+    assert shell.run("resume", "stops") == "mpijob.kubeflow.org/stops resumed\n"
+    until(lambda: "its launcher waits for you" in shell.run("why", "stops"), "it is in debug mode")
+    assert shell.run("logs", "stops") == ""
+    shell.run("delete", "stops")

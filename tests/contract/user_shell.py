@@ -1,0 +1,80 @@
+"""A user's shell with `kubectl-mpi`, and jobs to submit by it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+ESCAPE = "\x1b["
+
+
+class Shell:
+    """A user's shell: `kubectl-mpi` with a kubeconfig."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self.kubeconfig = kubeconfig
+
+    def environ(self, **more: str) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "KUBERNETES_SERVICE_HOST"}
+        }
+        folder = os.path.dirname(sys.executable)  # kubectl is there
+        path = f"{folder}{os.pathsep}{kept.get('PATH', '')}"
+        return {**kept, "KUBECONFIG": self.kubeconfig, "PATH": path, "TERM": "xterm", **more}
+
+    def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments]
+        return subprocess.Popen(command, env=self.environ(), stdin=subprocess.DEVNULL, text=True, **streams)
+
+    def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
+        """Call it; return stdout, or stderr if it is to fail with a code."""
+        command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments]
+        done = subprocess.run(
+            command, env=self.environ(), input=stdin, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        assert ESCAPE not in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr if code else done.stdout
+
+    def on_terminal(self, *arguments: str, **more: str) -> str:
+        """Call it with a terminal as its stdout; return what is on that."""
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments]
+        with subprocess.Popen(command, env=self.environ(**more), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            found = b""
+            while True:
+                try:
+                    data = os.read(ours, 65536)
+                except OSError:  # EIO: its end
+                    break
+                if not data:
+                    break
+                found += data
+        os.close(ours)
+        assert process.returncode == 0, found
+        return found.decode()
+
+
+def manifest(name: str, *command: str, version: str = "v1", **spec: Any) -> str:
+    """A job whose launcher runs this command; its workers wait."""
+    container = {"name": "mpi", "image": "example/mpi"}
+    roles = {
+        "Launcher": {"template": {"spec": {"containers": [{**container, "command": [*command]}]}}},
+        "Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}},
+    }
+    metadata = {"name": name, "annotations": {"mpi-agents/transport": "exec"}}
+    body = {"apiVersion": f"kubeflow.org/{version}", "kind": "MPIJob", "metadata": metadata}
+    return str(yaml.safe_dump({**body, "spec": {"mpiReplicaSpecs": roles, "runPolicy": spec}}))
+
+
+def cells(table: str, name: str) -> list[str]:
+    """A job's line of a table."""
+    return next(line.split() for line in table.splitlines() if line.split()[:1] == [name])

@@ -1,0 +1,200 @@
+"""`why` of a job that has ended: what it died of."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from client_jobs import facts, job, pod, with_hub
+from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
+
+from agents.client.diagnosis import failed_container
+from agents.client.model import State
+
+SEGFAULT = (
+    "step 17",
+    "-" * 74,
+    "mpirun noticed that process rank 3 with PID 0 on node pi-worker-1 exited on signal 11 (Segmentation fault).",
+    "-" * 74,
+)
+
+
+def limited(pod_: dict[str, Any], memory: str) -> dict[str, Any]:
+    changed = copy.deepcopy(pod_)
+    changed["spec"]["containers"][0]["resources"] = {"limits": {"memory": memory}}
+    return changed
+
+
+CASES: dict[str, Case] = {
+    "succeeded": (
+        facts(job("v1", "Succeeded", message="MPIJob default/pi successfully completed.")),
+        State.SUCCEEDED,
+        "",
+        ["pi succeeded after 2 min."],
+    ),
+    "succeeded, with a doubt": (
+        facts(job("v1", "Succeeded", message="MPIJob default/pi successfully completed. pi-worker-1 was lost")),
+        State.SUCCEEDED,
+        "",
+        ["pi succeeded after 2 min. pi-worker-1 was lost"],
+    ),
+    "t9k's word for success": (
+        facts(job("t9k", "Completed")),
+        State.SUCCEEDED,
+        "",
+        ["pi succeeded"],
+    ),
+    "failed: the program's exit code": (
+        facts(job("v1", "Running", "Failed"), pod(LAUNCHER, "failed", exit_code=3), output=OUTPUT),
+        State.FAILED,
+        "ExitCode3",
+        ["pi failed after 2 min: launcher pi-launcher: container mpi exited with 3.", "The program's own output"],
+    ),
+    "failed: no such program": (
+        facts(job("v1", "Failed"), pod(LAUNCHER, "failed", exit_code=127)),
+        State.FAILED,
+        "ExitCode127",
+        ["exited with 127", "The image lacks this program"],
+    ),
+    "failed: a rank crashed": (
+        facts(job("v2beta1", "Failed"), pod(V2_LAUNCHER, "failed", exit_code=139), *UP, output=SEGFAULT),
+        State.FAILED,
+        "Signal11",
+        [
+            "exited with 139 (SIGSEGV: segmentation fault).",
+            "The first rank to fail: rank 3 on pi-worker-1 was killed by signal 11 (Segmentation fault).",
+            "under a debugger",
+        ],
+    ),
+    "failed: a rank crashed, long after a line that looks like a mistake": (
+        facts(
+            job("v2beta1", "Failed"),
+            pod(V2_LAUNCHER, "failed", exit_code=139),
+            *UP,
+            output=("can't write the checkpoint: No space left on device; going on without", *SEGFAULT),
+        ),
+        State.FAILED,
+        "Signal11",
+        ["was killed by signal 11 (Segmentation fault).", "under a debugger"],
+    ),
+    "failed: a bus error, by a full /dev/shm": (
+        facts(
+            job("v2beta1", "Failed"),
+            pod(V2_LAUNCHER, "failed", exit_code=135),
+            *UP,
+            output=tuple(line.replace("11 (Segmentation fault)", "7 (Bus error)") for line in SEGFAULT),
+        ),
+        State.FAILED,
+        "NoSpace",
+        ["was killed by signal 7 (Bus error).", "Mount an emptyDir"],
+    ),
+    "failed: the launcher was out of memory": (
+        facts(job("v1", "Failed"), limited(pod(LAUNCHER, "oom-killed"), "256Mi")),
+        State.FAILED,
+        "OOMKilled",
+        ["exited with 137 (OOMKilled).", "Raise its memory limit (now 256Mi)"],
+    ),
+    "failed: a worker was out of memory, the launcher noticed": (
+        facts(
+            job("v1", "Failed"),
+            pod(LAUNCHER, "failed", exit_code=137, ended=100),
+            limited(pod("pi-worker-0", "oom-killed", ended=98), "1Gi"),
+            pod("pi-worker-1", "failed", exit_code=143, ended=103),  # the clean-up
+        ),
+        State.FAILED,
+        "OOMKilled",
+        ["worker pi-worker-0: container mpi exited with 137 (OOMKilled).", "(now 1Gi)"],
+    ),
+    "failed: the clean-up of workers is no cause": (
+        facts(
+            job("v1", "Failed"),
+            pod(LAUNCHER, "failed", exit_code=2, ended=100),
+            pod("pi-worker-0", "failed", exit_code=143, ended=101),
+        ),
+        State.FAILED,
+        "ExitCode2",
+        ["launcher pi-launcher: container mpi exited with 2."],
+    ),
+    "failed: a worker's crash before this launcher is no cause": (
+        facts(
+            job("v1", "Failed"),
+            pod(LAUNCHER, "failed", exit_code=2, started=60, ended=100),
+            pod("pi-worker-0", "crash-loop", ended=30),
+        ),
+        State.FAILED,
+        "ExitCode2",
+        ["launcher pi-launcher: container mpi exited with 2."],
+    ),
+    "failed: how a sidecar was ended behind it is no cause": (
+        facts(job("v1", "Failed"), with_hub(pod(LAUNCHER, "failed", exit_code=3, ended=100), ended=101)),
+        State.FAILED,
+        "ExitCode3",
+        ["launcher pi-launcher: container mpi exited with 3."],
+    ),
+    "failed: evicted": (
+        facts(job("v1", "Failed"), pod(LAUNCHER, "evicted")),
+        State.FAILED,
+        "Evicted",
+        ["pi-launcher failed (Evicted): The node was low on resource: memory.", "The program is not at fault"],
+    ),
+    "failed: Open MPI as root": (
+        facts(
+            job("v2beta1", "Failed"),
+            pod(V2_LAUNCHER, "failed"),
+            output=("mpirun has detected an attempt to run as root.",),
+        ),
+        State.FAILED,
+        "RunsAsRoot",
+        ["Open MPI refuses to run as root.", "--allow-run-as-root"],
+    ),
+    "failed: time limit": (
+        facts(job("v1", "Failed", reason="DeadlineExceeded", message="Job was active longer than 60 s")),
+        State.FAILED,
+        "DeadlineExceeded",
+        ["pi failed after 2 min: Job was active longer than 60 s.", "activeDeadlineSeconds"],
+    ),
+    "failed: ranks lost": (
+        facts(job("v1", "Failed", reason="RanksLost", message="ranks were lost while mpirun ran: pi-worker-1: gone")),
+        State.FAILED,
+        "RanksLost",
+        ["ranks were lost while mpirun ran: pi-worker-1: gone."],
+    ),
+    "failed, and the launcher's pod is gone": (
+        facts(job("v2beta1", "Failed", reason="BackoffLimitExceeded", message="Job has reached the limit")),
+        State.FAILED,
+        "BackoffLimitExceeded",
+        ["pi failed after 2 min: Job has reached the limit.", "`kubectl mpi events pi` may show more."],
+    ),
+    "failed, the pod is gone, and our operator has kept its last lines": (
+        facts(
+            job(
+                "v2beta1",
+                "Failed",
+                reason="BackoffLimitExceeded",
+                message="pi-launcher-x: container mpi exited with 1: mpirun has detected an attempt to run as root.",
+            )
+        ),
+        State.FAILED,
+        "BackoffLimitExceeded",
+        ["pi-launcher-x: container mpi exited with 1", "Add --allow-run-as-root"],
+    ),
+    "succeeded, without its workers": (
+        facts(job("v1", "Succeeded", "WorkersUnused", message="the launcher has started nothing in the workers")),
+        State.SUCCEEDED,
+        "",
+        ["pi succeeded after 2 min. the launcher has started nothing in the workers."],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_why(name: str) -> None:
+    check(*CASES[name])
+
+
+def test_the_output_that_is_shown_is_of_the_container_that_failed_first() -> None:
+    worker = pod("pi-worker-0", "oom-killed", ended=98)
+    end = failed_container(facts(job("v1", "Failed"), pod(LAUNCHER, "failed", ended=100), worker))
+    assert end is not None
+    assert (end.pod, end.container, end.is_current) == ("pi-worker-0", "mpi", True)
