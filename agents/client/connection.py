@@ -33,9 +33,9 @@ class Connection:
     """One user's requests to one API server. `namespace` is that of the context, or of the pod we run in."""
 
     def __init__(self, access: Access, namespace: str) -> None:
-        self._access = access
+        self.access = access
         self.namespace = namespace
-        self._headers = {"Accept": "application/json, */*", "User-Agent": f"kubectl-mpi/{__version__}"}
+        self.headers = {"Accept": "application/json, */*", "User-Agent": f"kubectl-mpi/{__version__}"}
 
     @classmethod
     def load(cls, kubeconfig: str | None, context: str | None) -> Connection:
@@ -91,7 +91,7 @@ class Connection:
         """Watch a path after a resourceVersion: the events until the server ends the watch, after `timeout_s`."""
         query |= {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(max(1, timeout_s))}
         for line in self.lines(path, query, read_s=timeout_s + _READ_S):
-            event = mapping(_decoded(line))
+            event = mapping(decoded(line))
             if event.get("type") == "ERROR":
                 status = mapping(event.get("object"))
                 raise from_status(int(status.get("code") or 500), status, "")
@@ -118,13 +118,13 @@ class Connection:
             if rest:
                 yield rest
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._no_answer(error) from error
+            raise self.no_answer(error) from error
         finally:
             answer.close()
 
     def close(self) -> None:
         """Close all connections."""
-        self._access.pool.close()
+        self.access.pool.close()
 
     def _send(
         self,
@@ -138,10 +138,10 @@ class Connection:
     ) -> urllib3.BaseHTTPResponse:
         try:
             media = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            headers = {**self._headers, **self._access.headers(), "Content-Type": media}
-            answer = self._access.pool.urlopen(
+            headers = {**self.headers, **self.access.headers(), "Content-Type": media}
+            answer = self.access.pool.urlopen(
                 method,
-                f"{self._access.path}{path}" + (f"?{urlencode(query)}" if query else ""),
+                f"{self.access.path}{path}" + (f"?{urlencode(query)}" if query else ""),
                 None if body is None else json.dumps(body).encode(),
                 headers,
                 retries=False,
@@ -151,22 +151,23 @@ class Connection:
             )
             if 200 <= answer.status < 300:
                 return answer
-            raise from_status(answer.status, _decoded(answer.data), answer.reason or "")
+            raise from_status(answer.status, decoded(answer.data), answer.reason or "")
         except (urllib3.exceptions.HTTPError, OSError, UnavailableError) as error:
-            raise self._no_answer(error) from error
+            raise self.no_answer(error) from error
 
     def _body(self, answer: urllib3.BaseHTTPResponse) -> Body:
-        found = _decoded(answer.data)
+        found = decoded(answer.data)
         if not isinstance(found, dict):
-            raise AccessError(f"{self._access.host} is no API server: its answer is not a JSON object")
+            raise AccessError(f"{self.access.host} is no API server: its answer is not a JSON object")
         return found
 
-    def _no_answer(self, error: Exception) -> AccessError:
+    def no_answer(self, error: Exception) -> AccessError:
+        """Return the error of a request that the API server did not answer."""
         cause: BaseException = error
         while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
             cause = cause.__cause__ or cause.__context__ or cause
         reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
-        return AccessError(f"no answer from {self._access.host}: {reason}")
+        return AccessError(f"no answer from {self.access.host}: {reason}")
 
 
 def _namespace(file: str | None, context: str | None) -> str:
@@ -175,7 +176,8 @@ def _namespace(file: str | None, context: str | None) -> str:
     return str(part(chosen, "context").get("namespace") or "default")
 
 
-def _decoded(data: bytes) -> Any:
+def decoded(data: bytes) -> Any:
+    """Return the value of an answer; None if it is no JSON."""
     try:
         return json.loads(data)
     except ValueError:

@@ -36,7 +36,7 @@ class Access:
     def __init__(self, configuration: Configuration, connections: int) -> None:
         configuration.connection_pool_maxsize = connections
         configuration.socket_options = list(_KEEPALIVE)
-        self._configuration = configuration
+        self.configuration = configuration
         manager = RESTClientObject(configuration).pool_manager
         self.host: str = configuration.host
         self.pool: urllib3.HTTPConnectionPool = manager.connection_from_url(self.host)
@@ -45,7 +45,7 @@ class Access:
     def headers(self) -> Mapping[str, str]:
         """The headers that authenticate a request; an expired token is renewed first. Raises UnavailableError."""
         try:
-            settings = self._configuration.auth_settings().values()
+            settings = self.configuration.auth_settings().values()
         except (ConfigException, OSError) as error:  # reading the file that the kubelet renews
             raise UnavailableError(f"the token can't be read: {error}") from error
         return {each["key"]: each["value"] for each in settings if each["in"] == "header" and each["value"]}
