@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from agents.client import manifests, modes
+from agents.client.bundle import Bundle
 from agents.client.connection import Connection
 from agents.client.diagnosis import LINES, diagnose, failed_container
 from agents.client.errors import AccessError, ClientError, NotFoundError, WaitTimeoutError
@@ -240,9 +241,34 @@ class MpiClient:
         if not pod.state.containers:
             why = pod.why.message if pod.why is not None else "it has not started"
             raise NotFoundError(f"{pod.name} has no output yet: {why}")
-        return self._log(
+        return self.container_log(
             pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail, since_s=since_s
         )
+
+    def container_log(
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        tail: int | None = None,
+        since_s: int | None = None,
+        most: int | None = None,
+    ) -> Iterator[str]:
+        """Return the lines of a container, as `output` does; `most`: so many bytes of them, from the first."""
+        query = {"container": container}
+        query |= {"follow": "true"} if follow else {}
+        query |= {"previous": "true"} if previous else {}
+        query |= {} if tail is None else {"tailLines": str(tail)}
+        query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
+        query |= {} if most is None else {"limitBytes": str(most)}
+        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query, most=_LINE_MAX):
+            yield line.decode("utf-8", "replace").rstrip("\n")
+
+    def bundle(self, name: str, report: Callable[[str], None] = lambda _line: None) -> Iterator[tuple[str, str]]:
+        """Return the files of a bug report on a job, without secrets: names and texts. `report` gets the progress."""
+        return Bundle(self, self._connection, name, report).files()
 
     def versions(self) -> tuple[str, ...]:
         """Return which of kubeflow's versions the cluster serves: of v1 and v2beta1. Raises NotFoundError if none."""
@@ -265,27 +291,9 @@ class MpiClient:
         """Return the last lines of a container: fewer if they are so long that a bounded answer lacks the end."""
         lines: Sequence[str] = ()
         for tail in (_TAIL, LINES):
-            lines = [*self._log(end.pod, end.container, previous=not end.is_current, tail=tail, most=_TAIL_BYTES)]
+            lines = [
+                *self.container_log(end.pod, end.container, previous=not end.is_current, tail=tail, most=_TAIL_BYTES)
+            ]
             if sum(len(line.encode()) + 1 for line in lines) < _TAIL_BYTES:
                 break
         return lines
-
-    def _log(
-        self,
-        pod: str,
-        container: str,
-        *,
-        follow: bool = False,
-        previous: bool = False,
-        tail: int | None = None,
-        since_s: int | None = None,
-        most: int | None = None,
-    ) -> Iterator[str]:
-        query = {"container": container}
-        query |= {"follow": "true"} if follow else {}
-        query |= {"previous": "true"} if previous else {}
-        query |= {} if tail is None else {"tailLines": str(tail)}
-        query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
-        query |= {} if most is None else {"limitBytes": str(most)}
-        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query, most=_LINE_MAX):
-            yield line.decode("utf-8", "replace").rstrip("\n")

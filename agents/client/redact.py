@@ -1,0 +1,90 @@
+"""Takes secrets out of what is handed to others: objects, logs, messages. Pure.
+
+By names (TOKEN=…, "password": …, --api-key …), by form (private keys, tokens of known services, JSON web tokens) and by
+place (URLs with credentials, Authorization headers). A value without any of them is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from agents.job.json_object import Body, Object
+from agents.job.model import LAST_APPLIED
+
+MARK = "[redacted]"
+
+# A name of a secret has one of these words, and does not say that it only leads to one (secretName, TOKEN_FILE).
+_IS_SECRET = re.compile(
+    r"passw(?:or)?d|passphrase|(?<![a-z])pass(?![a-z])|[_-]pwd|secret|token|credential|cookie|signature|"
+    r"(?<![a-z])auth(?:orization)?(?![a-z])|(?:api|access|private|account|license|encryption|signing|ssh)[_.-]?key",
+    re.IGNORECASE,
+)
+_LEADS_TO_ONE = re.compile(r"(?:Name|Path|Refs?|_FILE|_PATH|_DIR|[Ss]econds)$")
+
+_FORMS = tuple(
+    (re.compile(pattern, flags), text)
+    for pattern, flags, text in (
+        (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL, MARK),
+        (r"\A.{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----", re.DOTALL, MARK),  # its begin was cut off
+        (r"^[A-Za-z0-9+/]{60,}={0,2}$", re.MULTILINE, MARK),  # both were
+        (r"(\b[a-z][a-z0-9+.-]{1,20}://)[^\s/@'\"<>]{1,2000}@", re.IGNORECASE, rf"\1{MARK}@"),
+        (r"\b(Bearer|Basic) +[\w.~+/=-]{6,}", re.IGNORECASE, rf"\1 {MARK}"),
+        (r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", 0, MARK),  # JSON web token
+        (r"\b(?:gh[opsur]_|github_pat_|glpat-|hf_|xox[abeprs]-|sk-|dckr_pat_|npm_|pypi-)[\w-]{16,}", 0, MARK),
+        (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", 0, MARK),
+    )
+)
+# NAME=, "name": or --name, which a value follows. Possessive: of each word there is one attempt.
+_NAME = re.compile(r"(?<![\w.-])([\w.-]++)(\\?[\"']?\s{0,3}[=:]\s{0,3}| {1,3}(?![\s-]))")
+_VALUE = re.compile(r"\\\"(?:[^\"\\]|\\[^\"])*+\\\"|\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|[^\s\"']++", re.DOTALL)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a variable, field or option of this name has a secret as its value."""
+    return _IS_SECRET.search(name) is not None and _LEADS_TO_ONE.search(name) is None
+
+
+def text(given: str) -> str:
+    """Return a text, of any number of lines, without secrets."""
+    for pattern, replacement in _FORMS:
+        given = pattern.sub(replacement, given)
+    parts, end = [], 0
+    for found in _NAME.finditer(given):
+        is_named = found[2].strip() or found[1].startswith("-")
+        if found.start() >= end and is_named and is_secret(found[1]) and (told := _VALUE.match(given, found.end())):
+            parts += [given[end : found.end()], MARK]
+            end = told.end()
+    return "".join([*parts, given[end:]])
+
+
+def value(given: Any) -> Any:
+    """Return a JSON value, as of an object of Kubernetes, without secrets, and without kubectl's copy of it."""
+    if isinstance(given, str):
+        return text(given)
+    if isinstance(given, list):
+        return _words(given)
+    return _mapping(given) if isinstance(given, dict) else given
+
+
+def _mapping(given: Object) -> Body:
+    found: Body = {}
+    for key, one in given.items():
+        if key == "managedFields":  # long, and says nothing of the job
+            continue
+        is_variable = key == "value" and is_secret(str(given.get("name") or ""))
+        hidden = isinstance(one, str) and (is_variable or is_secret(key) or key == LAST_APPLIED)
+        found[key] = MARK if hidden else value(one)
+    return found
+
+
+def _words(given: list[Any]) -> list[Any]:
+    """A list: a command line's words, of which the one behind --token is its value, or lines, maybe of a key."""
+    if any(isinstance(one, str) and "PRIVATE KEY-----" in one for one in given):
+        return [MARK]
+    found: list[Any] = []
+    hidden = False
+    for one in given:
+        found.append(MARK if hidden and isinstance(one, str) else value(one))
+        hidden = isinstance(one, str) and one.startswith("-") and "=" not in one and " " not in one and is_secret(one)
+    return found

@@ -1,0 +1,66 @@
+"""`bundle`: what a bug report needs, as a tar."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+import tarfile
+import time
+from collections.abc import Callable, Iterable
+
+import click
+
+from agents.client import MpiClient
+from agents.kubectl_mpi.options import cluster_options, note, show
+
+_REPORT_S = 2.0
+
+
+@click.command()
+@click.argument("job")
+@click.option("-o", "--output", "file", metavar="FILE", help="Default: JOB-bundle.tar.gz in this folder.")
+@cluster_options
+def bundle(client: MpiClient, *, job: str, file: str | None) -> None:
+    """Write a tar for a bug report: objects, events and logs, without secrets."""
+    path = file or f"{job}-bundle.tar.gz"
+    files = client.bundle(job, report=_now_and_then())
+    try:
+        _write(path, next(files), files)
+    except FileExistsError:
+        raise click.UsageError(f"{path} is there: name another file by -o") from None
+    except OSError as error:
+        raise click.UsageError(f"{path} can't be written: {error.strerror}") from None
+    show([path])
+    note("Look into it before you hand it on: a secret without a telling name is not recognized.")
+
+
+def _now_and_then() -> Callable[[str], None]:
+    """Return a function that notes a line of progress unless the last one is too fresh."""
+    last = time.monotonic()
+
+    def report(line: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _REPORT_S:
+            last = time.monotonic()
+            note(line)
+
+    return report
+
+
+def _write(path: str, first: tuple[str, str], others: Iterable[tuple[str, str]]) -> None:
+    """Write a tar of files, for its owner alone; remove it if it does not become whole. Raises OSError."""
+    folder = os.path.basename(path).partition(".")[0]
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(opened, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
+            for name, text in itertools.chain([first], others):
+                data = text.encode(errors="replace")
+                entry = tarfile.TarInfo(f"{folder}/{name}")
+                entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
+                tar.addfile(entry, io.BytesIO(data))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise

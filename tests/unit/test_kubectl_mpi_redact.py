@@ -1,0 +1,75 @@
+"""Secrets are found by their names, forms and places, and nothing else is hidden."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from agents.client import redact
+from agents.job.model import LAST_APPLIED
+
+MARK = redact.MARK
+TEXTS = {
+    "password=hunter2, x": f"password={MARK} x",
+    '{"db_password": "hun ter2", "a": 1}': f'{{"db_password": {MARK}, "a": 1}}',
+    r"{\"token\":\"abc def\", \"a\": 1}": rf"{{\"token\":{MARK}, \"a\": 1}}",
+    "export WANDB_API_KEY='a b'; run": f"export WANDB_API_KEY={MARK}; run",
+    "_HOROVOD_SECRET_KEY=abc": f"_HOROVOD_SECRET_KEY={MARK}",
+    "run --token abc --steps 5": f"run --token {MARK} --steps 5",
+    "run --env=AWS_SECRET_ACCESS_KEY=abc": f"run --env=AWS_SECRET_ACCESS_KEY={MARK}",
+    "Authorization: Bearer abcdefgh": f"Authorization: {MARK} {MARK}",
+    "pull https://me:abc@h/x, git clone https://abc@h/x": f"pull https://{MARK}@h/x, git clone https://{MARK}@h/x",
+    "GET /x?X-Amz-Signature=abc": f"GET /x?X-Amz-Signature={MARK}",
+    "a -----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY----- b": f"a {MARK} b",
+    "-----BEGIN PRIVATE KEY-----\nabc": MARK,
+    "abc\n-----END EC PRIVATE KEY-----\nb": f"{MARK}\nb",
+    f"a\n{'Ab1+' * 16}\nb": f"a\n{MARK}\nb",
+    f"logged in by ghp_{'a' * 36}.": f"logged in by {MARK}.",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc": MARK,
+    "key AKIAABCDEFGHIJKLMNOP": f"key {MARK}",
+}
+SHOWN = (
+    "secretName: ssh-auth",
+    "TOKEN_FILE=/var/run/token",
+    "tokenExpirationSeconds: 3600",
+    "tokenizer bert, passed: 5, author=Bob",
+    "compass=north key=value PWD=/tmp",
+    "see https://example.com/@me",
+    "rank 0 of 4 on pi-worker-0: secret santa",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_secrets_in_texts(text: str) -> None:
+    assert redact.text(text) == TEXTS[text]
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_other_texts(text: str) -> None:
+    assert redact.text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"name": "DB_PASS", "value": "abc"}, {"name": "DB_PASS", "value": MARK}),
+        ({"name": "EPOCHS", "value": "5"}, {"name": "EPOCHS", "value": "5"}),
+        (["run", "--api-key", "abc", "--fast"], ["run", "--api-key", MARK, "--fast"]),
+        (["a", "-----BEGIN PRIVATE KEY-----", "abc"], [MARK]),
+        ({"a": {"x.io/token": "abc", "managedFields": [1]}}, {"a": {"x.io/token": MARK}}),
+        ({"secretKeyRef": {"name": "db", "key": "pass"}}, {"secretKeyRef": {"name": "db", "key": "pass"}}),
+        ({"automountServiceAccountToken": False}, {"automountServiceAccountToken": False}),
+        ({LAST_APPLIED: "{}"}, {LAST_APPLIED: MARK}),
+    ],
+)
+def test_objects(value: Any, expected: Any) -> None:
+    assert redact.value(value) == expected
+
+
+@pytest.mark.parametrize("part", ["a-", "--token ", "x_", "token='", 'token="\\', "://", "-----END ", "Bearer ", "sk-"])
+def test_hostile_texts_take_no_time(part: str) -> None:
+    began = time.process_time()
+    redact.text(part * (1_000_000 // len(part)))
+    assert time.process_time() - began < 5
