@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,7 @@ from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, path_of
 from agents.client.outage import Outage
+from agents.client.queue import Queues
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.job.json_object import Body, Object, part
 from agents.operator.kube import POD
@@ -49,6 +51,7 @@ class MpiClient:
         self.namespace = namespace or self._connection.namespace
         """Where jobs are looked for."""
         self._objects = Objects(self._connection)
+        self._queues = Queues(self._connection)
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +76,8 @@ class MpiClient:
         namespace = None if all_namespaces else self.namespace
         resources = self._objects.jobs(namespace)
         pods, now = self._objects.pods_by_job(resources, namespace), time.time()
-        found = [summary_of(Facts(one, pods[str(part(one, "metadata").get("uid"))], now)) for one in resources]
+        facts = [Facts(one, pods[str(part(one, "metadata").get("uid"))], now) for one in resources]
+        found = [summary_of(one) for one in self._queues.placed(facts)]
         return tuple(sorted(found, key=lambda job: (job.namespace, job.created or 0.0, job.name)))
 
     def names(self) -> tuple[str, ...]:
@@ -82,7 +86,8 @@ class MpiClient:
 
     def get(self, name: str) -> JobStatus:
         """Return a job with its pods and what has happened so far."""
-        return status_of(self.facts(name))
+        facts = self.facts(name)
+        return status_of(replace(facts, pending=self._queues.pending(facts)))
 
     def resource(self, name: str) -> Body:
         """Return a job as the API server has it."""
@@ -93,13 +98,13 @@ class MpiClient:
         resource = self.resource(name)
         pods = self._objects.pods(resource)
         facts = Facts(resource, pods, time.time())
-        facts = Facts(resource, pods, facts.now, self._objects.events(facts))
+        facts = replace(facts, events=self._objects.events(facts), pending=self._queues.pending(facts))
         if (end := failed_container(facts)) is not None and end.container:
             try:
                 lines = self._last_lines(end)
             except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth showing
                 lines = []
-            facts = Facts(resource, pods, facts.now, facts.events, lines)
+            facts = replace(facts, output=lines)
         return diagnose(facts)
 
     def events(self, name: str) -> tuple[JobEvent, ...]:

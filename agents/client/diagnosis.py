@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents.client import ends, output
-from agents.client.facts import End, Facts, PodFacts
+from agents.client.facts import End, Facts, Pending, PodFacts
 from agents.client.model import Explanation, State
 from agents.common import durations
 from agents.common.not_ready import NotReady, Tolerance, summary
@@ -117,10 +117,13 @@ def _suspended(facts: Facts) -> Explanation | None:
     left = [pod.name for pod in (*facts.launchers, *facts.workers.values())]
     still = f"; {_names(left)} still there" if left else ""
     if facts.kueue_queue:
-        what = f"{facts.name} waits in queue {facts.kueue_queue} to be admitted{_since(facts)}{still}."
-        return Explanation(
-            State.QUEUED, "NotAdmitted", what, f"`kubectl -n {facts.namespace} get workloads` shows the queue's reason."
-        )
+        pending = facts.pending or Pending()
+        place = f", at position {pending.position}" if pending.position is not None else ""
+        what = f"{facts.name} waits in queue {facts.kueue_queue} to be admitted{_since(facts)}{place}{still}."
+        if pending.reason:
+            return Explanation(State.QUEUED, "NotAdmitted", f"{what} Kueue: {_sentence(pending.reason)}")
+        remedy = f"`kubectl -n {facts.namespace} get workloads` shows the queue's reason."
+        return Explanation(State.QUEUED, "NotAdmitted", what, remedy)
     what = f"{facts.name} is suspended and has no pods{still}."
     return Explanation(State.SUSPENDED, "Suspended", what, "It goes on when runPolicy.suspend (or the pause) is false.")
 

@@ -36,6 +36,14 @@ class End:
     is_current: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Where a job is in Kueue's queue: 1 is the next one, None: not known. `reason`: why it is not admitted, or ""."""
+
+    position: int | None = None
+    reason: str = ""
+
+
 class PodFacts:
     """One pod: `raw` as the API server has it, `state` as the agents read it."""
 
@@ -128,13 +136,17 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a job. `pods`, `events` and `output`, the end of its log, may be empty; `now` is epoch time."""
+    """What is known of a job. `pods`, `events` and `output`, the end of its log, may be empty; `now` is epoch time.
+
+    `pending`: what Kueue says of a queued job.
+    """
 
     resource: Object
     pods: Sequence[Object]
     now: float
     events: Sequence[Object] = ()
     output: Sequence[str] = ()
+    pending: Pending | None = None
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from agents.client.errors import ManifestError
+from agents.client.ranks import LAUNCHERS
 from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
 from agents.job.model import (
@@ -37,7 +38,6 @@ _API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_
 _FAULTS = 3  # of an invalid job are named
 _GENERATED = 5  # characters that the API server appends to a generateName, of which it takes so many:
 _BASE_MAX = 63 - _GENERATED
-_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
 _AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
 _KEPT = frozenset({KUEUE_QUEUE, "kueue.x-k8s.io/priority-class"})  # of others' labels, by a job that is run again
 _COUNTED = re.compile(r"(.*?)-(\d{1,4})")
@@ -214,7 +214,7 @@ def _completed(options: Options, metadata: Object, spec: Object) -> Options:
 def _launch(options: Options) -> list[str]:
     """The launcher's command line: mpirun is put before a command that has none."""
     command = [_literal(word) for word in options.command]
-    if command and os.path.basename(command[0]) in _LAUNCHERS:
+    if command and os.path.basename(command[0]) in LAUNCHERS:
         return command
     if options.implementation is not Implementation.OPEN_MPI:
         return ["mpiexec", "-n", str(options.ranks), *command]

@@ -47,9 +47,13 @@ class JobSummary:
     """How many workers the job wants."""
     slots: int
     """How many ranks its hosts take."""
+    ranks: int | None
+    """How many ranks its launcher starts; None if the command line does not say so."""
     created: float | None
     ended: float | None
     queue: str
+    position: int | None
+    """In Kueue's queue: 1 is the next one; None if the job does not wait there, or Kueue does not say so."""
     resource: str
     """Kind and name as kubectl takes them: `mpijob.kubeflow.org/pi`."""
     dialect: str
@@ -77,7 +81,9 @@ class PodSummary:
     """The same as a phrase: `container mpi can't get its image (ErrImagePull): …`."""
     restarts: int
     slots: int
-    """How many ranks a worker takes."""
+    """How many ranks its host takes."""
+    ranks: str
+    """Which ranks run there, as `0-3`; "-" for none; "" if that is not certain."""
 
 
 @dataclass(frozen=True, slots=True)

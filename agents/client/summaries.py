@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from agents.client import ranks
 from agents.client.diagnosis import diagnose
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, PodSummary, Step
@@ -29,9 +30,11 @@ def summary_of(facts: Facts, explanation: Explanation | None = None) -> JobSumma
         ready=facts.ready,
         workers=facts.wanted,
         slots=facts.slots,
+        ranks=None if facts.job is None else ranks.ranks_of(facts.job),
         created=facts.created_at,
         ended=facts.time("completionTime"),
         queue=printable(facts.queue),
+        position=None if facts.pending is None else facts.pending.position,
         resource=f"{kind.name.lower()}.{kind.group}/{facts.name}",
         dialect=str(dialect_of(facts.resource, kind.api_version.rpartition("/")[2])),
         transport="" if facts.job is None else str(facts.job.transport),
@@ -43,14 +46,14 @@ def status_of(facts: Facts) -> JobStatus:
     """Return a job on a screen."""
     why = diagnose(facts)
     summary = summary_of(facts, why)
-    slots = 0 if facts.job is None else facts.job.slots
+    hosts = _hosts(facts)
     wanted = sorted({*facts.workers, *(range(facts.wanted) if not why.state.has_ended else ())})
     return JobStatus(
         summary=summary,
         explanation=why,
-        launchers=tuple(_pod(pod, 0) for pod in facts.launchers),
+        launchers=tuple(_pod(pod, hosts) for pod in facts.launchers),
         workers=tuple(
-            _pod(pod, slots) if (pod := facts.workers.get(index)) else _absent(facts, index, slots) for index in wanted
+            _pod(pod, hosts) if (pod := facts.workers.get(index)) else _absent(facts, index, hosts) for index in wanted
         ),
         timeline=_timeline(facts),
         exit_code=_exit_code(facts),
@@ -76,7 +79,22 @@ def events_of(events: Iterable[Object]) -> list[JobEvent]:
     return found
 
 
-def _pod(pod: PodFacts, slots: int) -> PodSummary:
+def _hosts(facts: Facts) -> dict[int | None, tuple[int, str]]:
+    """Return the slots and ranks of each host by the worker's index, None for a launcher that is one."""
+    if facts.job is None:
+        return {}
+    hosts = [*([None] if facts.job.launcher_is_worker else []), *range(facts.wanted)]
+    placed = ranks.places(facts.job)
+    shown = [""] * len(hosts) if placed is None else [_range(one) for one in placed]
+    return {host: (facts.job.slots, one) for host, one in zip(hosts, shown, strict=True)}
+
+
+def _range(of: range) -> str:
+    return "-" if not of else f"{of[0]}-{of[-1]}" if len(of) > 1 else str(of[0])
+
+
+def _pod(pod: PodFacts, hosts: Mapping[int | None, tuple[int, str]]) -> PodSummary:
+    slots, placed = hosts.get(pod.index, (0, ""))
     return PodSummary(
         name=pod.name,
         role=pod.role,
@@ -88,6 +106,7 @@ def _pod(pod: PodFacts, slots: int) -> PodSummary:
         message=_message(pod.why) if not _end_reason(pod) else "",
         restarts=pod.restarts,
         slots=slots,
+        ranks=placed,
     )
 
 
@@ -96,9 +115,9 @@ def _end_reason(pod: PodFacts) -> str:
     return "Completed" if pod.state.phase == "Succeeded" else ""
 
 
-def _absent(facts: Facts, index: int, slots: int) -> PodSummary:
+def _absent(facts: Facts, index: int, hosts: Mapping[int | None, tuple[int, str]]) -> PodSummary:
     message = _message(not_ready(None))
-    return PodSummary(facts.worker_name(index), WORKER, index, "", "", False, "Missing", message, 0, slots)
+    return PodSummary(facts.worker_name(index), WORKER, index, "", "", False, "Missing", message, 0, *hosts[index])
 
 
 def _message(why: NotReady | None) -> str:

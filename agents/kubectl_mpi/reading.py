@@ -21,7 +21,7 @@ _CLEAR = "\x1b[H\x1b[J"
 @output_option("wide", "json", "yaml", "name")
 @cluster_options
 def list_jobs(client: MpiClient, *, all_namespaces: bool, output: str | None) -> None:
-    """List jobs: state, reason, ready workers, age, slots, queue."""
+    """List jobs: state, reason, ready workers, age, ranks, queue."""
     found = client.list(all_namespaces=all_namespaces)
     if output == "name":
         show([job.resource for job in found])

@@ -57,8 +57,12 @@ def jobs(
     found: Sequence[JobSummary], now: float, *, has_namespace: bool, is_wide: bool = False, style: Style = plain
 ) -> list[str]:
     """Return the table of `list`."""
-    titles = ["NAME", "STATE", "REASON", "READY", "AGE", "SLOTS", "QUEUE"]
-    titles = [*(["NAMESPACE"] if has_namespace else []), *titles, *(["API", "TRANSPORT", "TIME"] if is_wide else [])]
+    titles = ["NAME", "STATE", "REASON", "READY", "AGE", "RANKS", "QUEUE", "POS"]
+    titles = [
+        *(["NAMESPACE"] if has_namespace else []),
+        *titles,
+        *(["SLOTS", "API", "TRANSPORT", "TIME"] if is_wide else []),
+    ]
     rows = []
     for job in found:
         ended = age((job.ended or now) - job.created) if job.created is not None else "-"
@@ -68,10 +72,11 @@ def jobs(
             job.reason or "-",
             f"{job.ready}/{job.workers}" if not job.state.has_ended else "-",
             age(now - job.created) if job.created is not None else "-",
-            str(job.slots),
+            str(job.ranks or (f"<={job.slots}" if job.slots else "-")),
             job.queue or "-",
+            str(job.position or "-"),
         ]
-        wide = [job.dialect, job.transport or "-", ended] if is_wide else []
+        wide = [str(job.slots), job.dialect, job.transport or "-", ended] if is_wide else []
         rows.append([*([job.namespace] if has_namespace else []), *cells, *wide])
     return table(titles, rows, [_COLOURS.get(job.state, "") for job in found], style)
 
@@ -94,7 +99,7 @@ def screen(
         "",
     ]
     lines += [
-        f"{_workers(summary)}, {summary.slots} slots, dialect {summary.dialect}"
+        f"{_workers(summary)}, {_ranks(summary)}, dialect {summary.dialect}"
         + (f", transport {summary.transport}" if summary.transport else "")
         + (f", queue {summary.queue}" if summary.queue else ""),
         "",
@@ -125,6 +130,12 @@ def _workers(summary: JobSummary) -> str:
     return f"{summary.workers} worker{'' if summary.workers == 1 else 's'}{ready}"
 
 
+def _ranks(summary: JobSummary) -> str:
+    if summary.ranks is None:
+        return f"up to {summary.slots} ranks"
+    return f"{summary.ranks} rank{'' if summary.ranks == 1 else 's'} in {summary.slots} slots"
+
+
 def _pods(job: JobStatus, *, is_wide: bool, style: Style) -> list[str]:
     shown = [one for one in job.workers if not one.ready] if len(job.workers) > _MANY and not is_wide else job.workers
     pods = [*job.launchers, *shown]
@@ -136,13 +147,13 @@ def _pods(job: JobStatus, *, is_wide: bool, style: Style) -> list[str]:
             _state_of(one),
             one.node or "-",
             str(one.restarts),
-            str(one.slots or "-"),
+            one.ranks or (f"up to {one.slots}" if one.slots else "-"),
             one.message if is_wide else _cut(one.message),
         ]
         for one in pods
     ]
     colours = [_colour(one) for one in pods]
-    lines = table(["POD", "STATE", "NODE", "RESTARTS", "SLOTS", "WHY"], rows, colours, style)
+    lines = table(["POD", "STATE", "NODE", "RESTARTS", "RANKS", "WHY"], rows, colours, style)
     if hidden := len(job.workers) - len(shown):
         lines.append(f"and {hidden} workers that are ready (-o wide shows them)")
     return lines

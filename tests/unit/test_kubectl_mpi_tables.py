@@ -13,8 +13,9 @@ from agents.client.objects import kind_of, owned
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.kubectl_mpi import tables
 
+COMMAND = "spec/mpiReplicaSpecs/Launcher/template/spec/containers/0/command"
 RUNNING = facts(
-    job("v1", "Created", "Running", changes={"spec/slotsPerWorker": 4}),
+    job("v1", "Created", "Running", changes={"spec/slotsPerWorker": 4, COMMAND: ["mpirun", "-n", "5", "pi"]}),
     *workers("ready", "ready"),
     pod("pi-launcher", "ready"),
 )
@@ -35,10 +36,10 @@ def marked(text: str, colour: str) -> str:
 def test_list() -> None:
     found = [summary_of(one) for one in (RUNNING, PULLING, FAILED)]
     assert tables.jobs(found, NOW, has_namespace=False) == [
-        "NAME   STATE      REASON             READY   AGE   SLOTS   QUEUE",
-        "pi     Running    -                  2/2     5m    8       -",
-        "cfd    Starting   ImagePullBackOff   0/2     5m    2       -",
-        "pi     Failed     ExitCode3          -       5m    2       -",
+        "NAME   STATE      REASON             READY   AGE   RANKS   QUEUE   POS",
+        "pi     Running    -                  2/2     5m    5       -       -",
+        "cfd    Starting   ImagePullBackOff   0/2     5m    <=2     -       -",
+        "pi     Failed     ExitCode3          -       5m    <=2     -       -",
     ]
 
 
@@ -52,8 +53,8 @@ def test_the_queue_that_is_shown() -> None:
 def test_list_of_all_namespaces_and_wide() -> None:
     lines = tables.jobs([summary_of(FAILED)], NOW, has_namespace=True, is_wide=True)
     assert shape(lines) == [
-        "NAMESPACE NAME STATE REASON READY AGE SLOTS QUEUE API TRANSPORT TIME",
-        "default pi Failed ExitCode3 - 5m 2 - v1 exec 2m",
+        "NAMESPACE NAME STATE REASON READY AGE RANKS QUEUE POS SLOTS API TRANSPORT TIME",
+        "default pi Failed ExitCode3 - 5m <=2 - - 2 v1 exec 2m",
     ]
 
 
@@ -73,11 +74,11 @@ def test_status_of_a_running_job() -> None:
         "default/pi: Running",
         "pi runs since 5 min on 2 of 2 workers.",
         "",
-        "2 workers, 2 ready, 8 slots, dialect v1, transport exec",
+        "2 workers, 2 ready, 5 ranks in 8 slots, dialect v1, transport exec",
         "",
-        "POD STATE NODE RESTARTS SLOTS WHY",
+        "POD STATE NODE RESTARTS RANKS WHY",
         "pi-launcher Ready node-1 0 -",
-        "pi-worker-0 Ready node-1 0 4",
+        "pi-worker-0 Ready node-1 0 0-3",
         "pi-worker-1 Ready node-1 0 4",
     ]
     assert lines[10] == "TIME AFTER WHAT"
@@ -89,8 +90,8 @@ def test_status_says_why_pods_are_not_ready() -> None:
     lines = shape(tables.screen(status_of(PULLING), NOW))
     assert lines[0] == "default/cfd: Starting (ImagePullBackOff)"
     [first] = [line for line in lines if line.startswith("cfd-worker-0")]
-    assert first.startswith("cfd-worker-0 ImagePullBackOff node-1 0 1 container mpi can't get its image")
-    assert "cfd-worker-1 Missing - 0 1 not created yet" in lines
+    assert first.startswith("cfd-worker-0 ImagePullBackOff node-1 0 up to 1 container mpi can't get its image")
+    assert "cfd-worker-1 Missing - 0 up to 1 not created yet" in lines
 
 
 @pytest.mark.parametrize(
