@@ -15,6 +15,7 @@ import click
 from agents.client import MpiClient, NotFoundError, State, manifests
 from agents.client.manifests import Options
 from agents.job.model import Dialect, Implementation, Transport
+from agents.kubectl_mpi.local import PODS, PODS_HELP, PROCESSES, run_job
 from agents.kubectl_mpi.options import (
     FAILED,
     INTERRUPTED,
@@ -83,13 +84,17 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob whose fields hold where no option is given.")
 @click.option("--rm", "removes", is_flag=True, help="Delete the job when it has ended, and on Ctrl-C.")
 @click.option("--detach", is_flag=True, help="Print the job's name, and don't wait for it.")
+@click.option("--local", "is_local", is_flag=True, help="Run it without a cluster, on this machine.")
+@click.option("--pods", type=PODS, default=PROCESSES, show_default=True, help=f"With --local. {PODS_HELP}")
 @click.option("--dry-run", is_flag=True, help="Print the job, and create nothing.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Format of --dry-run.")
 @connection_options("--namespace")
-def run(
+def run(  # noqa: PLR0913 - options
     *,
     removes: bool,
     detach: bool,
+    is_local: bool,
+    pods: str,
     dry_run: bool,
     output: str,
     namespace: str | None,
@@ -102,10 +107,14 @@ def run(
     COMMAND is the program, which mpirun starts in each rank, or an mpirun line of your own. The first Ctrl-C detaches.
     """
     options = _options(**given)
-    if dry_run:
+    if is_local and (detach or context or kubeconfig):
+        raise click.UsageError("--local has no cluster: it goes without --detach, --context and --kubeconfig")
+    if dry_run or is_local:
         manifest = manifests.new_job(options)
         if namespace:
             manifest["metadata"]["namespace"] = namespace
+        if not dry_run:
+            run_job(manifest, pods)
         show_as(manifest, output)
         return
     with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:

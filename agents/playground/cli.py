@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _NAMES = click.Choice(list(LAUNCHERS))
 _COUNT = click.IntRange(min=1, max=1000)
+_PODS = click.Choice(["processes"])
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
@@ -145,11 +146,13 @@ def run(
     type=_NAMES,
     help="The launcher to run the jobs with. Default: by the job's MPI, openmpi4, mpich or impi.",
 )
+@click.option("--pods", type=_PODS, default="processes", show_default=True, help="What pods are made of.")
 @click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files and logs in this folder.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the logs of operator and hub at the end.")
 @_with_files
 def apply(
     launcher: str | None,
+    pods: str,  # noqa: ARG001 - so far one kind
     folder: str | None,
     verbose: bool,  # noqa: FBT001
     files: tuple[str, ...],

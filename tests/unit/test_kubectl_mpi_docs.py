@@ -42,7 +42,7 @@ def test_options_are_named_and_there(name: str) -> None:
     assert [one.name for one in options_ if not (COMMON | named) & {*one.opts}] == []
 
 
-@pytest.mark.parametrize("name", sorted({*command.commands} - {"convert"}))
+@pytest.mark.parametrize("name", sorted({*command.commands} - {"convert", "local"}))
 def test_commands_share_options(name: str) -> None:
     assert {"--namespace", "--context", "--kubeconfig"} <= flags(command.commands[name])
 

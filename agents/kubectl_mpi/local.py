@@ -1,0 +1,49 @@
+"""`local`, and what `run --local` does: jobs without a cluster, by `mpi-playground apply`, which this process becomes.
+
+So its output, exit code, Ctrl-C and TERM are the playground's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+import agents
+from agents.job.json_object import Body
+
+PROCESSES = "processes"
+PODS = click.Choice([PROCESSES, "containers"])
+_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+PODS_HELP = "What pods are made of: processes of this machine, or containers of the jobs' images (docker)."
+
+
+@click.command()
+@click.option("-f", "--file", type=_FILE, required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
+@click.option("--pods", type=PODS, default=PROCESSES, show_default=True, help=PODS_HELP)
+def local(*, file: str, pods: str) -> None:
+    """Run the jobs of a file without a cluster; end with the launcher's exit code. Ctrl-C removes everything."""
+    _become_playground("apply", "--pods", pods, "--filename", file)
+
+
+def run_job(manifest: Body, pods: str) -> NoReturn:
+    """Run a job that `run` has made; a program that is a process finds its files in the current folder."""
+    if pods == PROCESSES:
+        launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+        launcher.setdefault("workingDir", os.getcwd())
+    job = os.memfd_create("job")
+    os.write(job, json.dumps(manifest).encode())
+    os.lseek(job, 0, os.SEEK_SET)
+    os.dup2(job, 0)
+    _become_playground("apply", "--pods", pods, "--filename", "-")
+
+
+def _become_playground(*arguments: str) -> NoReturn:
+    """Go on as that command, whichever folder we are in. Without what it needs it says what to install."""
+    root = os.path.dirname(next(iter(agents.__path__)))
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    environ = {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}  # not our folder's `agents`
+    os.execve(sys.executable, [sys.executable, "-m", "agents.playground", *arguments], environ)
