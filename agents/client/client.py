@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from agents.client import manifests, modes
+from agents.client import manifests, modes, sync
 from agents.client.bundle import Bundle
 from agents.client.connection import Connection
 from agents.client.diagnosis import LINES, diagnose, failed_container
@@ -131,10 +131,15 @@ class MpiClient:
         pod = self.pod(name, worker)
         return self.output(pod, follow=follow, previous=previous, tail=tail)
 
-    def submit(self, manifest: Object) -> JobSummary:
-        """Create a job of a manifest. Raises ManifestError if it is of another namespace, or invalid."""
-        body = self.checked(manifest)
-        made = self._connection.create(kind_of(body).path(str(part(body, "metadata")["namespace"])), body)
+    def submit(self, manifest: Object, *, folder: str | None = None) -> JobSummary:
+        """Create a job of a manifest. `folder`: its files are at the working directory of all its pods (`sync`).
+
+        Raises ManifestError if it is of another namespace, or invalid, or the folder too large.
+        """
+        packed = None if folder is None else sync.packed(folder)
+        body = self.checked(manifest if packed is None else sync.mounted(manifest))
+        path = kind_of(body).path(str(part(body, "metadata")["namespace"]))
+        made = sync.create(self._connection, body, path, packed)
         return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))
 
     def checked(self, manifest: Object) -> Body:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from agents.client import MpiClient, NotFoundError, State, manifests
+from agents.client import MpiClient, NotFoundError, State, manifests, sync
 from agents.client.manifests import Options
 from agents.job.model import Dialect, Implementation, Transport
 from agents.kubectl_mpi.local import PODS, PODS_HELP, PROCESSES, run_job
@@ -82,6 +82,7 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @click.option("--transport", type=click.Choice([str(one) for one in Transport]), help="Default: exec.")
 @click.option("--mpi", type=click.Choice(list(_MPI)), help="The image's MPI; default: openmpi.")
 @click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob whose fields hold where no option is given.")
+@click.option("--sync", "folder", metavar="DIR", help="Give all pods the files of a folder, to start in.")
 @click.option("--rm", "removes", is_flag=True, help="Delete the job when it has ended, and on Ctrl-C.")
 @click.option("--detach", is_flag=True, help="Print the job's name, and don't wait for it.")
 @click.option("--local", "is_local", is_flag=True, help="Run it without a cluster, on this machine.")
@@ -91,6 +92,7 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @connection_options("--namespace")
 def run(  # noqa: PLR0913 - options
     *,
+    folder: str | None,
     removes: bool,
     detach: bool,
     is_local: bool,
@@ -111,6 +113,9 @@ def run(  # noqa: PLR0913 - options
         raise click.UsageError("--local has no cluster: it goes without --detach, --context and --kubeconfig")
     if dry_run or is_local:
         manifest = manifests.new_job(options)
+        if folder is not None:
+            note(f"without --dry-run the ConfigMap has {len(sync.packed(folder)) // 1000} kB of files of {folder}")
+            manifest = sync.mounted(manifest)
         if namespace:
             manifest["metadata"]["namespace"] = namespace
         if not dry_run:
@@ -119,7 +124,7 @@ def run(  # noqa: PLR0913 - options
         return
     with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
         version = Dialect.V1 if str(Dialect.V1) in client.versions() else Dialect.V2BETA1
-        made = client.submit(manifests.new_job(options, version))
+        made = client.submit(manifests.new_job(options, version), folder=folder)
         if detach:
             show([f"{made.resource} created"])
             return

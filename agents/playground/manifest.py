@@ -58,7 +58,8 @@ def call(
         raise ManifestError("the stand-in has no images, so no entrypoint: arguments need a command")
     argv = tuple(moved(expanded(str(word), environ), rewritten) for word in words)
     moved_environ = {name: moved(value, rewritten) for name, value in environ.items()}
-    return Call(argv, moved_environ, container.get("workingDir"))
+    folder = container.get("workingDir")
+    return Call(argv, moved_environ, None if folder is None else moved(folder, rewritten))
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from subprocess import PIPE
 from typing import TYPE_CHECKING
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from user_shell import Shell, cells
+
+from agents.playground.client import Client
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,3 +89,28 @@ def test_a_run_is_shown_without_a_cluster(tmp_path: Path) -> None:
     again = yaml.safe_load(nowhere.run("run", "img", "-n", "4", *template, "--dry-run", "--", "pi"))
     assert (again["spec"]["slotsPerWorker"], again["spec"]["mpiImplementation"]) == (2, "Intel")
     assert "no cluster is configured by" in nowhere.run("run", "img", "-n", "4", "--", "pi", code=3)
+
+
+def test_files_of_a_folder_reach_all_pods(shell: Shell, operated: Operated, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "data.txt").write_text("of the folder\n")
+    (tmp_path / "go.sh").write_text(
+        "#!/bin/sh\nread -r line < sub/data.txt && touch out.$$ && echo $(hostname): $line\n"
+    )
+    (tmp_path / "go.sh").chmod(0o755)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("secret")
+    given = ("run", "none", "-n", "2", "--name", "synced", "--sync", str(tmp_path))
+    found = shell.run(*given, "--", "./go.sh")
+    assert sorted(found.splitlines()) == [f"synced-worker-{index}: of the folder" for index in range(2)]
+    config_maps = "/api/v1/namespaces/default/configmaps"
+    client = Client(operated.cluster)
+    assert shell.run("rerun", "synced") == "mpijob.kubeflow.org/synced-2 created\n"
+    shell.run("delete", "synced")
+    assert "synced-2 succeeded" in shell.run("wait", "synced-2")
+    shell.run("delete", "synced-2")
+    until(lambda: "synced-files" not in str(client.list(config_maps)), "the files are gone with the last job")
+    with open(tmp_path / "large", "wb") as file:
+        file.write(os.urandom(1_100_000))
+    assert "is too large: its files must fit into 1000 kB" in shell.run(*given, "--", "true", code=2)
+    assert "synced" not in shell.run("list", "-o", "name")

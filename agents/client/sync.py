@@ -1,0 +1,146 @@
+"""A folder's files in all pods of a new job: a ConfigMap that belongs to the job, unpacked by an init container.
+
+No server and no storage is needed for it, but the user's image needs `tar` and `gzip`, and all must fit into one object
+of the API server. The init container has the main container's image and resources: it costs a pod no more than that.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from typing import Any
+
+from agents.client.connection import Connection
+from agents.client.errors import ClientError, ManifestError
+from agents.job.json_object import Body, Object, mapping, mappings, part
+from agents.operator.kube import CONFIG_MAP
+
+FOLDER = "/workspace"
+"""Where the files are, and where programs start, unless the template has a working directory."""
+MOST = 1_000_000  # bytes of the packed files: Kubernetes takes 1 MiB (validation.MaxSecretSize), names included
+_WHOLE_MOST, _FILES_MOST = 64 << 20, 10_000  # before they are packed
+_LEFT_OUT = frozenset({
+    ".git", ".hg", ".svn", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache",
+    ".tox", ".ssh", ".env", ".netrc", ".DS_Store",
+})  # fmt: skip
+_VOLUME, _PACKED_VOLUME, _PACKED = "mpi-sync", "mpi-sync-packed", "files.tar.gz"
+_PACKED_FOLDER = "/mpi-sync"
+_SAME = ("image", "imagePullPolicy", "resources", "securityContext")  # as the main container's
+
+
+def packed(folder: str) -> bytes:
+    """Return a folder's files as a tar, without caches, repositories and credentials. Raises ManifestError."""
+    if not os.path.isdir(folder):
+        raise ManifestError(f"{folder} is no folder")
+    buffer, size, count = io.BytesIO(), 0, 0
+    try:
+        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+            for path in _paths(folder):
+                entry = tar.gettarinfo(path, os.path.relpath(path, folder))
+                if entry is None or not (entry.isreg() or entry.islnk() or entry.isdir() or entry.issym()):
+                    continue  # a socket or a device
+                entry.uid = entry.gid = 0
+                entry.uname = entry.gname = ""
+                size, count = size + entry.size, count + 1
+                if size > _WHOLE_MOST or count > _FILES_MOST or buffer.tell() > MOST:
+                    raise _too_large(folder)
+                if entry.isreg():
+                    with open(path, "rb") as file:
+                        tar.addfile(entry, file)
+                else:
+                    tar.addfile(entry)
+    except OSError as error:
+        raise ManifestError(f"{error.filename or folder} can't be read: {error.strerror or error}") from None
+    if buffer.tell() > MOST:
+        raise _too_large(folder)
+    return buffer.getvalue()
+
+
+def mounted(manifest: Object) -> Body:
+    """Return a kubeflow MPIJob whose pods get the files of the job's ConfigMap. Raises ManifestError."""
+    name, roles = part(manifest, "metadata").get("name"), part(manifest, "spec", "mpiReplicaSpecs")
+    if not name or not roles:
+        raise ManifestError("files can be given to a kubeflow MPIJob with a name only")
+    changed = {
+        role: {
+            **given,
+            "template": {**part(given, "template"), "spec": _pod(part(given, "template", "spec"), str(name))},
+        }
+        for role, given in ((role, mapping(given)) for role, given in roles.items())
+    }
+    return {**manifest, "spec": {**part(manifest, "spec"), "mpiReplicaSpecs": changed}}
+
+
+def create(connection: Connection, manifest: Object, path: str, data: bytes | None) -> Body:
+    """Create a job at a path of the API, and the ConfigMap of its files, of this packed `data`.
+
+    None: if the job mounts such files, they are those of a job that is run again: their ConfigMap gets one owner more.
+    """
+    metadata = part(manifest, "metadata")
+    config_maps = CONFIG_MAP.path(str(metadata.get("namespace")))
+    used = _used(manifest)
+    known = connection.get(f"{config_maps}/{used}") if used and data is None else None
+    made = connection.create(path, {**manifest})
+    owner = {"apiVersion": manifest.get("apiVersion"), "kind": manifest.get("kind")}
+    owner |= {key: part(made, "metadata").get(key) for key in ("name", "uid")}
+    try:
+        if known is not None:
+            owners = [*mappings(part(known, "metadata").get("ownerReferences")), owner]
+            connection.patch(f"{config_maps}/{used}", {"metadata": {"ownerReferences": owners}})
+        elif data is not None:
+            content = {"immutable": True, "binaryData": {_PACKED: base64.b64encode(data).decode()}}
+            of_job = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": used, "ownerReferences": [owner]}}
+            connection.create(config_maps, {**of_job, **content})
+    except ClientError:
+        connection.delete(f"{path}/{owner['name']}", str(owner["uid"]))
+        raise
+    return made
+
+
+def _used(manifest: Object) -> str:
+    """The name of the ConfigMap whose files a job's pods get; "" if there is none."""
+    role = part(manifest, "spec", "mpiReplicaSpecs", "Launcher", "template", "spec")
+    volumes = {str(one.get("name")): one for one in mappings(role.get("volumes"))}
+    return str(part(volumes.get(_PACKED_VOLUME), "configMap").get("name") or "")
+
+
+def _paths(folder: str) -> Iterator[str]:
+    """The files and folders below a folder, in a fixed order. Raises OSError."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for at, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        yield from (os.path.join(at, name) for name in (*folders, *sorted(files)) if name not in _LEFT_OUT)
+
+
+def _pod(spec: Object, job: str) -> Body:
+    first, *others = mappings(spec.get("containers"))
+    folder = str(first.get("workingDir") or FOLDER)
+    mount = {"name": _VOLUME, "mountPath": folder}
+    unpack = {
+        "name": _VOLUME,
+        "command": ["tar", "-xzof", f"{_PACKED_FOLDER}/{_PACKED}", "-C", folder],
+        "volumeMounts": [mount, {"name": _PACKED_VOLUME, "mountPath": _PACKED_FOLDER}],
+    } | {key: first[key] for key in _SAME if key in first}
+    main = {**first, "workingDir": folder, "volumeMounts": [*mappings(first.get("volumeMounts")), mount]}
+    volumes: list[dict[str, Any]] = [
+        {"name": _VOLUME, "emptyDir": {}},
+        {"name": _PACKED_VOLUME, "configMap": {"name": f"{job}-files"}},
+    ]
+    return {
+        **spec,
+        "initContainers": [*mappings(spec.get("initContainers")), unpack],
+        "containers": [main, *others],
+        "volumes": [*mappings(spec.get("volumes")), *volumes],
+    }
+
+
+def _too_large(folder: str) -> ManifestError:
+    return ManifestError(
+        f"{folder} is too large: its files must fit into {MOST // 1000} kB packed; use --volume for more"
+    )
