@@ -196,7 +196,7 @@ def _annotations(job: Job, version: Dialect) -> dict[str, str]:
         "workerUpdateStrategy": str(job.worker_update) or None,
         "rbac": str(job.rbac) if job.rbac is not Rbac.MANAGED else None,
         "ranksLost": str(job.ranks_lost) if job.ranks_lost is not RanksLost.FAIL else None,
-        "workerAgent": None if job.has_worker_agent is None else str(job.has_worker_agent).lower(),
+        "workerAgent": None if job.worker_agent is None else str(job.worker_agent),
         "tools": None if not job.tools else ",".join(job.tools),
         "sshdPath": job.ssh.sshd_path if job.ssh.sshd_path != known.sshd_path else None,
         "sshPort": None if job.ssh.port is None else str(job.ssh.port),

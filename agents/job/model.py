@@ -134,6 +134,14 @@ class Tool(StrEnum):
     KUBECTL = "kubectl"  # the real one, in place of our client under that name
 
 
+class WorkerAgent(StrEnum):
+    """Whether workers have the worker agent, by the values of its annotation."""
+
+    NONE = "false"
+    ALONE = "true"
+    PROCESSES = "processes"  # it sees the processes of all containers: the pod shares its process namespace
+
+
 class RanksLost(StrEnum):
     """What becomes of a job whose launcher succeeded although daemons were lost while its last mpirun ran."""
 
@@ -238,7 +246,7 @@ class Job:
     ranks_lost: RanksLost = RanksLost.FAIL
     debug: Mapping[str, Override] | None = None  # by role, LAUNCHER or WORKER; None: not in debug mode
     resume: Mapping[str, Override] = field(default_factory=dict)  # what a resumed job's roles run instead
-    has_worker_agent: bool | None = None  # None: the operator's setting
+    worker_agent: WorkerAgent | None = None  # None: the operator's setting
     tools: tuple[Tool, ...] | None = None  # None: the operator's setting
     has_dvm: bool = False  # virtual clusters: prte runs in the login pod
     has_application: bool = False  # virtual clusters: application containers are in the templates

@@ -42,6 +42,7 @@ from agents.job.t9k import read_t9k
 from agents.job.template import check_size, container_names, read_template, wants_gpu
 from agents.job.unknown import closest, ignored_types
 from agents.job.virtual_cluster import read_virtual
+from agents.job.worker_agent import read_worker_agent
 
 
 class _LauncherCreation(StrEnum):
@@ -170,7 +171,7 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
         ranks_lost=settings.choice("ranksLost", RanksLost) or RanksLost.FAIL,
         debug=mode.debug,
         resume=mode.resume,
-        has_worker_agent=settings.flag("workerAgent"),
+        worker_agent=read_worker_agent(settings),
         tools=settings.choices("tools", Tool),
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,

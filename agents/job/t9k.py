@@ -33,6 +33,7 @@ from agents.job.run_mode import read_run_mode, read_type
 from agents.job.ssh import read_ssh
 from agents.job.t9k_launcher import launch_command, launcher_template, slots
 from agents.job.template import check_size, container_names, main_container, read_template
+from agents.job.worker_agent import read_worker_agent
 
 API_VERSION = f"{T9K_GROUP}/v1beta1"
 
@@ -85,7 +86,7 @@ def read_t9k(resource: Object) -> Job | tuple[Problem, ...]:
         ranks_lost=settings.choice("ranksLost", RanksLost) or RanksLost.FAIL,
         debug=mode.debug,
         resume=mode.resume,
-        has_worker_agent=settings.flag("workerAgent"),
+        worker_agent=read_worker_agent(settings),
         tools=settings.choices("tools", Tool),
         launch_command=pods.command,
         annotations=settings.annotations,

@@ -29,6 +29,7 @@ from agents.job.run_mode import WAIT
 from agents.job.ssh import read_ssh
 from agents.job.t9k_launcher import launcher_template
 from agents.job.template import check_size, container_names, main_container, read_template
+from agents.job.worker_agent import read_worker_agent
 
 API_VERSION = f"{VIRTUAL_GROUP}/v1alpha1"
 
@@ -98,7 +99,7 @@ def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:
         ssh=read_ssh(settings, Dialect.VIRTUAL),
         rbac=settings.choice("rbac", Rbac) or Rbac.MANAGED,
         ranks_lost=RanksLost.IGNORE,
-        has_worker_agent=settings.flag("workerAgent"),
+        worker_agent=read_worker_agent(settings),
         tools=settings.choices("tools", Tool),
         has_dvm=has_dvm,
         has_application=application is not None,

@@ -113,8 +113,6 @@ def test_annotation_goes_before_the_field(
         ("ssh/keyType", "ssh_key_type", "ssh.key_type", ("ecdsa", "ed25519")),
         ("ssh/passwd", "ssh_passwd", "ssh.passwd", ("image", "generated")),
         ("ssh/sshdPath", "sshd_path", "ssh.sshd_path", ("/a/sshd", "/b/sshd")),
-        ("workerAgent", "worker_agent", "has_worker_agent", (True, False)),
-        ("workerAgent", "worker_agent", "has_worker_agent", (False, True)),
         ("runMode/pause/enabled", "pause", "policy.is_suspended", (True, False)),
         ("runMode/pause/enabled", "pause", "policy.is_suspended", (False, True)),
     ],
@@ -127,6 +125,26 @@ def test_annotation_goes_before_a_field_of_what_is_new(
     assert seen(job(version, {f"spec/{field}": first})) == first
     text = str(second).lower()
     assert seen(job(version, {f"spec/{field}": first, **annotated(**{annotation: text})})) == second
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, "t9k", "virtual"])
+@pytest.mark.parametrize(
+    ("changes", "agent"),
+    [
+        ({}, None),
+        ({"spec/workerAgent": None}, None),
+        ({"spec/workerAgent": True}, "true"),
+        ({"spec/workerAgent": False}, "false"),
+        ({"spec/workerAgent": {}}, "true"),
+        ({"spec/workerAgent": {"processes": False}}, "true"),
+        ({"spec/workerAgent": {"processes": True}}, "processes"),
+        ({"spec/workerAgent": {"processes": True}, **annotated(worker_agent="false")}, "false"),
+        ({"spec/workerAgent": False, **annotated(worker_agent="true")}, "true"),
+        (annotated(worker_agent="processes"), "processes"),
+    ],
+)
+def test_the_worker_agent_is_a_flag_or_an_object(version: str, changes: dict[str, Any], agent: str | None) -> None:
+    assert job(version, changes).worker_agent == agent
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, "t9k"])

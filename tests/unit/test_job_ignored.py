@@ -69,6 +69,11 @@ def test_a_misspelt_launcher_is_named_where_the_job_is_refused() -> None:
     [
         ("v2beta1", {"spec/transprot": "exec"}, [f"spec.transprot: {UNKNOWN}; did you mean transport?"]),
         ("v1", {"spec/workeragent": True}, [f"spec.workeragent: {UNKNOWN}; did you mean workerAgent?"]),
+        (
+            "v1",
+            {"spec/workerAgent": {"proceses": True}},
+            [f"spec.workerAgent.proceses: {UNKNOWN}; did you mean processes?"],
+        ),
         ("v1", {"spec/ssh": {"prot": 22}}, []),
         ("v1", {"spec/ssh": {"keytype": "ecdsa"}}, [f"spec.ssh.keytype: {UNKNOWN}; did you mean keyType?"]),
         ("t9k", {"spec/runmode": {}}, [f"spec.runmode: {UNKNOWN}; did you mean runMode?"]),

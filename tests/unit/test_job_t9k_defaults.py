@@ -24,7 +24,7 @@ def test_least(version: str) -> None:
     assert made.policy.clean_pods is CleanPodPolicy.NONE
     assert made.policy.backoff_limit is None
     assert made.policy.scheduling.priority is None
-    assert made.has_worker_agent is None
+    assert made.worker_agent is None
     assert made.launch_command == ("mpirun", "--hostfile", "/etc/mpi/hostfile", "/pi")
 
 
@@ -32,7 +32,7 @@ def test_least(version: str) -> None:
 def test_our_own_fields_and_annotations(version: str) -> None:
     changes = {"spec/transport": "ssh", "spec/workerAgent": True, "spec/ssh": {"port": 2200, "sshdPath": "/a/sshd"}}
     made = job(version, {**changes, **annotated(transport="exec", worker_agent="false", ssh_port="2300", rbac="none")})
-    assert (made.transport, made.has_worker_agent, made.ssh.port, made.rbac) == ("exec", False, 2300, "none")
+    assert (made.transport, made.worker_agent, made.ssh.port, made.rbac) == ("exec", "false", 2300, "none")
     assert made.ssh.sshd_path == "/a/sshd"
 
 

@@ -31,8 +31,9 @@ MIXED = "is of another generation of this API than"
         ({"spec/workerAgent": "true"}, "spec.workerAgent: must be true or false, not text"),
         (
             annotated(worker_agent="yes"),
-            'metadata.annotations[mpi-agents/worker-agent]: must be "true" or "false", not "yes"',
+            'metadata.annotations[mpi-agents/worker-agent]: must be false, true or processes, not "yes"',
         ),
+        ({"spec/workerAgent": {"processes": 1}}, "spec.workerAgent.processes: must be true or false, not the number 1"),
         ({"spec/runMode": []}, "spec.runMode: must be an object, not a list"),
         ({"spec/runMode/debug/enabled": "true"}, "spec.runMode.debug.enabled: must be true or false, not text"),
         ({"spec/runMode/debug/enable": True}, f"spec.runMode.debug.enable: {OLDER}its name is enabled now"),

@@ -185,7 +185,7 @@ def test_what_a_container_mounts_at_dev_shm_stays() -> None:
 
 def test_settings_may_be_annotations() -> None:
     found = job("virtual", annotated(transport="ssh", ssh_port="2200", worker_agent="false"))
-    assert (found.transport, found.ssh.port, found.has_worker_agent) == (Transport.SSH, 2200, False)
+    assert (found.transport, found.ssh.port, found.worker_agent) == (Transport.SSH, 2200, "false")
 
 
 @pytest.mark.parametrize(

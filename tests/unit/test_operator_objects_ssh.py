@@ -222,10 +222,25 @@ def test_the_worker_agent_stands_behind_the_users_init_containers() -> None:
     assert [one["name"] for one in made["spec"]["initContainers"]] == ["worker-agent", "data", "worker-agent-2"]
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_processes_are_shared_only_where_the_user_says_so(shared: bool) -> None:
-    changes = SSH | ({f"{SPEC}/shareProcessNamespace": True} if shared else {})
-    assert worker("v2beta1", changes)["spec"].get("shareProcessNamespace", False) is shared
+@pytest.mark.parametrize("transport", ["exec", "ssh"])
+@pytest.mark.parametrize(
+    ("changes", "is_shared"),
+    [
+        ({}, None),
+        ({"spec/workerAgent": True}, None),
+        ({f"{SPEC}/shareProcessNamespace": True}, True),
+        ({"spec/workerAgent": {"processes": True}}, True),
+        ({"spec/workerAgent": {"processes": True}, f"{SPEC}/shareProcessNamespace": False}, False),
+        ({"spec/workerAgent": {"processes": True}, f"{SPEC}/hostPID": True}, None),  # that includes the pod's own
+    ],
+)
+def test_processes_are_shared_only_where_the_user_says_so(
+    transport: str, changes: Object, is_shared: bool | None
+) -> None:
+    changes = {"spec/transport": transport, **changes}
+    made = worker("v2beta1", changes)["spec"]
+    assert made.get("shareProcessNamespace") is is_shared
+    assert ("spec/workerAgent" in changes or transport == "ssh") is ("worker-agent" in str(made.get("initContainers")))
     assert "shareProcessNamespace" not in launcher("v2beta1", changes)["spec"]
 
 

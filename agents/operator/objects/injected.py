@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.job.json_object import Body, Object
-from agents.job.model import Job, Passwd, Transport
+from agents.job.model import Job, Passwd, Transport, WorkerAgent
 from agents.operator.objects import names, pod, resources
 from agents.operator.settings import PodSettings
 
@@ -118,6 +118,6 @@ def _number(context: Object, key: str) -> int | None:
 
 def has_worker_agent(job: Job, settings: PodSettings) -> bool:
     """Return whether the workers have the agent: by the job's setting, or else for SSH by the operator's."""
-    if job.has_worker_agent is not None:
-        return job.has_worker_agent
+    if job.worker_agent is not None:
+        return job.worker_agent is not WorkerAgent.NONE
     return job.transport is Transport.SSH and settings.has_worker_agent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.job.json_object import Body
-from agents.job.model import PREFIX, WORKER, Dialect, Job, Transport
+from agents.job.model import PREFIX, WORKER, Dialect, Job, Transport, WorkerAgent
 from agents.job.run_mode import WAIT
 from agents.operator.objects import application, environment, injected, names, pod, sshd
 from agents.operator.objects.sshd import Ssh
@@ -58,6 +58,8 @@ def _add_agent(job: Job, settings: PodSettings, spec: Body) -> None:
         injected.inject(settings, spec, _agent(job, settings, spec, ssh))
     elif ssh is not None:
         injected.inject(settings, spec, _bootstrap(settings, spec, ssh))
+    if job.worker_agent is WorkerAgent.PROCESSES and not spec.get("hostPID"):  # the API server refuses both
+        spec.setdefault("shareProcessNamespace", True)
 
 
 def _host_port(job: Job) -> int:

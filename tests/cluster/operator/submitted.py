@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.cluster.operator.mpijob import MpiJob
 
 _PAUSE_S = 0.2
+_AGENT_PORT = 9470
 _END_S = 240.0  # for a whole job, its pods' start included
 _KINDS = (
     ("Pod", "v1"),
@@ -182,6 +183,15 @@ class Submitted:
     def ranks(self) -> dict[int, str]:
         """Where the pi program's ranks said they are: host by rank."""
         return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", self.output)}
+
+    def ask_agent(self, path: str) -> str:
+        """What the first worker's agent answers, by the API server's proxy."""
+        where = self.namespace.path("Pod", f"{self.job.workers[0]}:{_AGENT_PORT}")
+        return "".join(self.namespace.api.lines(f"{where}/proxy/{path}", {}, 10))
+
+    def ranks_of_agent(self) -> set[str]:
+        """The ranks whose processes the first worker's agent sees. It looks four times a minute."""
+        return set(re.findall(r'rank="(\d+)"', self.ask_agent("metrics")))
 
     def change(self, change: Object) -> None:
         """Change the job's object by a JSON merge patch."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from tests.cluster.operator.submitted import Submitted
     from tests.cluster.ssh.conftest import SubmitAll
 
-PORT = 9470
 # What the image has that speaks to a Unix socket; curl --unix-socket is what a user takes.
 LOOK = r"""
 use IO::Socket::UNIX;
@@ -38,27 +36,16 @@ def running(submit_all: SubmitAll) -> Submitted:
     return one
 
 
-def ask(running: Submitted, path: str) -> str:
-    """What the agent of the worker answers, by the API server's proxy."""
-    where = running.namespace.path("Pod", f"{running.job.workers[0]}:{PORT}")
-    return "".join(running.namespace.api.lines(f"{where}/proxy/{path}", {}, 10))
-
-
 def test_a_worker_is_ready_when_its_sshd_answers(running: Submitted) -> None:
     worker = running.namespace.wait_ready(running.job.workers)[running.job.workers[0]]
-    assert ask(running, "readyz")
+    assert running.ask_agent("readyz")
     agent = next(one for one in worker["spec"]["initContainers"] if one["name"] == "worker-agent")
     assert agent["restartPolicy"] == "Always"
     assert not [one for one in agent.get("volumeMounts") or () if "serviceaccount" in one["mountPath"]]
 
 
 def test_metrics_tell_of_ranks(running: Submitted) -> None:
-    """They are looked at four times a minute."""
-
-    def ranks() -> set[str]:
-        return set(re.findall(r'rank="(\d+)"', ask(running, "metrics")))
-
-    until("both ranks in the metrics", lambda: ranks() >= {"0", "1"}, 60)
+    until("both ranks in the metrics", lambda: running.ranks_of_agent() >= {"0", "1"}, 60)
 
 
 def test_the_process_view_is_read_on_a_local_socket(running: Submitted) -> None:
