@@ -8,7 +8,7 @@ The files, from the API inwards:
 - facts, ends, output: a job and its pods as they are read, how its containers ended, what its launcher printed. Pure
 - ranks: how many ranks a launcher's command line asks for, and where they run. Pure. queue: what Kueue says of a job
 - diagnosis: why a job is where it is, a table of rules; summaries: the values of `model`. Pure
-- manifests, modes, convert: new jobs, patches, a job in another version of the API. Pure
+- manifests, modes: new jobs, patches; convert: a job in another API. Pure
 - client: `MpiClient`; follow, outage: what it does for long, over lost connections
 """
 

@@ -7,17 +7,15 @@ import sys
 import click
 
 from agents.client import JobStatus, MpiClient, NotFoundError, State, manifests
-from agents.client.convert import converted
-from agents.job.json_object import Body, Object, part
-from agents.job.model import KUBEFLOW, Dialect
+from agents.job.json_object import Object, part
 from agents.kubectl_mpi.options import (
     FAILED,
     cluster_options,
     connection_options,
     duration,
     note,
+    read_manifests,
     show,
-    show_as,
     wrapped,
 )
 
@@ -27,7 +25,7 @@ from agents.kubectl_mpi.options import (
 @connection_options("-n", "--namespace")
 def submit(*, file: str, namespace: str | None, context: str | None, kubeconfig: str | None) -> None:
     """Create the jobs of a file, each in its own namespace if it has one; none if one of them is invalid."""
-    found = _read(file)
+    found = read_manifests(file)
     with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
         jobs = [(client if namespace else client.within(_namespace(one) or client.namespace), one) for one in found]
         for there, manifest in [(there, there.checked(one)) for there, one in jobs]:
@@ -36,27 +34,6 @@ def submit(*, file: str, namespace: str | None, context: str | None, kubeconfig:
 
 def _namespace(manifest: Object) -> str:
     return str(part(manifest, "metadata").get("namespace") or "")
-
-
-def _read(file: str) -> list[Body]:
-    return manifests.read("stdin", sys.stdin.read()) if file == "-" else manifests.read(file)
-
-
-@click.command()
-@click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
-@click.option(
-    "--to", type=click.Choice([str(one) for one in KUBEFLOW]), required=True, help="Version of kubeflow's API."
-)
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-def convert(*, file: str, to: str, output: str) -> None:
-    """Print jobs of kubeflow's or T9k's API in a version of kubeflow's; say on stderr what is lost."""
-    for manifest in _read(file):
-        body, lost = converted(manifest, Dialect(to))
-        for line in lost:
-            note(f"{body['metadata'].get('name')}: lost: {line}")
-        if output == "yaml":
-            show(["---"])
-        show_as(body, output)
 
 
 @click.command()

@@ -28,8 +28,10 @@ from agents.client import (
     MpiClient,
     NotFoundError,
     WaitTimeoutError,
+    manifests,
 )
 from agents.common import durations
+from agents.job.json_object import Body
 
 FAILED, USAGE, NO_ACCESS, NOT_FOUND, FORBIDDEN, TIMEOUT, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
 
@@ -84,6 +86,11 @@ def duration(_context: click.Context, _parameter: click.Parameter, given: str | 
         raise click.BadParameter(str(error)) from None
 
 
+def read_manifests(file: str) -> list[Body]:
+    """Return the manifests of a file, or of stdin for `-`. Raises ManifestError."""
+    return manifests.read("stdin", sys.stdin.read()) if file == "-" else manifests.read(file)
+
+
 def is_live() -> bool:
     """Whether stdout is a terminal that can show colours and be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -113,7 +120,8 @@ def show_as(found: Any, output: str) -> None:
     if output == "json":
         show([json.dumps(found, indent=2)])
     else:
-        sys.stdout.write(yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120))
+        plain = json.loads(json.dumps(found))  # what is there twice is no anchor and alias
+        sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120))
         sys.stdout.flush()
 
 

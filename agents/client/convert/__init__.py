@@ -1,0 +1,67 @@
+"""Converts jobs: between the versions of kubeflow's API and T9k's. Pure.
+
+What the job means, defaults included, is read by our operator's reader and written explicitly, so that it means the
+same to our operator. What the other API can't express is named.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from agents.client import manifests
+from agents.client.convert.common import Converted
+from agents.client.convert.differences import differences
+from agents.client.convert.kubeflow import to_kubeflow
+from agents.client.convert.t9k import to_t9k
+from agents.client.errors import ManifestError
+from agents.job.json_object import Body, Object, part
+from agents.job.model import GROUP, LAST_APPLIED, MPI_JOB, PREFIX, Dialect, Job
+from agents.job.read import read
+from agents.job.t9k import API_VERSION as T9K
+
+__all__ = ["Converted", "Target", "converted"]
+
+
+class Target(StrEnum):
+    """What a job can be made to."""
+
+    V1 = "v1"
+    V2BETA1 = "v2beta1"
+    T9K = "t9k"
+
+
+_API_VERSIONS = {Target.V1: f"{GROUP}/v1", Target.V2BETA1: f"{GROUP}/v2beta1", Target.T9K: T9K}
+
+
+def converted(resource: Object, to: Target) -> Converted:
+    """Return the job in another API, and what is lost. Raises ManifestError."""
+    metadata = part(resource, "metadata")
+    job = _read(resource, "job {}: {}")
+    if job.dialect is Dialect.VIRTUAL:
+        raise ManifestError(f"{job.name} is a VirtualCluster, not a job")
+    kept = {key: text for key, text in part(metadata, "annotations").items() if not _is_replaced(key)}
+    named = {key: metadata[key] for key in ("name", "generateName", "namespace", "labels") if metadata.get(key)}
+    form = to_t9k(job) if to is Target.T9K else to_kubeflow(job, Dialect(to))
+    annotations = kept | form.annotations
+    body: Body = {
+        "apiVersion": _API_VERSIONS[to],
+        "kind": MPI_JOB,
+        "metadata": named | ({"annotations": annotations} if annotations else {}),
+        "spec": form.spec,
+    }
+    after = _read(body, f"job {{}} can't be one of {to}: {{}}")
+    return Converted((body,), (*form.lost, *differences(form.job, after)))
+
+
+def _read(resource: Object, refusal: str) -> Job:
+    """Return what our operator makes of a manifest. `refusal`: of a name and what is wrong."""
+    metadata = part(resource, "metadata")
+    job = read({**resource, "metadata": {"uid": "0", "namespace": "default", **manifests.named(metadata)}})
+    if isinstance(job, tuple):
+        name = metadata.get("name") or metadata.get("generateName") or ""
+        raise ManifestError(refusal.format(name, "; ".join(map(str, job[:3]))))
+    return job
+
+
+def _is_replaced(key: str) -> bool:
+    return key.startswith(PREFIX) or key == LAST_APPLIED
