@@ -14,17 +14,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from agents.common import termination
 from agents.common.text import printable
 from delivery import exits, target
 from delivery.exits import DeliveryError, StoppedBySignal
 from delivery.pod_wait import PodWait
 from delivery.service_wait import ServiceWait
-from delivery.settings import Options, Settings, settings, termination_log
+from delivery.settings import Options, Settings, settings
 from delivery.wait import Limits
 from delivery.wait_loop import Progress
 from rshagent.call import surroundings
 from rshagent.call.hosts import Entry
-from sshd_bootstrap.exits import write_termination_message
 
 _NAME = "k8s-wait-for-pods.sh"
 _ARGUMENTS = ("NUM", "NAMESPACE", "SELECTOR", "SERVICE", "PREFIX", "HOSTFILE", "HOSTFILE_IP", "ARGS")
@@ -118,7 +118,7 @@ class _Wait:
     def _end(self, text: str) -> None:
         text = printable(text)
         self._progress.line(f"{_NAME}: {text}")
-        write_termination_message(text, termination_log(os.environ))
+        termination.leave(text, os.environ)
 
 
 def _settings(asked: Asked) -> Settings:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from agents.common import termination
 from agents.common.text import printable
 from delivery import hostfile, target, tools
 from delivery.exits import READY, USAGE, DeliveryError, StoppedBySignal
-from delivery.settings import Options, Settings, settings, termination_log, translate_go_flags
+from delivery.settings import Options, Settings, settings, translate_go_flags
 from delivery.sshd.launcher import Files, StartGate
 from delivery.sshd.wait import SshdWait, sshd_wait
 from delivery.wait_loop import Progress
 from rshagent.call import surroundings
-from sshd_bootstrap.exits import write_termination_message
 
 if TYPE_CHECKING:
     from delivery.pod_wait import PodWait
@@ -93,7 +93,7 @@ class _Delivery:
     def _stay(self, asked: Settings) -> NoReturn:
         """Let the launcher's container start or fail, and stay until the pod's end, which is no failure of ours.
 
-        Wait again for a container that is restarted. Take new keys meanwhile.
+        Wait again for a container that is restarted. Take new keys meanwhile. Report at the end if nobody used them.
         """
         files = Files(asked.environ, self._progress.line)
         gate = StartGate(files.run_folder)
@@ -106,7 +106,9 @@ class _Delivery:
                     else:
                         self._deliver(asked, files)
                         files.take_new_keys()  # that came meanwhile: the workers have them
-                        gate.ready()
+                        files.follow_use()
+                        if not gate.ready():
+                            files.forget_use()
                     gate.until_asked_again(files.take_new_keys)
                     self._progress.line("the launcher's container was restarted: waiting for its workers again")
                 except DeliveryError as error:
@@ -114,6 +116,8 @@ class _Delivery:
                     gate.failed(error.exit_code, str(error))
                     gate.until_taken()
         except StoppedBySignal:
+            if files.are_unused:
+                termination.leave(termination.UNUSED, os.environ)
             sys.exit(READY)
 
     def _deliver(self, asked: Settings, files: Files | None = None) -> None:
@@ -145,7 +149,7 @@ class _Delivery:
         """Write why, on stderr and as the termination message."""
         text = printable(text)
         self._progress.line(f"mpi-delivery: {text}")
-        write_termination_message(text, termination_log(os.environ))
+        termination.leave(text, os.environ)
 
 
 def _stop(number: int, _frame: object) -> None:

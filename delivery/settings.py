@@ -17,7 +17,6 @@ from delivery import tools
 from delivery.exits import USAGE, DeliveryError
 from delivery.hostfile import own_line, own_names
 from delivery.wait import Limits
-from sshd_bootstrap.exits import TERMINATION_LOG
 
 _TARGET = "/opt/kube"
 _ETC_HOSTS = "/etc/hosts"
@@ -92,11 +91,6 @@ def checked_namespace(name: str) -> str:
     if not _LABEL.fullmatch(name):
         raise DeliveryError(USAGE, f"{name!r} can't be a namespace's name")
     return name
-
-
-def termination_log(environ: Mapping[str, str]) -> str:
-    """Return where the reason of a failure goes."""
-    return environ.get("MPI_AGENT_TERMINATION_LOG") or TERMINATION_LOG
 
 
 def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -6,7 +6,8 @@ import os
 import sys
 import time
 
-from sshd_bootstrap.exits import PREPARED, TERMINATION_LOG, USAGE, BootstrapError, write_termination_message
+from agents.common import termination
+from sshd_bootstrap.exits import PREPARED, USAGE, BootstrapError
 from sshd_bootstrap.prepare import let_start, prepare
 from sshd_bootstrap.settings import Settings
 
@@ -26,7 +27,7 @@ def run() -> int:
         _prepare(settings)
     except BootstrapError as error:
         sys.stderr.write(f"sshd-bootstrap: {error.message}\n")
-        write_termination_message(error.message, os.environ.get("MPI_AGENT_TERMINATION_LOG") or TERMINATION_LOG)
+        termination.leave(error.message, os.environ)
         return error.exit_code
     if settings.agent_port is not None:
         _wait_for_agent(settings.agent_port)

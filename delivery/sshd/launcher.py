@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 from agents.common import files
 from delivery.exits import SSH_FILES, USAGE, DeliveryError
+from delivery.sshd.key_use import KeyUse
 from sshd_bootstrap import exits, layout, paths, prepare
 from sshd_bootstrap.rotation import KeyRotation
 from sshd_bootstrap.settings import Settings
@@ -26,6 +27,7 @@ class Files:
             self._settings = Settings.load(environ)
         in_use = os.path.join(self.run_folder, paths.IDENTITY)
         self._rotation = KeyRotation(self._settings.keys, in_use, lambda: prepare.prepare(self._settings), say)
+        self._use: KeyUse | None = None
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -44,7 +46,7 @@ class Files:
 
     def take_new_keys(self) -> None:
         """Prepare the Secret's keys if they have changed, and the workers take new keys as well."""
-        if self._settings.follows:
+        if self.have_new_keys:  # else those in use are not opened, which would count as their use
             self._rotation.look()
 
     @property
@@ -57,6 +59,23 @@ class Files:
     def have_new_keys(self) -> bool:
         """Whether the Secret has changed since it was prepared, and the workers take new keys as well."""
         return self._settings.follows and self._rotation.is_due
+
+    def follow_use(self) -> None:
+        """Follow from now on whether the keys are used."""
+        self.forget_use()
+        names = f"{paths.AUTH_FOLDER}/id_rsa", f"{paths.RUN_FOLDER}/{paths.IDENTITY}"
+        self._use = KeyUse([os.path.join(self._settings.volume, name) for name in names])
+
+    def forget_use(self) -> None:
+        """Follow it no longer: they may have been used before."""
+        if self._use is not None:
+            self._use.close()
+        self._use = None
+
+    @property
+    def are_unused(self) -> bool:
+        """Whether it is certain that nobody has used the keys since `follow_use`."""
+        return self._use is not None and self._use.is_unused
 
     def use_ports(self, found: Mapping[str, int]) -> None:
         """Have ssh use the ports where the hosts' sshds are. Raises DeliveryError."""
@@ -95,9 +114,9 @@ class StartGate:
                 say("waiting for this container's postStart hook (sshd-bootstrap), which prepares ssh")
             time.sleep(_PREPARING_S)
 
-    def ready(self) -> None:
-        """Let the launcher's command start. Raises DeliveryError."""
-        self._write(paths.READY, "go", instead_of=paths.FAILED)
+    def ready(self) -> bool:
+        """Let the launcher's command start; return whether it has not yet. Raises DeliveryError."""
+        return self._write(paths.READY, "go", instead_of=paths.FAILED)
 
     @property
     def is_taken(self) -> bool:
@@ -127,9 +146,9 @@ class StartGate:
         except FileNotFoundError:
             return ""
 
-    def _write(self, name: str, text: str, *, instead_of: str) -> None:
+    def _write(self, name: str, text: str, *, instead_of: str) -> bool:
         if self.is_taken:  # meanwhile, because an earlier delivery opened the gate: the next start asks again
-            return
+            return False
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(instead_of))
@@ -137,6 +156,7 @@ class StartGate:
             files.replace(self._path(name), 0o666, lambda fd: files.write_all(fd, text.encode(errors="replace")))
         except OSError as error:
             raise DeliveryError(SSH_FILES, f"{self._path(name)} can't be written: {error.strerror}") from None
+        return True
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)

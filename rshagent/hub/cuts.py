@@ -9,20 +9,16 @@ run at the same time all count.
 from __future__ import annotations
 
 import json
-import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from agents.common.termination import VERSION
 from agents.common.text import one_line
 from rshagent.session.events import State
 from rshagent.session.machine import ENDING
 
 if TYPE_CHECKING:
     from rshagent.session.session import Session
-
-VERSION = 1
-UNUSED = json.dumps({"version": VERSION, "sessions": 0})  # the message of a hub that has had no session
-TERMINATION_LOG = "/dev/termination-log"
 
 _CALLER_MAX = 40
 _NAMED_MAX = 4  # with a name of 253 bytes and a cause of four bytes a character the kubelet still takes it all
@@ -98,17 +94,3 @@ def valid_caller(text: str) -> str:
     pid, _, started = text.partition("-")
     is_valid = len(text) <= _CALLER_MAX and text.isascii() and pid.isdigit() and started.isdigit()
     return text if is_valid else ""
-
-
-def leave(message: str, path: str) -> None:
-    """Write the termination message, where there is a file for it: in a container that the kubelet has started."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return
-    try:
-        os.write(fd, message.encode())
-    except OSError:
-        pass
-    finally:
-        os.close(fd)

@@ -10,6 +10,7 @@ import time
 from signal import Signals
 from typing import TYPE_CHECKING
 
+from agents.common import termination
 from agents.common.text import LINE_MAX, printable
 from rshagent.call import surroundings
 from rshagent.hub import cuts
@@ -160,9 +161,9 @@ class Hub:
 
     def _leave_message(self) -> None:
         """Say which daemons were lost, or that none was asked for: at once, as the kubelet may cut our end short."""
-        message = cuts.UNUSED if self._is_unused else self.cuts.message()
+        message = termination.UNUSED if self._is_unused else self.cuts.message()
         if message and not self._settings.is_own:
-            cuts.leave(message, self.environ.get("MPI_AGENT_TERMINATION_LOG") or cuts.TERMINATION_LOG)
+            termination.leave(message, self.environ)
 
     def hosts_now(self) -> list[str] | None:
         """Return the hosts that are Ready, by the last that was heard of them; None where that is nothing."""

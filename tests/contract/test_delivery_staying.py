@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from delivery_ssh import Launcher, listening
 
+from agents.common import termination
 from sshd_bootstrap import paths
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
@@ -65,7 +66,7 @@ def test_the_launcher_is_told_that_all_answer(launcher: Launcher) -> None:
     launcher.process.terminate()
     assert launcher.end() == 0
     assert launcher.last_line.startswith("1/1 ready")
-    assert launcher.log.read_text() == ""
+    assert launcher.log.read_text() == termination.UNUSED, "nobody has opened the keys"
     assert (run / paths.READY).read_text() == "go"
     assert (run / paths.READY).stat().st_mode & 0o777 == 0o666, "the launcher's own user has to take it"
 
@@ -147,3 +148,34 @@ def test_a_launcher_that_begins_by_an_earlier_delivery_s_word_is_told_nothing_mo
     assert launcher.end() == 0
     assert (run / paths.READY).read_text() == "taken"
     assert not (run / paths.FAILED).exists()
+    assert launcher.log.read_text() == "", "the keys may have been used before"
+
+
+@pytest.mark.parametrize(("opened", "message"), [("", termination.UNUSED), ("auth/id_rsa", ""), ("run/identity", "")])
+def test_it_reports_that_nobody_has_opened_the_keys_since_the_last_start(
+    opened: str, message: str, launcher: Launcher
+) -> None:
+    launcher.environ["MPI_SSH_FOLLOW"] = "true"  # the Secret is compared with them once, before
+    port = free_port()
+    ready = launcher.volume / "run" / paths.READY
+    with listening(WORKER, port):
+        launcher.start(ports=str(port))
+        hook(launcher)
+        until(ready.exists, "the first start is let go")
+        (launcher.volume / "auth/id_rsa").read_bytes()
+        ready.write_text("again")
+        until(lambda: ready.read_text() == "go", "so is the second")
+        if opened:
+            (launcher.volume / opened).read_bytes()
+    launcher.process.terminate()
+    assert launcher.end() == 0
+    assert launcher.log.read_text() == message
+
+
+def test_a_failed_wait_reports_nothing_of_the_keys(launcher: Launcher) -> None:
+    hook(launcher)
+    launcher.start("--timeout", "1s", ports=str(free_port()))
+    until((launcher.volume / "run" / paths.FAILED).exists, "it is told of the failure")
+    launcher.process.terminate()
+    assert launcher.end() == 0
+    assert launcher.log.read_text() == ""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agents.common import termination
 from delivery.exits import API_REFUSED, API_SETUP, DeliveryError
 from delivery.pod_wait import ApiOutage
 from delivery.wait_loop import Progress
-from sshd_bootstrap import exits as ssh_exits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,11 +134,12 @@ def test_what_may_pass_is_tried_without_end(status: int) -> None:
 
 def test_last_words_go_to_an_existing_termination_log_only(tmp_path: Path) -> None:
     log = tmp_path / "termination-log"
-    ssh_exits.write_termination_message("pi-worker-0 failed", str(log))
+    environ = {"MPI_AGENT_TERMINATION_LOG": str(log)}
+    termination.leave("pi-worker-0 failed", environ)
     assert not log.exists()
     log.write_text("older and longer than what comes now")
-    ssh_exits.write_termination_message("pi-worker-0 failed", str(log))
+    termination.leave("pi-worker-0 failed", environ)
     assert log.read_text() == "pi-worker-0 failed"
-    ssh_exits.write_termination_message("é" * 5000, str(log))
+    termination.leave("é" * 5000, environ)
     assert len(log.read_bytes()) <= 4096
-    ssh_exits.write_termination_message("a folder is no log", str(tmp_path))
+    termination.leave("a folder is no log", {"MPI_AGENT_TERMINATION_LOG": str(tmp_path)})

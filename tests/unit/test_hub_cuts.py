@@ -15,8 +15,6 @@ from rshagent.session.facts import Facts
 from rshagent.session.target import Options
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rshagent.session import session
 
 KUBELET_READS = 4096
@@ -115,12 +113,3 @@ def test_a_caller(text: str) -> None:
 )
 def test_no_caller(text: str) -> None:
     assert cuts.valid_caller(text) == ""
-
-
-def test_the_message_is_left_where_there_is_a_file_for_it(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    cuts.leave("first", str(log))
-    assert not log.exists()
-    log.write_text("what was there before")
-    cuts.leave("then", str(log))
-    assert log.read_text() == "then"

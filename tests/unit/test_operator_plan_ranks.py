@@ -182,6 +182,7 @@ STARTED_NOTHING = "The launcher exited with 0 and started nothing in the job's 2
         (UNUSED, {"spec/tools": ["kubectl"]}, False),
         (UNUSED, {"spec/mpiReplicaSpecs/Launcher/template/spec/automountServiceAccountToken": True}, False),
         (UNUSED, {"spec/runMode": {"debug": {"enabled": True}}}, False),
+        (UNUSED, {"spec/runLauncherAsWorker": True}, False),
     ],
 )
 def test_a_success_without_a_session_is_suspicious(version: str, message: str, changes: Object, is_told: bool) -> None:
@@ -194,6 +195,40 @@ def test_a_success_without_a_session_is_suspicious(version: str, message: str, c
         assert plans.conditions(found)["WorkersUnused"][2].startswith(STARTED_NOTHING)
         assert told[0][0] == "Warning"
         assert plans.status(found)["conditions"][-1]["type"] == "Succeeded"
+
+
+SSH: Object = {"spec/transport": "ssh"}
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("message", "changes", "name", "is_told"),
+    [
+        (UNUSED, {}, "kubectl-delivery", True),
+        (UNUSED, {}, "kubectl-delivery-2", True),
+        (UNUSED, {}, "hub", False),
+        ("", {}, "kubectl-delivery", False),  # logins, or a delivery that was killed
+        ("stopped", {}, "kubectl-delivery", False),
+        (UNUSED, {"spec/runLauncherAsWorker": True}, "kubectl-delivery", False),
+        (UNUSED, {"spec/runMode": {"debug": {"enabled": True}}}, "kubectl-delivery", False),
+    ],
+)
+def test_by_ssh_delivery_tells_of_it_after_the_jobs_end(
+    version: str, message: str, changes: Object, name: str, is_told: bool
+) -> None:
+    body = body_of(version, SSH | changes)
+    found = plans.plan(body, ended(None, name=name, phase="Running"), *workers())
+    assert plans.conditions(found)["Succeeded"][0] == "True"
+    assert "WorkersUnused" not in plans.conditions(found)
+    body["status"] = plans.status(found)
+    later = plans.plan(body, ended(message, name=name), *workers())
+    told = [event[:2] for event in plans.events(later)]
+    assert told == [("Warning", "WorkersUnused")] * is_told
+    if is_told:
+        assert plans.conditions(later)["WorkersUnused"][2].startswith(STARTED_NOTHING)
+        assert plans.status(later)["conditions"][-1]["type"] == "Succeeded"
+        body["status"] = plans.status(later)
+        assert plans.plan(body, ended(message, name=name), *workers()) == Plan()
 
 
 def test_without_workers_none_is_unused() -> None:

@@ -45,7 +45,7 @@ def test_every_exit_code_of_the_start_is_told_and_no_other(text: str) -> None:
 
 def test_every_variable_is_told(text: str) -> None:
     variables = set(
-        re.findall(r'"(MPI_\w+)"', read("sshd_bootstrap", "settings.py") + read("sshd_bootstrap", "cli.py"))
+        re.findall(r'"(MPI_\w+)"', read("sshd_bootstrap", "settings.py") + read("agents", "common", "termination.py"))
     )
     assert {"MPI_SSH_PORTS", "MPI_AGENT_TERMINATION_LOG"} <= variables
     assert {name for name in variables if f"| `{name}` |" not in text} == set()

@@ -157,8 +157,7 @@ def _end(view: View, builder: StatusBuilder, found: Launcher) -> Plan:
     at = view.now if found.ended_at is None else min(found.ended_at, view.now)
     if found.stage is Stage.SUCCEEDED:
         builder.succeeded(at, lost_workers.doubts(view, found.pod))
-        if unused := lost_workers.unused(view, found.pod):
-            builder.report(Type.WORKERS_UNUSED, True, "WorkersUnused", unused)
+        own_conditions.set_unused(view, builder, found.pod)
     else:
         builder.failed(at, found.reason, found.message + lost_workers.first_failure(view))
     builder.counts(found.counts, Counts(), "")

@@ -25,7 +25,7 @@ from agents.job.model import CleanPodPolicy, Dialect
 from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, StatusBuilder, seconds
 from agents.operator.actions import Delete, DeleteWorkers, Plan
 from agents.operator.kube import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
-from agents.operator.planning import idling, launcher, resources, status
+from agents.operator.planning import idling, launcher, own_conditions, resources, status
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.status import Steps
 from agents.operator.planning.view import View
@@ -47,8 +47,11 @@ def plan(view: View) -> Plan:
         return Plan(((Delete(kind, view.job.name, view.job.uid, "ttlSecondsAfterFinished has expired"),),))
     builder = StatusBuilder(view.job, view.observed.resource, view.now)
     status.set_tasks(view, builder, launcher.failed_before(view))
+    failure = reason(view)
+    if not failure:
+        own_conditions.set_unused(view, builder, view.launchers[-1] if view.launchers else None)
     steps = Steps(view, builder)
-    removals, requeue_at = clean(view, reason(view), _noticed_at(view))
+    removals, requeue_at = clean(view, failure, _noticed_at(view))
     steps.add((*resources.rights_end(view, is_final=True), *removals))
     steps.requeue_at(expires)
     steps.requeue_at(requeue_at)

@@ -2,8 +2,10 @@
 
 Open MPI 5.0's mpirun may exit with 0 though it lost a daemon. With exec the hub knows how each daemon ended, and
 reports at its end which were lost while the launcher's last mpirun ran (`rshagent.hub.cuts`). With SSH, or if
-the hub was killed, only the workers' pods show it. An elastic job loses workers by design. The hub also reports if no
-session was asked of it: then mpirun ran alone in the launcher, if at all.
+the hub was killed, only the workers' pods show it. An elastic job loses workers by design.
+
+The hub also reports if no session was asked of it, and with SSH delivery if nobody opened the launcher's key: then
+mpirun ran alone in the launcher, if at all.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from agents.common.text import one_line
 from agents.job.json_object import Object, mapping, mappings, part
 from agents.job.model import Tool, Transport
 from agents.operator import objects
+from agents.operator.objects import names
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View
 
@@ -57,14 +60,19 @@ def doubts(view: View, pod: PodView | None) -> str:
 def unused(view: View, pod: PodView | None) -> str:
     """Return that `pod`, the launcher that succeeded, started nothing in the workers; "" if it did, or may have.
 
-    It may have by other means than the hub: with a token of its own, or with the real kubectl.
+    It may have by other means than the hub: with a token of its own, or with the real kubectl. A launcher that is a
+    worker too may have ranks enough.
     """
     job = view.job
-    tools = view.settings.tools if job.tools is None else job.tools
-    is_by_hub = job.transport is Transport.EXEC and not objects.has_api_token(job) and Tool.KUBECTL not in tools
-    hub = None if pod is None or job.debug is not None or not is_by_hub else pod.hub
-    sessions = None if hub is None or hub.state != "terminated" else _load(hub.message).get("sessions")
-    if not view.wanted or sessions is False or sessions != 0:
+    if pod is None or job.debug is not None or job.launcher_is_worker or not view.wanted:
+        return ""
+    if job.transport is Transport.SSH:
+        reporter = pod.sidecar(names.DELIVERY)
+    else:
+        tools = view.settings.tools if job.tools is None else job.tools
+        reporter = None if objects.has_api_token(job) or Tool.KUBECTL in tools else pod.hub
+    sessions = None if reporter is None or reporter.state != "terminated" else _load(reporter.message).get("sessions")
+    if sessions is False or sessions != 0:
         return ""
     return (
         f"The launcher exited with 0 and started nothing in the job's {len(view.wanted)} workers: all its ranks ran in"

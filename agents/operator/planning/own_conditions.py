@@ -18,6 +18,7 @@ from agents.job.template import main_container
 from agents.operator import objects
 from agents.operator.actions import Create
 from agents.operator.kube import BATCH_JOB, POD
+from agents.operator.planning import lost_workers
 from agents.operator.planning.launcher import TRIED_AGAIN, Launcher, Stage
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View, is_invalid_message
@@ -138,6 +139,13 @@ def set_rbac(view: View, builder: StatusBuilder) -> None:
     conflicts = {name for kind, name in view.observed.name_conflicts if kind == POD.name}
     message = objects.needed_rule(view.job, [one for one in view.hosts if view.job.worker_name(one) not in conflicts])
     builder.report(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", message, event="Normal")
+
+
+def set_unused(view: View, builder: StatusBuilder, launcher: PodView | None) -> None:
+    """Report that the launcher succeeded without its workers. With SSH that may be known after the job's end."""
+    unused = lost_workers.unused(view, launcher)
+    if unused and conditions.find(builder.status["conditions"], Type.WORKERS_UNUSED) is None:
+        builder.report(Type.WORKERS_UNUSED, True, "WorkersUnused", unused)
 
 
 def set_ignored(view: View, builder: StatusBuilder) -> None:

@@ -12,9 +12,9 @@ from agents.job.conditions import true_condition
 from agents.job.json_object import Object, mapping, mappings, part
 from agents.job.model import RestartPolicy
 from agents.job.status import seconds
+from agents.operator.objects import names
 
 DELETION_GRACE_S = 60  # a pod that is there so long after its grace period is on a node that does not answer
-_HUB = re.compile(r"hub(-\d+)?")
 _OUTPUT_MAX = 384  # bytes of a container's last lines: the launcher's and a worker's fit into one condition
 _MESSAGE_MAX = 300  # characters of the kubelet's message about a pod
 
@@ -170,11 +170,15 @@ class PodView:
                     found.append(End(ended["exitCode"], False, seconds(ended.get("finishedAt")), message))
         return found
 
+    def sidecar(self, name: str) -> pods.ContainerState | None:
+        """Return one of ours: of the sidecars that can have its name the last one, as ours are behind the user's."""
+        can_be = re.compile(rf"{name}(-\d+)?")
+        return next((one for one in self.state.containers[::-1] if one.sidecar and can_be.fullmatch(one.name)), None)
+
     @property
     def hub(self) -> pods.ContainerState | None:
-        """The hub's container: of the sidecars that can have its name the last one, as ours are behind the user's."""
-        found = [one for one in self.state.containers if one.sidecar and _HUB.fullmatch(one.name)]
-        return found[-1] if found else None
+        """The hub's container."""
+        return self.sidecar(names.HUB)
 
     @property
     def has_ended(self) -> bool:

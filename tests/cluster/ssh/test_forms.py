@@ -73,6 +73,12 @@ def bare() -> SshJob:
     return SshJob().set(workerAgent=False)
 
 
+def alone(job: SshJob) -> SshJob:
+    """Its mpirun is told of no host."""
+    job.command("/bin/sh", "-c", "unset OMPI_MCA_orte_default_hostfile; mpirun -n 1 --oversubscribe true")
+    return job
+
+
 @pytest.fixture(scope="module")
 def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     """All jobs, submitted."""
@@ -86,6 +92,8 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
         "probed": probed(),
         "told": told(),
         "bare": bare(),
+        "alone": alone(SshJob()),
+        "alone-restricted": alone(SshJob().run_as(123_456).restrict()),
     }
     return submit_all(jobs, "privileged")
 
@@ -148,6 +156,16 @@ def test_the_worker_agent_can_be_left_out(running: dict[str, Submitted]) -> None
     assert one.ranks() == dict(enumerate(one.job.workers))
     worker = one.namespace.get("Pod", one.job.workers[0])
     assert [container["name"] for container in worker["spec"]["initContainers"]] == ["sshd-bootstrap"]
+
+
+@pytest.mark.parametrize("name", ["alone", "alone-restricted"])
+def test_a_launcher_that_logs_in_nowhere_is_reported(name: str, running: dict[str, Submitted]) -> None:
+    one = running[name]
+    assert one.verdict() == "Succeeded", one.output
+    one.until_event("WorkersUnused")
+    assert "started nothing in the job's 2 workers" in one.condition("WorkersUnused")["message"]
+    assert running["bare"].verdict() == "Succeeded"
+    assert not [event for event in running["bare"].events() if event[0] == "WorkersUnused"]
 
 
 def containers(pod: of.Pod) -> list[of.Pod]:
