@@ -6,7 +6,7 @@ The files, from the API inwards:
 
 - connection: configuration, requests, errors (`errors`); objects: which objects belong to a job
 - facts, ends, output: a job and its pods as they are read, how its containers ended, what its launcher printed. Pure
-- ranks: how many ranks a launcher's command line asks for, and where they run. Pure. queue: what Kueue says of a job
+- command_line: how many ranks the launcher's asks for, and where they run. Pure. queue: what Kueue says of a job
 - diagnosis: why a job is where it is, a table of rules; summaries: the values of `model`. Pure
 - manifests, modes: new jobs, patches; convert: a job in another API. Pure
 - client: `MpiClient`; follow, outage: what it does for long, over lost connections

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from agents.client.command_line import LAUNCHERS
 from agents.client.errors import ManifestError
-from agents.client.ranks import LAUNCHERS
 from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
 from agents.job.model import (

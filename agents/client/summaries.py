@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from agents.client import ranks
+from agents.client import command_line
 from agents.client.diagnosis import diagnose
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, PodSummary, Step
@@ -30,7 +30,7 @@ def summary_of(facts: Facts, explanation: Explanation | None = None) -> JobSumma
         ready=facts.ready,
         workers=facts.wanted,
         slots=facts.slots,
-        ranks=None if facts.job is None else ranks.ranks_of(facts.job),
+        ranks=None if facts.job is None else command_line.ranks_of(facts.job),
         created=facts.created_at,
         ended=facts.time("completionTime"),
         queue=printable(facts.queue),
@@ -84,7 +84,7 @@ def _hosts(facts: Facts) -> dict[int | None, tuple[int, str]]:
     if facts.job is None:
         return {}
     hosts = [*([None] if facts.job.launcher_is_worker else []), *range(facts.wanted)]
-    placed = ranks.places(facts.job)
+    placed = command_line.places(facts.job)
     shown = [""] * len(hosts) if placed is None else [_range(one) for one in placed]
     return {host: (facts.job.slots, one) for host, one in zip(hosts, shown, strict=True)}
 

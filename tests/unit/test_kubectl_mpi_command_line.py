@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mpijobs import job
 
-from agents.client.ranks import Asked, asked_by, places, ranks_of
+from agents.client.command_line import Asked, asked_by, places, ranks_of
 
 if TYPE_CHECKING:
     from agents.job.model import Job
