@@ -11,11 +11,11 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agents.client import ends, output
-from agents.client.facts import End, Facts, Pending, PodFacts
+from agents.client import ends, output, starting
+from agents.client.facts import End, Facts, Pending
 from agents.client.model import Explanation, State
 from agents.common import durations
-from agents.common.not_ready import NotReady, Tolerance, summary
+from agents.common.not_ready import Tolerance, summary
 from agents.common.text import one_line, printable
 from agents.job import conditions
 from agents.job.conditions import Type
@@ -203,25 +203,14 @@ def _workers(facts: Facts) -> Explanation | None:
     first = min(waiting, key=lambda one: one[1].tolerance is Tolerance.UNLIMITED and one[1].kind != "unschedulable")
     name, why, _seconds = first
     pod = next((one for one in facts.workers.values() if one.name == name), None)
-    reason = "WorkersMissing" if pod is None else pod.reason
+    reason = "WorkersMissing" if pod is None else why.kind if starting.is_of_event(why) else pod.reason
     running = facts.condition(Type.RUNNING) is not None
     text = summary(facts.ready, facts.wanted, waiting)
     what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}"
-    what = f"{what}: {_sentence(text)}"
+    what, remedy = f"{what}: {_sentence(text)}", starting.remedy(why, "" if pod is None else pod.name)
     if (failed := _restarting(facts)) is not None:  # kubeflow's launchers don't wait for workers, and fail without them
-        return replace(failed, reason=reason, what=f"{what} Meanwhile {failed.what}", remedy=_remedy(why, pod))
-    return Explanation(State.RUNNING if running else State.STARTING, reason, what, _remedy(why, pod))
-
-
-def _remedy(why: NotReady, pod: PodFacts | None) -> str:
-    if why.kind == "unschedulable":
-        return "Ask for less (requests, GPUs, fewer workers), or wait for or add nodes."
-    if why.kind == "gated":
-        return "Whoever set the gate, such as a queue, removes it."
-    if not why.hint:
-        return ""
-    where = f" (pod {pod.name})" if pod is not None and "kubectl" in why.hint else ""
-    return f"{why.hint[0].upper()}{why.hint[1:]}{where}{'' if why.hint.endswith('?') else '.'}"
+        return replace(failed, reason=reason, what=f"{what} Meanwhile {failed.what}", remedy=remedy)
+    return Explanation(State.RUNNING if running else State.STARTING, reason, what, remedy)
 
 
 def _launcher(facts: Facts) -> Explanation | None:
@@ -233,9 +222,11 @@ def _launcher(facts: Facts) -> Explanation | None:
     main = launcher.main
     if launcher.why is None or (main is not None and main.state in {"running", "terminated"}):
         return None
-    detail = f": {launcher.why.detail}" if launcher.why.detail else ""
-    what = f"{facts.name} waits for its launcher: {launcher.name} {_sentence(launcher.why.message + detail)}"
-    return Explanation(State.STARTING, launcher.reason, what, _remedy(launcher.why, launcher))
+    why = starting.held_back(launcher.why, launcher.uid, facts.events)
+    detail = f": {why.detail}" if why.detail else ""
+    what = f"{facts.name} waits for its launcher: {launcher.name} {_sentence(why.message + detail)}"
+    reason = why.kind if starting.is_of_event(why) else launcher.reason
+    return Explanation(State.STARTING, reason, what, starting.remedy(why, launcher.name))
 
 
 def _running(facts: Facts) -> Explanation:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from agents.client.starting import held_back
 from agents.common import pods
 from agents.common.not_ready import STARTING, NotReady, not_ready
 from agents.job import conditions
@@ -280,6 +281,7 @@ class Facts:
             pod = self.workers.get(index)
             why = not_ready(None) if pod is None else pod.why
             if why is not None:
+                why = why if pod is None else held_back(why, pod.uid, self.events)
                 created = None if pod is None else seconds(part(pod.raw, "metadata").get("creationTimestamp"))
                 since = created or self.created_at or self.now
                 found.append((self.worker_name(index), why, max(0.0, self.now - since)))

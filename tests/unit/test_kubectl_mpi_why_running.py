@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from client_jobs import facts, job, pod, workers
+from client_jobs import event, facts, job, pod, workers
 from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
 
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.model import State
+
+
+def told(pod_name: str, reason: str, message: str) -> dict[str, Any]:
+    """An event of a pod."""
+    found = event(message, reason, "Pod")
+    return {**found, "involvedObject": {"kind": "Pod", "name": pod_name, "uid": f"uid-{pod_name}"}}
+
+
+MISSING = told("pi-worker-1", "FailedMount", 'MountVolume.SetUp failed for volume "k" : secret "keys" not found')
 
 CASES: dict[str, Case] = {
     "image can't be pulled": (
@@ -45,6 +56,29 @@ CASES: dict[str, Case] = {
         State.STARTING,
         "ContainerCreating",
         ["0/2 ready", "pi-worker-0 pulling image or mounting volumes"],
+    ),
+    "a worker's Secret is missing": (
+        facts(job("v1", "Created"), *workers("ready", "pulling"), events=(MISSING,)),
+        State.STARTING,
+        "FailedMount",
+        ["pi-worker-1 can't start (FailedMount)", 'secret "keys" not found', "Create the Secret, ConfigMap or volume"],
+    ),
+    "a worker's Secret was missing, and its image is pulled now": (
+        facts(job("v1", "Created"), *workers("ready", "pulling"), events=(MISSING, told("pi-worker-1", "Pulling", ""))),
+        State.STARTING,
+        "ContainerCreating",
+        ["pi-worker-1 pulling image or mounting volumes"],
+    ),
+    "the launcher has no network": (
+        facts(
+            job("v1", "Created"),
+            *UP,
+            pod(LAUNCHER, "pulling"),
+            events=(told(LAUNCHER, "FailedCreatePodSandBox", "no address"),),
+        ),
+        State.STARTING,
+        "FailedCreatePodSandBox",
+        ["pi-launcher can't start (FailedCreatePodSandBox): no address.", "network plugin"],
     ),
     "workers are not created yet": (
         facts(job("v1", "Created"), UP[0]),
@@ -146,3 +180,25 @@ def test_of_a_container_that_was_started_again_the_former_output_is_shown() -> N
 def test_a_running_job_has_no_failed_container() -> None:
     restarted = pod("pi-worker-0", "crash-loop")
     assert failed_container(facts(job("v1", "Running"), restarted, UP[1], pod(LAUNCHER, "ready"))) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available", "Ask for less (requests"),
+        (
+            "0/9 nodes are available: 1 node(s) had untolerated taint {a: b}, 8 Insufficient memory.",
+            "Ask for less (requests",
+        ),
+        ("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", "without its device plugin"),
+        ("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.", "label a node"),
+        ("0/1 nodes are available: 1 node(s) had untolerated taint {gpu: yes}.", "add a toleration"),
+        ('0/1 nodes are available: persistentvolumeclaim "data" not found.', "Create the PersistentVolumeClaim"),
+        ("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "StorageClass"),
+        ("0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.", "host ports"),
+        ("no nodes available to schedule pods", "Ask for less (requests"),
+    ],
+)
+def test_what_to_do_about_an_unschedulable_pod(message: str, remedy: str) -> None:
+    found = diagnose(facts(job("v1", "Created"), UP[0], pod("pi-worker-1", "unschedulable", message=message)))
+    assert remedy in found.remedy
