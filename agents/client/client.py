@@ -13,6 +13,7 @@ from agents.client import manifests, modes, sync
 from agents.client.bundle import Bundle
 from agents.client.connection import Connection
 from agents.client.diagnosis import LINES, diagnose, failed_container
+from agents.client.doctor import Check, Examination, Subject
 from agents.client.errors import AccessError, ClientError, NotFoundError, WaitTimeoutError
 from agents.client.facts import End, Facts, PodFacts
 from agents.client.follow import Follower
@@ -130,6 +131,19 @@ class MpiClient:
         """
         pod = self.pod(name, worker)
         return self.output(pod, follow=follow, previous=previous, tail=tail)
+
+    def doctor(
+        self, name: str | None = None, *, manifest: Object | None = None, report: Callable[[str], None] = lambda _: None
+    ) -> tuple[Check, ...]:
+        """Check the cluster and the own rights, and with them a job that is there, or one that is to be submitted.
+
+        Nothing is changed. `report` gets what is being checked.
+        """
+        subject = None if manifest is None else Subject(manifests.placed(manifest, self.namespace))
+        if name is not None:
+            facts = self.facts(name)
+            subject = Subject(facts.resource, facts, self.why(name))
+        return Examination(self._connection, self.namespace, subject, report).checks()
 
     def submit(self, manifest: Object, *, folder: str | None = None) -> JobSummary:
         """Create a job of a manifest. `folder`: its files are at the working directory of all its pods (`sync`).

@@ -74,9 +74,9 @@ class Connection:
             if not token:
                 return
 
-    def create(self, path: str, body: Body) -> Body:
+    def create(self, path: str, body: Body, **query: str) -> Body:
         """Create an object; return it as it is there."""
-        return self._body(self._send("POST", path, {"fieldManager": "kubectl-mpi"}, body))
+        return self._body(self._send("POST", path, {"fieldManager": "kubectl-mpi", **query}, body))
 
     def patch(self, path: str, body: Body) -> Body:
         """Change an object by a JSON merge patch; return it as it is then."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from agents.common.text import printable
 
+_NO_RIGHT = (
+    " cannot "  # apiserver, endpoints/handlers/responsewriters/errors.go: User "x" cannot list resource "pods" …
+)
 _MESSAGE_MAX = 1000  # bytes: of a job with many faults the API server names each
 
 
@@ -45,7 +48,7 @@ def from_status(code: int, status: object, reason: str) -> ClientError:
     message = str(fields.get("message") or f"HTTP {code} {reason}".rstrip())
     if code == 401:
         return AccessError(f"the API server does not accept these credentials ({message}): log in again", code)
-    if code == 403 and "exceeded quota" not in message:
+    if code == 403 and _NO_RIGHT in message:  # admission refuses by the same code: quotas, Pod Security, webhooks
         return ForbiddenError(f"{message}; ask whoever manages the cluster for this right", code)
     if code in {404, 410}:
         return NotFoundError(message, code)

@@ -25,6 +25,7 @@ from agents.job.model import (
     PREFIX,
     Dialect,
     Implementation,
+    Job,
     Problem,
     Transport,
     annotation,
@@ -147,6 +148,17 @@ def again(resource: Object, name: str) -> Body:
 
 def checked(manifest: Object, namespace: str) -> Body:
     """Return a manifest with its namespace. Raises ManifestError if it has another one, or is no valid MPIJob."""
+    body = placed(manifest, namespace)
+    found = parsed(body)
+    if isinstance(found, tuple):
+        name = body["metadata"].get("name") or body["metadata"].get("generateName")
+        more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
+        raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
+    return body
+
+
+def placed(manifest: Object, namespace: str) -> Body:
+    """Return a manifest with its namespace. Raises ManifestError if it has another one, or is no MPIJob."""
     version = manifest.get("apiVersion")
     if manifest.get("kind") != "MPIJob" or version not in _API_VERSIONS:
         raise ManifestError(f"{manifest.get('kind')} of {version} is no MPIJob (`kubectl apply` creates others)")
@@ -157,12 +169,12 @@ def checked(manifest: Object, namespace: str) -> Body:
             f'the namespace from the provided object "{own}" does not match the namespace '
             f"\"{namespace}\". You must pass '--namespace={own}' to perform this operation."
         )
-    name = metadata.get("name") or metadata.get("generateName")
-    found = read_job({**manifest, "metadata": {"uid": "0", **named(metadata)}})
-    if isinstance(found, tuple):
-        more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
-        raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
     return {**manifest, "metadata": metadata}
+
+
+def parsed(manifest: Object) -> Job | tuple[Problem, ...]:
+    """Return the job that a manifest with a namespace would be, or its problems."""
+    return read_job({**manifest, "metadata": {"uid": "0", **named(part(manifest, "metadata"))}})
 
 
 def named(metadata: Object) -> Body:

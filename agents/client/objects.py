@@ -72,20 +72,23 @@ class Objects:
             raise NotFoundError(_UNKNOWN)
         return found
 
+    def served(self) -> tuple[Kind, ...]:
+        """Return which versions of MPIJobs the API server serves."""
+        return tuple(kind for kind in (*_VERSIONS, MPI_JOB_T9K) if self._is_served(kind))
+
     def versions(self) -> tuple[str, ...]:
         """Return which versions of kubeflow's MPIJob are served. Raises NotFoundError if none is."""
-        found = []
-        for kind in _VERSIONS:
-            version = kind.api_version.rpartition("/")[2]
-            try:
-                served = self._connection.get(f"/apis/{kind.api_version}")
-            except NotFoundError:
-                continue
-            if any(one.get("name") == kind.plural for one in mappings(served.get("resources"))):
-                found.append(version)
+        found = [kind.api_version.rpartition("/")[2] for kind in _VERSIONS if self._is_served(kind)]
         if not found:
             raise NotFoundError(_UNKNOWN)
         return tuple(found)
+
+    def _is_served(self, kind: Kind) -> bool:
+        try:
+            served = self._connection.get(f"/apis/{kind.api_version}")
+        except NotFoundError:
+            return False
+        return any(one.get("name") == kind.plural for one in mappings(served.get("resources")))
 
     def job(self, namespace: str, name: str) -> Body:
         """Return an MPIJob: kubeflow's if there is one of this name, else T9k's. Raises NotFoundError."""

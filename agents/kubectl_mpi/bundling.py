@@ -8,14 +8,12 @@ import itertools
 import os
 import tarfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import click
 
 from agents.client import MpiClient
-from agents.kubectl_mpi.options import cluster_options, note, show
-
-_REPORT_S = 2.0
+from agents.kubectl_mpi.options import Progress, cluster_options, note, show
 
 
 @click.command()
@@ -25,28 +23,16 @@ _REPORT_S = 2.0
 def bundle(client: MpiClient, *, job: str, file: str | None) -> None:
     """Write a tar for a bug report: objects, events and logs, without secrets."""
     path = file or f"{job}-bundle.tar.gz"
-    files = client.bundle(job, report=_now_and_then())
     try:
-        _write(path, next(files), files)
+        with Progress() as report:
+            files = client.bundle(job, report=report)
+            _write(path, next(files), files)
     except FileExistsError:
         raise click.UsageError(f"{path} is there: name another file by -o") from None
     except OSError as error:
         raise click.UsageError(f"{path} can't be written: {error.strerror}") from None
     show([path])
     note("Look into it before you hand it on: a secret without a telling name is not recognized.")
-
-
-def _now_and_then() -> Callable[[str], None]:
-    """Return a function that notes a line of progress unless the last one is too fresh."""
-    last = time.monotonic()
-
-    def report(line: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _REPORT_S:
-            last = time.monotonic()
-            note(line)
-
-    return report
 
 
 def _write(path: str, first: tuple[str, str], others: Iterable[tuple[str, str]]) -> None:

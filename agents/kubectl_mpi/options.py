@@ -14,8 +14,9 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Self
 
 import click
 import yaml
@@ -34,6 +35,9 @@ from agents.common import durations
 from agents.job.json_object import Body
 
 FAILED, USAGE, NO_ACCESS, NOT_FOUND, FORBIDDEN, TIMEOUT, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
+
+_PROGRESS_S = 2.0
+_ERASE = "\r\x1b[K"
 
 _CODES: dict[type[ClientError], int] = {
     AccessError: NO_ACCESS,
@@ -123,6 +127,31 @@ def show_as(found: Any, output: str) -> None:
         plain = json.loads(json.dumps(found))  # what is there twice is no anchor and alias
         sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120))
         sys.stdout.flush()
+
+
+class Progress:
+    """What a command is at, on stderr: one line that changes on a terminal, else a line every two seconds."""
+
+    def __init__(self) -> None:
+        self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_live:
+            sys.stderr.write(_ERASE)
+            sys.stderr.flush()
+
+    def __call__(self, line: str) -> None:
+        """Show a line."""
+        if self._is_live:
+            sys.stderr.write(f"{_ERASE}{line[: shutil.get_terminal_size().columns - 1]}")
+            sys.stderr.flush()
+        elif time.monotonic() - self._last >= _PROGRESS_S:
+            self._last = time.monotonic()
+            note(line)
 
 
 def note(text: str) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 
+from agents.client.doctor import Check, Level
 from agents.client.model import JobEvent, JobStatus, JobSummary, PodSummary, State
+
+_LEVELS = {Level.FAIL: "red", Level.WARN: "yellow", Level.SKIP: "", Level.OK: "green"}
+_ENDS = (".", "…", "?", "!")
+_NARROWEST = 30  # characters of what a check found, on a very narrow terminal
 
 Style = Callable[[str, str], str]  # a text and a colour
 _TEXT_MAX = 100  # characters of why a pod is not ready; -o wide has all
@@ -123,6 +129,19 @@ def events(found: Sequence[JobEvent], now: float, style: Style = plain) -> list[
     ]
     colours = ["yellow" if one.type == "Warning" else "" for one in found]
     return table(["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, colours, style)
+
+
+def checks(found: Sequence[Check], style: Style = plain, width: int | None = None) -> list[str]:
+    """Return the table of `doctor`; `width`: of a terminal, in whose lines what was found is wrapped."""
+    names = [f"{one.group}: {one.name}" for one in found]
+    indent = max(map(len, [*names, "CHECK"])) + 3 + len("STATE") + 3
+    rows, colours = [], []
+    for name, one in zip(names, found, strict=True):
+        text = f"{one.what}{'' if one.what.endswith(_ENDS) else '.'} {one.remedy}" if one.remedy else one.what
+        lines = textwrap.wrap(text, max(_NARROWEST, width - indent), break_on_hyphens=False) if width else [text]
+        rows += [[name, str(one.level), lines[0]], *(["", "", line] for line in lines[1:])]
+        colours += [_LEVELS[one.level], *([""] * (len(lines) - 1))]
+    return table(["CHECK", "STATE", "RESULT"], rows, colours, style)
 
 
 def _workers(summary: JobSummary) -> str:

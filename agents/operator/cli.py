@@ -19,10 +19,11 @@ from typing import Any
 
 import click
 
+from agents.common.quantity import parse_quantity
 from agents.job.model import Tool
 from agents.operator import logs
 from agents.operator.access import AccessError, load, own_namespace
-from agents.operator.objects import resources
+from agents.operator.detection import OWN_LEASE
 from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.plan import plan
 from agents.operator.process import Options, Process, T9k
@@ -75,7 +76,7 @@ def _user(_context: click.Context, _parameter: click.Parameter, given: str) -> i
 
 def _quantity(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
     try:
-        is_above_none = resources.parse_quantity(given) > 0
+        is_above_none = parse_quantity(given) > 0
     except ValueError:
         is_above_none = False
     if not is_above_none:
@@ -163,7 +164,7 @@ _PULLS, _LEVELS = ("Always", "IfNotPresent", "Never"), ("debug", "info", "warnin
 @_option("workers", "--workers --threadiness", default=8, type=click.IntRange(1, 64))
 @_option("elects", "--leader-elect/--no-leader-elect", default=True)
 @_option("lease_namespace", "--lease-namespace --lock-namespace", metavar="NS")
-@_option("lease_name", "--lease-name", default="mpi-agents-operator")
+@_option("lease_name", "--lease-name", default=OWN_LEASE)
 @_option("address", "--address", metavar="ADDRESS")
 @_option("port", "--port --monitoring-port", default=8080, type=click.IntRange(0, 65535))
 @_option("log_level", "--log-level", default="info", type=click.Choice(_LEVELS, case_sensitive=False))

@@ -10,27 +10,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from enum import StrEnum
-from itertools import pairwise
 
-from agents.job.json_object import Body, mappings, part
+from agents.job.json_object import Body, part
 from agents.job.model import PREFIX, T9K_GROUP, VIRTUAL_GROUP
-from agents.job.status import has_begun, raw_conditions, seconds
+from agents.job.status import has_begun, raw_conditions
 from agents.operator.api import Api
 from agents.operator.caches import group_of
+from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS, LEASES, find_operators, place
 from agents.operator.kube import LEASE, ApiError, Kind, RejectedError
 from agents.operator.planning.status import is_written
 
 _LOG = logging.getLogger(__name__)
 _CHECK_S, _CHECK_BUSY_S, _FIRST_CHECK_S = 60.0, 10.0, 2.0  # more often while another operator runs: jobs wait
 NAMESPACES = ("mpi-operator", "kubeflow", "kubeflow-system", "mpi-agents")  # of kubeflow's manifests, and of our own
-_TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
-_LEASES = ("mpi-operator", _TRAINING_LEASE)  # kubeflow's two
-_DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
-_DEPLOYMENTS = ("mpi-operator", "training-operator")  # also those that elect by Endpoints, or not at all
 _OURS_ALONE = (T9K_GROUP, VIRTUAL_GROUP)  # groups that kubeflow's operators don't know
-_CLOCKS_S = 30  # how far the clocks of two nodes may be apart, either way
 CLAIM_LABEL = f"{PREFIX}adopt"  # a job's label
 MANAGED_BY = f"{PREFIX}operator"  # a job's runPolicy.managedBy, which kubeflow's operator (v0.8) leaves alone
 
@@ -117,8 +112,8 @@ class OtherOperators:
     def look(self) -> None:
         """Check once and log changes; while the API server can't answer, the last result stays valid."""
         try:
-            leases = [lease for name in {*_LEASES, self._own[1]} for lease in self._list(LEASE, name)]
-            deployments = [each for name in _DEPLOYMENTS for each in self._list(_DEPLOYMENT, name)]
+            leases = [lease for name in {*LEASES, self._own[1]} for lease in self._list(LEASE, name)]
+            deployments = [each for name in DEPLOYMENTS for each in self._list(DEPLOYMENT, name)]
         except ApiError as error:
             _LOG.warning("can't check for other operators: %s", error)
             return
@@ -152,7 +147,7 @@ class OtherOperators:
             more: Body = {}
             while True:  # any namespace may have one of the name
                 page = self._api.list(kind.path(), fieldSelector=f"metadata.name={name}", **more)
-                listed += (one for one in page.get("items") or () if _place(one)[0] in self._namespaces)
+                listed += (one for one in page.get("items") or () if place(one)[0] in self._namespaces)
                 more = {"token": part(page, "metadata").get("continue", "")}
                 if not more["token"]:
                     return listed
@@ -162,62 +157,3 @@ class OtherOperators:
                 "can't detect other operators by their %s: the operator's role doesn't allow listing them", kind.plural
             )
             return []
-
-
-def find_operators(
-    leases: Iterable[Body], deployments: Iterable[Body], own: tuple[str, str], now: float
-) -> frozenset[str]:
-    """Return the other operators that are at work; `own`: our lease's namespace and name. Pure."""
-    leases, deployments = list(leases), list(deployments)
-    without = {_place(each)[0] for each in deployments if not _has_mpijobs(each)}
-    ours = next((_born(lease) for lease in leases if _place(lease) == own), "")
-    seen = set()
-    for lease in leases:
-        namespace, name = _place(lease)
-        if name == _TRAINING_LEASE and namespace in without:
-            continue
-        is_later = name == own[1] and (not ours or (_born(lease), namespace) > (ours, own[0]))
-        if (namespace, name) != own and is_held(lease, now) and not is_later:
-            seen.add(f"Lease {namespace}/{name}")
-    for each in deployments:
-        is_up = part(each, "spec").get("replicas", 1) and part(each, "status").get("readyReplicas")
-        if is_up and _has_mpijobs(each) and not _runs_ours(each):
-            seen.add("Deployment {}/{}".format(*_place(each)))
-    return frozenset(seen)
-
-
-def is_held(lease: Body, now: float) -> bool:
-    """Whether a lease has a holder that renewed it in time, and not in the future but for clock skew. Pure."""
-    spec = part(lease, "spec")
-    renewed = seconds(spec.get("renewTime"))
-    if not spec.get("holderIdentity") or renewed is None:
-        return False
-    return -_CLOCKS_S <= now - renewed < float(spec.get("leaseDurationSeconds") or 15) + _CLOCKS_S
-
-
-def _runs_ours(deployment: Body) -> bool:
-    """Whether it is one of our chart's, whatever its release calls it: those are seen by their leases."""
-    return any(word.startswith("--lease-name=") for word in _words(deployment))
-
-
-def _has_mpijobs(deployment: Body) -> bool:
-    """Whether it manages MPIJobs: a training-operator may be limited to certain kinds."""
-    words, kinds = _words(deployment), set()
-    for word, after in pairwise([*words, ""]):
-        name, is_one_word, kind = word.partition("=")
-        if name in ("--enable-scheme", "-enable-scheme"):
-            kinds.add((kind if is_one_word else after).lower())
-    return not kinds or "mpijob" in kinds
-
-
-def _words(deployment: Body) -> list[str]:
-    containers = mappings(part(deployment, "spec", "template", "spec").get("containers"))
-    return [str(word) for one in containers for key in ("command", "args") for word in one.get(key) or ()]
-
-
-def _place(body: Body) -> tuple[str, str]:
-    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
-
-
-def _born(body: Body) -> str:
-    return str(body["metadata"].get("creationTimestamp", ""))

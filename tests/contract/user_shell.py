@@ -34,6 +34,11 @@ class Shell:
 
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """Call it; return stdout, or stderr if it is to fail with a code."""
+        out, error = self.call(*arguments, code=code, stdin=stdin)
+        return error if code else out
+
+    def call(self, *arguments: str, code: int, stdin: str = "") -> tuple[str, str]:
+        """Call it; return stdout and stderr."""
         command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments]
         done = subprocess.run(
             command, env=self.environ(), input=stdin, capture_output=True, text=True, timeout=100, check=False
@@ -41,7 +46,7 @@ class Shell:
         assert done.returncode == code, (done.stdout, done.stderr)
         assert ESCAPE not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-        return done.stderr if code else done.stdout
+        return done.stdout, done.stderr
 
     def on_terminal(self, *arguments: str, **more: str) -> str:
         """Call it with a terminal as its stdout; return what is on that."""

@@ -9,8 +9,8 @@ import pytest
 from mpijobs import job
 from pod_objects import CONTAINER, EXEC, LAUNCHER, WORKER, Object, launcher, ours, worker
 
+from agents.common.quantity import format_quantity, parse_quantity
 from agents.operator import objects
-from agents.operator.objects import resources
 from agents.operator.settings import PodSettings
 
 SPEC = f"{LAUNCHER}/template/spec"
@@ -170,8 +170,8 @@ def test_a_batch_job_has_its_limit_and_is_suspended_with_its_job(limit: int | No
     ],
 )
 def test_quantities(text: Any, value: Fraction, rendered: str) -> None:
-    assert resources.parse_quantity(text) == value
-    assert resources.format_quantity(value) == rendered
+    assert parse_quantity(text) == value
+    assert format_quantity(value) == rendered
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_quantities(text: Any, value: Fraction, rendered: str) -> None:
 )
 def test_what_is_no_quantity(text: Any) -> None:
     with pytest.raises(ValueError, match="is no quantity"):
-        resources.parse_quantity(text)
+        parse_quantity(text)
 
 
 VOLUMES = {  # what we add, by the pods that have it

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from agents.job.model import GROUP
+from agents.operator.detection import find_operators, is_held
 from agents.operator.kube import ApiError, RejectedError, UnavailableError
-from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators, find_operators, is_held
+from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
 
 Body = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC).timestamp()

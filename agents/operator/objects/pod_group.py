@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from fractions import Fraction
 
+from agents.common.quantity import asked_for, format_quantity
 from agents.job.json_object import Body
 from agents.job.model import Dialect, Job, Role
 from agents.operator.kube import pod_group_kind
-from agents.operator.objects import names, resources
+from agents.operator.objects import names
 from agents.operator.settings import PodSettings
 
 _VOLCANO, _T9K = "volcano", "t9k"
@@ -121,22 +122,9 @@ def _least_resources(job: Job) -> dict[str, str]:
     workers = min(job.worker.replicas, max(members - launchers, 0))
     total: defaultdict[str, Fraction] = defaultdict(Fraction)
     for role, count in ((job.launcher, launchers), (job.worker, workers)):
-        for name, value in _asked_for(role).items():
+        for name, value in asked_for(role.template).items():
             total[name] += value * count
-    return {name: resources.format_quantity(value) for name, value in total.items() if value}
-
-
-def _asked_for(role: Role) -> dict[str, Fraction]:
-    """Return the sum of a role's containers: requests, and limits where there is no request."""
-    total: defaultdict[str, Fraction] = defaultdict(Fraction)
-    for container in role.template.get("spec", {}).get("containers", []):
-        asked = container.get("resources", {})
-        for name, text in {**asked.get("limits", {}), **asked.get("requests", {})}.items():
-            try:
-                total[name] += resources.parse_quantity(text)
-            except ValueError:  # of a size that nothing has, `1e999`: the API server will refuse the pod
-                continue
-    return total
+    return {name: format_quantity(value) for name, value in total.items() if value}
 
 
 def _priority(role: Role) -> str:

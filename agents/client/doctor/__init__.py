@@ -1,0 +1,11 @@
+"""Checks of a cluster and of a job, each with a remedy: `kubectl mpi doctor`.
+
+- check: what a check found
+- rights, cluster, job, admission, capacity: checks as functions of what the API server has. Pure
+- examine: asks the API server, and makes the checks of its answers
+"""
+
+from agents.client.doctor.check import Check, Group, Level, ordered
+from agents.client.doctor.examine import Examination, Subject, without_cluster
+
+__all__ = ["Check", "Examination", "Group", "Level", "Subject", "ordered", "without_cluster"]

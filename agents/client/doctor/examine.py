@@ -1,0 +1,159 @@
+"""Makes the checks: asks the API server, in the order in which they are shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from agents.client import manifests
+from agents.client.connection import Connection
+from agents.client.doctor import admission, capacity, cluster, job, rights
+from agents.client.doctor.check import Check, Group, ordered, skip
+from agents.client.errors import AccessError, ClientError, ForbiddenError
+from agents.client.facts import Facts
+from agents.client.model import Explanation
+from agents.client.objects import Objects, kind_of
+from agents.job.json_object import Body, Object, part
+from agents.job.model import Job, Problem
+from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS, LEASES, OWN_LEASE, find_operators
+from agents.operator.kube import LEASE, MPI_JOB_V2BETA1, POD, Kind
+
+_AT_ONCE = 4  # requests; as many connections are kept
+_NODE, _QUOTA = Kind("Node", "v1", "nodes"), Kind("ResourceQuota", "v1", "resourcequotas")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is examined: a manifest, or a job that is there with what is known of it."""
+
+    resource: Object
+    facts: Facts | None = None
+    why: Explanation | None = None
+
+    @property
+    def read(self) -> Job | tuple[Problem, ...]:
+        """The job, or its problems."""
+        if self.facts is not None:
+            return self.facts.job or self.facts.problems
+        return manifests.parsed(self.resource)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many pods of each role are to be created."""
+        found = self.read
+        workers = found.worker.replicas if isinstance(found, Job) else 0
+        if self.facts is None:
+            return {"launcher": 1, "worker": workers}
+        if self.facts.has_ended:
+            return {"launcher": 0, "worker": 0}
+        return {"launcher": int(self.facts.launcher is None), "worker": max(0, workers - len(self.facts.workers))}
+
+
+def without_cluster(subject: Subject) -> list[Check]:
+    """Return the checks of a job that need no cluster."""
+    found = job.validity(subject.read)
+    if isinstance(subject.read, Job):
+        found.append(job.images(subject.read))
+    return found
+
+
+class Examination:
+    """The checks that are made with a cluster, of a subject in a namespace or of the cluster alone."""
+
+    def __init__(
+        self, connection: Connection, namespace: str, subject: Subject | None, report: Callable[[str], None]
+    ) -> None:
+        self._connection, self._objects = connection, Objects(connection)
+        self._namespace, self._subject, self._report = namespace, subject, report
+
+    def checks(self) -> tuple[Check, ...]:
+        """Make all checks. Raises AccessError if the API server does not answer."""
+        steps: list[tuple[Group, str, Callable[[], Iterable[Check]]]] = [
+            (Group.CLUSTER, "definition", self._definition),
+            (Group.CLUSTER, "operator", self._operator),
+            (Group.RIGHTS, "rights", self._rights),
+        ]
+        found: list[Check] = []
+        if (subject := self._subject) is not None:
+            found += without_cluster(subject)
+            steps.append((Group.ADMISSION, "dry run", lambda: self._admission(subject)))
+            if isinstance(read := subject.read, Job):
+                steps.append((Group.CAPACITY, "nodes", lambda: capacity.nodes(read, [*self._items(_NODE)])))
+                steps.append((Group.CAPACITY, "quotas", lambda: self._quotas(read, subject)))
+            if subject.why is not None and subject.facts is not None:
+                found += [job.state(subject.why), *job.pods(subject.facts)]
+        for group, name, step in steps:
+            self._report(f"checking {group}: {name}")
+            found += _made(group, name, step)
+        return ordered(found)
+
+    def _kind(self) -> Kind:
+        return MPI_JOB_V2BETA1 if self._subject is None else kind_of(self._subject.resource)
+
+    def _definition(self) -> Iterator[Check]:
+        yield cluster.definition(self._objects.served(), None if self._subject is None else self._kind())
+
+    def _operator(self) -> Iterator[Check]:
+        facts = None if self._subject is None else self._subject.facts
+        yield cluster.operator(self._operators(), has_begun=facts is not None and bool(facts.conditions))
+
+    def _operators(self) -> frozenset[str] | None:
+        try:
+            leases = [one for name in (*LEASES, OWN_LEASE) for one in self._named(LEASE, name)]
+            deployments = [one for name in DEPLOYMENTS for one in self._named(DEPLOYMENT, name)]
+        except ForbiddenError:
+            return None
+        return find_operators(leases, deployments, ("", ""), time.time())
+
+    def _named(self, kind: Kind, name: str) -> Iterator[Body]:
+        return self._connection.items(kind.path(), fieldSelector=f"metadata.name={name}")
+
+    def _rights(self) -> list[Check]:
+        asked = [one for group in rights.needed(self._kind()).values() for one in group]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            answers = pool.map(self._may, asked)
+            allowed = {one for one, may in zip(asked, answers, strict=True) if may}
+        return rights.checks(self._kind(), allowed, self._namespace)
+
+    def _may(self, right: rights.Right) -> bool:
+        answer = self._connection.create(rights.REVIEWS, right.review(self._namespace))
+        return part(answer, "status").get("allowed") is True
+
+    def _admission(self, subject: Subject) -> Iterator[Check]:
+        body = dict(subject.resource) if subject.facts is None else admission.job_copy(subject.resource)
+        yield from self._tried("job", self._kind(), body)
+        if isinstance(subject.read, Job):
+            for name, pod in admission.pods(subject.read):
+                yield from self._tried(name, POD, pod)
+
+    def _tried(self, name: str, kind: Kind, body: Body) -> list[Check]:
+        path = kind.path(self._namespace)
+        strict = lenient = self._refusal(path, body, admission.STRICT)
+        if admission.is_strict(strict):
+            lenient = self._refusal(path, body, admission.LENIENT)
+        return admission.result(name, strict, lenient)
+
+    def _refusal(self, path: str, body: Body, query: dict[str, str]) -> ClientError | None:
+        try:
+            self._connection.create(path, body, **query)
+        except ClientError as error:
+            return error
+        return None
+
+    def _items(self, kind: Kind, namespace: str | None = None) -> Iterator[Body]:
+        return self._connection.items(kind.path(namespace))
+
+    def _quotas(self, read: Job, subject: Subject) -> list[Check]:
+        return capacity.quotas(read, [*self._items(_QUOTA, self._namespace)], subject.missing)
+
+
+def _made(group: Group, name: str, step: Callable[[], Iterable[Check]]) -> list[Check]:
+    """Make some checks; if a request for them is refused, say so instead."""
+    try:
+        return list(step())
+    except AccessError:
+        raise
+    except ClientError as error:
+        return [skip(group, name, str(error))]

@@ -1,0 +1,82 @@
+"""What a job says by itself, and what its pods say of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agents.client import starting
+from agents.client.doctor.check import Check, Group, fail, ok, skip, warn
+from agents.client.facts import Facts
+from agents.client.model import Explanation, State
+from agents.common.not_ready import NotReady
+from agents.job.model import LAUNCHER, WORKER, Job, Problem
+from agents.job.template import main_container
+
+_SHOWN = 16  # problems, and groups of pods
+_PASSING = frozenset({"absent", "gated", "schedule", "accept", "pull", "init", "unready", "starting", "address"})
+
+
+def validity(read: Job | tuple[Problem, ...]) -> list[Check]:
+    """Check a job as our operator reads it, and look for names that nothing reads."""
+    name = "valid"
+    if isinstance(read, tuple):
+        return [fail(Group.JOB, name, str(one), "Correct this field.") for one in read[:_SHOWN]]
+    found = [warn(Group.JOB, "names", str(one), "Correct the name, or remove it.") for one in read.ignored[:_SHOWN]]
+    size = f"{read.worker.replicas} workers with {read.slots} slots each"
+    return [ok(Group.JOB, name, f"dialect {read.dialect}, transport {read.transport}, {size}"), *found]
+
+
+def images(job: Job) -> Check:
+    """Check that launcher and workers have the same image: mpirun and its daemons must be of one version."""
+    name = "images"
+    found = {role: _image(job, role) for role in (LAUNCHER, WORKER)}
+    if not found[WORKER] or found[LAUNCHER] == found[WORKER]:
+        return ok(Group.JOB, name, f"launcher and workers: {found[LAUNCHER]}")
+    what = f"launcher {found[LAUNCHER]}, workers {found[WORKER]}"
+    return warn(Group.JOB, name, what, "Both must have the same MPI in the same place; --probe compares them.")
+
+
+def _image(job: Job, role: str) -> str:
+    template = (job.launcher if role == LAUNCHER else job.worker).template
+    if not template:
+        return ""
+    return str(main_container(template, "" if role == LAUNCHER else job.main_container).get("image") or "none")
+
+
+def state(why: Explanation) -> Check:
+    """Check where a job is in its life: what `why` says."""
+    name = "state"
+    if why.state in {State.FAILED, State.BLOCKED, State.RESTARTING}:
+        return fail(Group.JOB, name, why.what, why.remedy or "Its output says more: `kubectl mpi logs`.")
+    if why.state in {State.RUNNING, State.SUCCEEDED} and not why.remedy:
+        return ok(Group.JOB, name, why.what)
+    return warn(Group.JOB, name, why.what, why.remedy)
+
+
+def pods(facts: Facts) -> list[Check]:
+    """Check a job's pods: one check for each reason why some are not ready."""
+    if facts.has_ended:
+        return [skip(Group.PODS, "ready", "the job has ended")]
+    if facts.is_suspended:
+        return [skip(Group.PODS, "ready", "the job is suspended")]
+    reasons: dict[tuple[str, str], list[tuple[str, NotReady]]] = {}
+    for name, why in _unready(facts):
+        reasons.setdefault((why.message, why.detail), []).append((name, why))
+    found = [_pods(same) for same in list(reasons.values())[:_SHOWN]]
+    return found or [ok(Group.PODS, "ready", f"{facts.ready} of {facts.wanted} workers, and the launcher")]
+
+
+def _unready(facts: Facts) -> Iterable[tuple[str, NotReady]]:
+    for name, why, _seconds in facts.waiting():
+        yield name, why
+    if facts.launcher is not None and facts.launcher.why is not None:
+        yield facts.launcher.name, facts.launcher.why
+
+
+def _pods(same: list[tuple[str, NotReady]]) -> Check:
+    name, why = same[0]
+    others = f" and {len(same) - 1} more" if len(same) > 1 else ""
+    what = f"{name}{others}: {why.message}{f': {why.detail}' if why.detail else ''}"
+    check = "images" if why.kind in {"image", "never"} else "ready"
+    result = warn if why.kind in _PASSING else fail
+    return result(Group.PODS, check, what, starting.remedy(why, name) or f"`kubectl describe pod {name}` shows more.")

@@ -1,0 +1,80 @@
+"""`doctor`: checks of the cluster, of the own rights and of a job, each with what to do."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+
+import click
+
+from agents.client import AccessError, MpiClient
+from agents.client.doctor import Check, Group, Level, Subject, ordered, without_cluster
+from agents.client.doctor.check import skip
+from agents.client.manifests import placed
+from agents.client.model import as_json
+from agents.job.json_object import Body, part
+from agents.job.model import MPI_JOB
+from agents.kubectl_mpi import tables
+from agents.kubectl_mpi.options import (
+    FAILED,
+    Progress,
+    connection_options,
+    is_live,
+    output_option,
+    read_manifests,
+    show,
+    show_as,
+    style,
+)
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("-f", "--file", metavar="FILE", help="A job that is to be submitted: YAML or JSON; - is stdin.")
+@output_option("json", "yaml")
+@connection_options("-n", "--namespace")
+def doctor(
+    *,
+    job: str | None,
+    file: str | None,
+    output: str | None,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: str | None,
+) -> None:
+    """Check the cluster, your rights, and a job that is there or in a file. Exit code 1: a check failed."""
+    if job is not None and file is not None:
+        raise click.UsageError("either a job or a file")
+    manifest = None if file is None else _job(file)
+    if manifest is not None:
+        namespace = namespace or part(manifest, "metadata").get("namespace")
+    try:
+        with (
+            MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client,
+            Progress() as report,
+        ):
+            found = client.doctor(job, manifest=manifest, report=report)
+    except AccessError as error:
+        if manifest is None:
+            raise
+        checks = without_cluster(Subject(placed(manifest, namespace or "default")))
+        found = ordered([*checks, skip(Group.CLUSTER, "all other checks", str(error))])
+    _print(found, output)
+    if any(one.level is Level.FAIL for one in found):
+        sys.exit(FAILED)
+
+
+def _job(file: str) -> Body:
+    """Return the one job of a file."""
+    jobs = [one for one in read_manifests(file) if one.get("kind") == MPI_JOB]
+    if len(jobs) != 1:
+        raise click.UsageError(f"{file} has {len(jobs)} MPIJobs: doctor checks one")
+    return jobs[0]
+
+
+def _print(found: Sequence[Check], output: str | None) -> None:
+    if output is not None:
+        show_as(as_json(found), output)
+    else:
+        show(tables.checks(found, style, shutil.get_terminal_size().columns if is_live() else None))
