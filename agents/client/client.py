@@ -21,6 +21,7 @@ from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, path_of
 from agents.client.outage import Outage
 from agents.client.queue import Queues
+from agents.client.rank_looks import RankLooks
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.job.json_object import Body, Object, part
 from agents.operator.kube import POD
@@ -228,6 +229,10 @@ class MpiClient:
     def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
         """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
         return Follower(self, name, report, output).follow()
+
+    def ranks(self, name: str) -> RankLooks:
+        """Return what looks at the processes of a job's ranks: CPU, memory, state, and where they hang."""
+        return RankLooks(self, self._connection, name)
 
     def facts(self, name: str, known: Facts | None = None) -> Facts:
         """Return a job and its pods as they are read: for what this class has no method for.

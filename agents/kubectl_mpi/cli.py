@@ -10,7 +10,7 @@ import warnings
 import click
 
 from agents.client import ClientError
-from agents.kubectl_mpi import bundling, changing, converting, doctor, executing, local, reading, running
+from agents.kubectl_mpi import bundling, changing, converting, doctor, executing, local, processes, reading, running
 from agents.kubectl_mpi.options import FAILED, INTERRUPTED, USAGE, exit_code, note
 from rshagent import __version__
 
@@ -53,6 +53,6 @@ for one in (
     *(running.run, changing.submit, changing.rerun, running.attach, changing.wait, changing.delete),
     *(changing.pause, changing.resume, changing.debug, converting.convert, local.local),
     *(reading.list_jobs, reading.status, reading.why, reading.logs, reading.events, executing.exec_in),
-    *(bundling.bundle, doctor.doctor),
+    *(bundling.bundle, doctor.doctor, processes.top, processes.stacks),
 ):
     command.add_command(one)

@@ -36,6 +36,8 @@ from agents.job.json_object import Body
 
 FAILED, USAGE, NO_ACCESS, NOT_FOUND, FORBIDDEN, TIMEOUT, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
 
+CLEAR = "\x1b[H\x1b[J"
+"""What clears a terminal's screen."""
 _PROGRESS_S = 2.0
 _ERASE = "\r\x1b[K"
 

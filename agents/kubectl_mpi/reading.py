@@ -10,10 +10,19 @@ from agents.client import AccessError, JobStatus, MpiClient
 from agents.client.model import as_json
 from agents.client.outage import Outage
 from agents.kubectl_mpi import tables
-from agents.kubectl_mpi.options import cluster_options, is_live, note, output_option, show, show_as, style, wrapped
+from agents.kubectl_mpi.options import (
+    CLEAR,
+    cluster_options,
+    is_live,
+    note,
+    output_option,
+    show,
+    show_as,
+    style,
+    wrapped,
+)
 
 _LOOK_S = 2.0  # how often `status -w` looks
-_CLEAR = "\x1b[H\x1b[J"
 
 
 @click.command("list")
@@ -64,7 +73,7 @@ def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
             continue
         outage.ended()
         if is_live():
-            show([_CLEAR + "\n".join(_screen(found, is_wide=is_wide))])
+            show([CLEAR + "\n".join(_screen(found, is_wide=is_wide))])
         elif (line := f"{found.state} {found.summary.ready}/{found.summary.workers} {found.summary.reason}") != before:
             before = line
             show([f"{time.strftime('%H:%M:%S')} {found.state}: {found.explanation.what}"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_COMMANDS = {"rshagent-hub": "rshagent.hub", "mpi-delivery": "delivery"}
+_COMMANDS = {"rshagent-hub": "rshagent.hub", "mpi-delivery": "delivery", "mpi-worker": "agents.worker"}
 
 
 class ImageError(Exception):

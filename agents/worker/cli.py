@@ -1,11 +1,16 @@
-"""`mpi-worker`: set up, run, shut down. Exit codes: 0 ended by a signal, 2 wrong settings or usage, 3 can't serve."""
+"""`mpi-worker`: set up, run, shut down. Exit codes: 0 ended by a signal, 2 wrong settings or usage, 3 can't serve.
+
+`mpi-worker ranks` prints the ranks of its pod instead: the agent's container is where `kubectl mpi top` calls it.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 from agents.common.text import printable
+from agents.worker import report
 from agents.worker import settings as worker_settings
 from agents.worker.agent import Agent, ServeError
 from agents.worker.settings import SettingsError
@@ -13,10 +18,12 @@ from agents.worker.settings import SettingsError
 USAGE, CANNOT_SERVE = 2, 3
 
 _HELP = """\
-usage: mpi-worker
+usage: mpi-worker [ranks]
 
 Monitors sshd and the processes of its pod. Configured by environment variables only:
 docs/worker.md lists them, the log lines and the exit codes.
+
+ranks: print the ranks' processes and what they wait for as JSON, and exit.
 """
 
 
@@ -26,8 +33,10 @@ def main() -> int:
     if arguments in (["--help"], ["-h"]):
         sys.stdout.write(_HELP)
         return 0
+    if arguments == ["ranks"]:
+        return _ranks()
     if arguments:
-        return _failed(f"{arguments[0]!a} is unknown: mpi-worker takes no arguments (mpi-worker --help)", USAGE)
+        return _failed(f"{arguments[0]!a} is unknown (mpi-worker --help)", USAGE)
     try:
         agent = Agent(worker_settings.read(os.environ), os.environ)
     except SettingsError as error:
@@ -35,6 +44,15 @@ def main() -> int:
     except ServeError as error:
         return _failed(str(error), CANNOT_SERVE)
     agent.run()
+    return 0
+
+
+def _ranks() -> int:
+    """Scan once. The running agent is not asked: an exec job's has no socket that only its pod can reach."""
+    from agents.worker.process_view import Scan  # noqa: PLC0415 (psutil takes 2 MiB, which not every agent needs)
+    from agents.worker.waits import waits  # noqa: PLC0415
+
+    sys.stdout.write(report.rank_view(Scan().processes(time.time()), waits, time.monotonic()))
     return 0
 
 

@@ -1,13 +1,14 @@
-"""What the endpoints report: the metrics, and the process view as JSON. Pure."""
+"""What is reported: the metrics, the process view, and the ranks with what they wait for, as JSON. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from agents.common.metrics import Sample, lines, single
 from agents.worker.orphans import Key, Process, session
+from agents.worker.waits import Waits
 
 PROCESSES_MAX = 256
 """As many processes have series of their own: ranks first, then the largest. The others are counted."""
@@ -118,3 +119,17 @@ def _process(process: Process, *, is_orphan: bool) -> dict[str, object]:
         "leftover": is_orphan,
         "environment_denied": process.is_denied,
     }
+
+
+def rank_view(processes: Iterable[Process], waits: Callable[[int], Waits], at: float) -> str:
+    """Return the ranks' processes as one JSON object in a line; `at`: seconds of a clock that is never set."""
+    ranks, denied = [], 0
+    for process in processes:
+        denied += process.is_denied
+        if process.rank is not None:
+            wait = waits(process.pid)
+            about = {"call": wait.call, "file": wait.file, "function": wait.function, "stack": wait.stack}
+            ranks.append({**_process(process, is_orphan=False), "started": process.started, **about})
+    import json  # noqa: PLC0415 (for those who ask)
+
+    return json.dumps({"at": at, "environment_denied": denied, "ranks": ranks}) + "\n"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from running import ROOT
 from worker_running import Mounted, Namespace, Worker, needs_namespaces, running
 
 from rshagent.call.bootstrap import Mark, request
@@ -88,6 +92,14 @@ def test_processes_are_shown_with_their_ranks(tmp_path: Path, namespace: Namespa
     assert seen["denied"] == {"environment": 0, "signal": 0}
     assert f'mpi_worker_process_resident_bytes{{pid="{rank["pid"]}",name="sleep",rank="3"}}' in text
     assert "mpi_worker_process_view 1\n" in text
+
+
+def test_ranks_are_printed_with_what_they_wait_for(namespace: Namespace) -> None:
+    launch(namespace, f"({RANK}7) & echo started; wait")
+    find("10007")
+    command = [*namespace.inside(), sys.executable, "-m", "agents.worker", "ranks"]
+    (rank,) = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)["ranks"]
+    assert (rank["rank"], rank["name"], rank["call"]) == (3, "sleep", "clock_nanosleep")
 
 
 def test_an_orphan_of_an_ended_launch_is_ended_and_a_daemon_is_not(tmp_path: Path, namespace: Namespace) -> None:

@@ -1,0 +1,128 @@
+"""Looks at the ranks of a job: asks the worker agents, by exec in their own containers, and py-spy in the user's.
+
+Exec works wherever a job by exec does, and needs no right that `kubectl exec` does not. The API server's proxy would
+need a route from it to the pods, and a port that tells the whole network what the agent now tells in its pod alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from agents.client import pod_command, ranks
+from agents.client.errors import ClientError, ForbiddenError, NotFoundError, RefusedError
+from agents.client.facts import Facts, PodFacts
+from agents.client.ranks import RankProcess, Sample
+from agents.common.text import one_line
+
+if TYPE_CHECKING:
+    from agents.client.client import MpiClient
+    from agents.client.connection import Connection
+
+_SAMPLE_S = 1.0  # between the two samples of a first look
+_AT_ONCE = 8  # workers that are asked at the same time
+_ANSWER_S, _STACKS_S = 15.0, 60.0
+_ANSWER_MAX = 4 << 20  # bytes
+# One after the other, as each takes a CPU. nonblocking: the program is not stopped meanwhile.
+_PY_SPY = 'command -v py-spy >/dev/null || exit 0; for pid; do py-spy dump --nonblocking --json --pid "$pid"; done'
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """The ranks' processes in the order of their ranks, and a line for each worker that shows none."""
+
+    ranks: tuple[RankProcess, ...]
+    notes: tuple[str, ...]
+
+
+class RankLooks:
+    """Looks at one job's ranks, again and again. Methods raise ClientError if no worker can be asked."""
+
+    def __init__(self, client: MpiClient, connection: Connection, name: str) -> None:
+        self._client, self._connection, self._name = client, connection, name
+        self._facts: Facts | None = None
+        self._samples: dict[str, Sample] = {}
+
+    def look(self) -> RankReport:
+        """Return the ranks, with the CPU that they used since the look before; the first look takes a second for it."""
+        self._facts = self._client.facts(self._name, self._facts)
+        if why := ranks.lacks(self._facts):
+            raise RefusedError(why)
+        pods = [*self._facts.workers.values()]
+        if not pods:
+            raise NotFoundError(f"{self._name} has no workers to look at: {self._client.why(self._name).what}")
+        if not self._samples:
+            self._samples, _ = self._each(pods, self._sample)
+            time.sleep(_SAMPLE_S)
+        before, (self._samples, notes) = self._samples, self._each(pods, self._sample)
+        for pod, now in self._samples.items():
+            if not now.ranks and now.denied:
+                notes.append(f"{pod}: {now.denied} processes hide which rank they are (docs/worker.md#processes)")
+        found = (one for pod, now in self._samples.items() for one in ranks.compared(before.get(pod), now))
+        return RankReport(_ordered(found), tuple(notes))
+
+    def stacks(self, rank: int | None = None) -> RankReport:
+        """Return the ranks, or one of them, with the Python stacks of those whose image has py-spy."""
+        seen = self.look()
+        found = [one for one in seen.ranks if rank in {None, one.rank}]
+        if rank is not None and not found:
+            raise NotFoundError(f"{self._name} has no rank {rank}: {'; '.join(seen.notes) or 'it is on no worker'}")
+        pids = {pod: [one.pid for one in found if one.pod == pod] for pod in {one.pod for one in found}}
+        workers = self._facts.workers.values() if self._facts is not None else ()
+        frames, notes = self._each(
+            (pod for pod in workers if pod.name in pids), lambda pod: self._py_spy(pod, pids[pod.name])
+        )
+        found = [
+            one for pod in pids for one in ranks.with_frames((r for r in found if r.pod == pod), frames.get(pod, {}))
+        ]
+        return RankReport(_ordered(found), (*seen.notes, *notes))
+
+    def _each(self, pods: Iterable[PodFacts], ask: Callable[[PodFacts], _T]) -> tuple[dict[str, _T], list[str]]:
+        """Ask some at a time; return their answers, and a line for each that has none. Raises ForbiddenError."""
+        pool = ThreadPoolExecutor(_AT_ONCE)
+        found, notes = {}, []
+        try:
+            for name, answer in [(pod.name, pool.submit(ask, pod)) for pod in pods]:
+                try:
+                    found[name] = answer.result()
+                except ForbiddenError:
+                    raise
+                except (ClientError, ValueError) as error:
+                    notes.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return found, notes
+
+    def _sample(self, pod: PodFacts) -> Sample:
+        agent = ranks.agent_of(pod)
+        if not agent:
+            raise ValueError("it was created without the process view: a new pod has it")
+        done = self._run(pod, agent, ["mpi-worker", "ranks"], _ANSWER_S)
+        if done.exit_code:
+            raise ValueError(f"mpi-worker exited with {done.exit_code}: {one_line(done.stderr)}")
+        return ranks.parse(done.stdout, pod)
+
+    def _py_spy(self, pod: PodFacts, pids: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        words = ["sh", "-c", _PY_SPY, "py-spy", *map(str, pids)]
+        try:
+            done = self._run(pod, pod.state.main_container, words, _STACKS_S)
+        except RefusedError:  # an image without a shell has no py-spy either
+            return {}
+        found = ranks.python_stacks(done.stdout)
+        if not found and b"ermission" in done.stderr:
+            raise ValueError("py-spy may not look at the ranks: give the container the capability SYS_PTRACE")
+        return found
+
+    def _run(self, pod: PodFacts, container: str, words: list[str], timeout_s: float) -> pod_command.Done:
+        return pod_command.run(
+            self._connection, self._client.namespace, pod.name, container, words, timeout_s=timeout_s, most=_ANSWER_MAX
+        )
+
+
+def _ordered(found: Iterable[RankProcess]) -> tuple[RankProcess, ...]:
+    return tuple(sorted(found, key=lambda one: (one.rank, one.worker, one.pid)))

@@ -1,0 +1,79 @@
+"""`kubectl mpi top` and `stacks` on a job whose pods a test has made: the real worker agent looks at real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from subprocess import PIPE
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from user_shell import Shell, manifest
+
+from agents.playground import image
+from agents.playground.client import Client
+from agents.playground.cluster import Cluster
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RANK = 4711
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster without our operator, whose containers have the agents' commands."""
+    folder = str(tmp_path_factory.mktemp("image"))
+    image.build(folder)
+    environ = image.environ(folder, os.environ)
+    with Cluster(tmp_path_factory.mktemp("foreign"), runs_pods=False, environ=environ) as cluster:
+        yield cluster
+
+
+def start(foreign: Cluster, name: str, *, has_agent: bool) -> Shell:
+    """Create a job and its two workers, of which the second never runs."""
+    client = Client(foreign)
+    made = client.create(yaml.safe_load(manifest(name, "true")))
+    owner = {"apiVersion": made["apiVersion"], "kind": "MPIJob", "name": name, "uid": made["metadata"]["uid"]}
+    spec: dict[str, Any] = {"containers": [{"name": "mpi", "image": "x"}]}
+    if has_agent:
+        agent = {"name": "worker-agent", "image": "x", "command": ["mpi-worker"], "restartPolicy": "Always"}
+        spec |= {"shareProcessNamespace": True, "initContainers": [agent]}
+    for index in range(2):
+        labels, owners = {"training.kubeflow.org/job-name": name}, [{**owner, "controller": True}]
+        metadata = {"name": f"{name}-worker-{index}", "labels": labels, "ownerReferences": owners}
+        client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    foreign.set_state(f"{name}-worker-0", "ready")
+    foreign.set_state(f"{name}-worker-1", "unschedulable")
+    return Shell(foreign.kubeconfig())
+
+
+def test_a_hung_rank(foreign: Cluster) -> None:
+    shell = start(foreign, "hung", has_agent=True)
+    environ = {"OMPI_COMM_WORLD_RANK": str(RANK)}
+    process = foreign.exec_local("hung-worker-0", ["cat"], env=environ, stdin=PIPE, stdout=PIPE)
+    try:
+        found = shell.run("stacks", "hung", "--rank", str(RANK))
+        assert f"rank {RANK}: read of pipe" in found
+        assert re.search(r"hung-worker-0, process \d+: cat\n", found)
+        line = next(line for line in shell.run("top", "hung").splitlines() if line.startswith(f"{RANK} "))
+        assert re.fullmatch(rf"{RANK} +hung-worker-0 +\d+ +S waiting +0 +\d+ MiB +cat", line)
+        report = json.loads(shell.run("top", "hung", "-o", "json"))
+        assert next(one for one in report["ranks"] if one["rank"] == RANK)["call"] == "read"
+        assert report["notes"][0].startswith("hung-worker-1: ")
+    finally:
+        process.terminate()
+        process.wait()
+        process.close()
+    until(lambda: f"has no rank {RANK}" in shell.run("stacks", "hung", "--rank", str(RANK), code=4), "it is gone")
+
+
+def test_without_the_process_view_it_is_said_what_to_set(foreign: Cluster) -> None:
+    shell = start(foreign, "plain", has_agent=False)
+    for command in ("top", "stacks"):
+        said = shell.run(command, "plain", code=1)
+        assert said.startswith("error: plain's workers don't show their processes: set spec.workerAgent: {processes: ")
+        assert said.count("\n") == 1
