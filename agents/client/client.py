@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from agents.client import manifests, modes, sync
+from agents.client import manifests, modes, pod_command, sync
 from agents.client.bundle import Bundle
 from agents.client.connection import Connection
 from agents.client.diagnosis import LINES, diagnose, failed_container
@@ -20,6 +20,7 @@ from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, path_of
 from agents.client.outage import Outage
+from agents.client.pod_command import Done
 from agents.client.queue import Queues
 from agents.client.rank_looks import RankLooks
 from agents.client.summaries import events_of, status_of, summary_of
@@ -298,6 +299,12 @@ class MpiClient:
     def bundle(self, name: str, report: Callable[[str], None] = lambda _line: None) -> Iterator[tuple[str, str]]:
         """Return the files of a bug report on a job, without secrets: names and texts. `report` gets the progress."""
         return Bundle(self, self._connection, name, report).files()
+
+    def execute(self, pod: PodFacts, argv: Sequence[str], *, timeout_s: float, most: int = 65536) -> Done:
+        """Run a command in a pod's main container; return its end and `most` bytes of its output. Raises as `run`."""
+        return pod_command.run(
+            self._connection, self.namespace, pod.name, pod.state.main_container, argv, timeout_s=timeout_s, most=most
+        )
 
     def versions(self) -> tuple[str, ...]:
         """Return which of kubeflow's versions the cluster serves: of v1 and v2beta1. Raises NotFoundError if none."""

@@ -53,6 +53,7 @@ for one in (
     *(running.run, changing.submit, changing.rerun, running.attach, changing.wait, changing.delete),
     *(changing.pause, changing.resume, changing.debug, converting.convert, local.local),
     *(reading.list_jobs, reading.status, reading.why, reading.logs, reading.events, executing.exec_in),
+    executing.cp,
     *(bundling.bundle, doctor.doctor, processes.top, processes.stacks),
 ):
     command.add_command(one)

@@ -56,6 +56,22 @@ def exit_code(error: ClientError) -> int:
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
 
 
+class ProgramCommand(click.Command):
+    """A command with an argument and then a program, whose words are its own: `exec pi mpirun -n 2 hostname`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """End the options before the program, as `--` does."""
+        options = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
+        valued = {flag for one in options for flag in one.opts}
+        at, words = 0, 0
+        while at < len(args) and args[at] != "--":
+            words += not args[at].startswith("-")
+            if words == 2:
+                return super().parse_args(ctx, [*args[:at], "--", *args[at:]])
+            at += 2 if args[at] in valued else 1
+        return super().parse_args(ctx, args)
+
+
 def connection_options(*namespace: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
     """Add --context, --kubeconfig and the namespace by these names: in `run`, -n is the number of ranks."""
 

@@ -19,6 +19,7 @@ from agents.kubectl_mpi.local import PODS, PODS_HELP, PROCESSES, run_job
 from agents.kubectl_mpi.options import (
     FAILED,
     INTERRUPTED,
+    ProgramCommand,
     cluster_options,
     connection_options,
     duration,
@@ -48,7 +49,7 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
     return split
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.argument("image")
 @click.argument("command", nargs=-1, required=True)
 @click.option("-n", "-np", "--ranks", type=_NUMBER, required=True, metavar="N", help="How many ranks.")

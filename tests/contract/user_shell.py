@@ -28,6 +28,10 @@ class Shell:
         path = f"{folder}{os.pathsep}{kept.get('PATH', '')}"
         return {**kept, "KUBECONFIG": self.kubeconfig, "PATH": path, "TERM": "xterm", **more}
 
+    def command(self, *arguments: str) -> tuple[str, list[str], dict[str, str]]:
+        """What `os.execve` takes to call it."""
+        return sys.executable, [sys.executable, "-m", "agents.kubectl_mpi", *arguments], self.environ()
+
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments]
         return subprocess.Popen(command, env=self.environ(), stdin=subprocess.DEVNULL, text=True, **streams)
