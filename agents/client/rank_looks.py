@@ -32,6 +32,10 @@ _PY_SPY = 'command -v py-spy >/dev/null || exit 0; for pid; do py-spy dump --non
 _T = TypeVar("_T")
 
 
+def _ignore(_line: str) -> None:
+    """No progress is to be shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankReport:
     """The ranks' processes in the order of their ranks, and a line for each worker that shows none."""
@@ -41,14 +45,17 @@ class RankReport:
 
 
 class RankLooks:
-    """Looks at one job's ranks, again and again. Methods raise ClientError if no worker can be asked."""
+    """Looks at one job's ranks, again and again. Methods raise ClientError if no worker can be asked.
+
+    `progress`, if given, gets a line for each worker that was asked.
+    """
 
     def __init__(self, client: MpiClient, connection: Connection, name: str) -> None:
         self._client, self._connection, self._name = client, connection, name
         self._facts: Facts | None = None
         self._samples: dict[str, Sample] = {}
 
-    def look(self) -> RankReport:
+    def look(self, progress: Callable[[str], None] = _ignore) -> RankReport:
         """Return the ranks, with the CPU that they used since the look before; the first look takes a second for it."""
         self._facts = self._client.facts(self._name, self._facts)
         if why := ranks.lacks(self._facts):
@@ -57,43 +64,45 @@ class RankLooks:
         if not pods:
             raise NotFoundError(f"{self._name} has no workers to look at: {self._client.why(self._name).what}")
         if not self._samples:
-            self._samples, _ = self._each(pods, self._sample)
+            self._samples, _ = self._each(pods, self._sample, progress)
             time.sleep(_SAMPLE_S)
-        before, (self._samples, notes) = self._samples, self._each(pods, self._sample)
+        before, (self._samples, notes) = self._samples, self._each(pods, self._sample, progress)
         for pod, now in self._samples.items():
             if not now.ranks and now.denied:
                 notes.append(f"{pod}: {now.denied} processes hide which rank they are (docs/worker.md#processes)")
-        found = (one for pod, now in self._samples.items() for one in ranks.compared(before.get(pod), now))
-        return RankReport(_ordered(found), tuple(notes))
+        found = [one for pod, now in self._samples.items() for one in ranks.compared(before.get(pod), now)]
+        found.sort(key=lambda one: (one.rank, one.worker, one.pid))
+        return RankReport(tuple(found), tuple(notes))
 
-    def stacks(self, rank: int | None = None) -> RankReport:
+    def stacks(self, rank: int | None = None, progress: Callable[[str], None] = _ignore) -> RankReport:
         """Return the ranks, or one of them, with the Python stacks of those whose image has py-spy."""
-        seen = self.look()
+        seen = self.look(progress)
         found = [one for one in seen.ranks if rank in {None, one.rank}]
         if rank is not None and not found:
             raise NotFoundError(f"{self._name} has no rank {rank}: {'; '.join(seen.notes) or 'it is on no worker'}")
         pids = {pod: [one.pid for one in found if one.pod == pod] for pod in {one.pod for one in found}}
         workers = self._facts.workers.values() if self._facts is not None else ()
         frames, notes = self._each(
-            (pod for pod in workers if pod.name in pids), lambda pod: self._py_spy(pod, pids[pod.name])
+            (pod for pod in workers if pod.name in pids), lambda pod: self._py_spy(pod, pids[pod.name]), progress
         )
-        found = [
-            one for pod in pids for one in ranks.with_frames((r for r in found if r.pod == pod), frames.get(pod, {}))
-        ]
-        return RankReport(_ordered(found), (*seen.notes, *notes))
+        return RankReport(ranks.with_frames(found, frames), (*seen.notes, *notes))
 
-    def _each(self, pods: Iterable[PodFacts], ask: Callable[[PodFacts], _T]) -> tuple[dict[str, _T], list[str]]:
-        """Ask some at a time; return their answers, and a line for each that has none. Raises ForbiddenError."""
+    def _each(
+        self, pods: Iterable[PodFacts], ask: Callable[[PodFacts], _T], progress: Callable[[str], None]
+    ) -> tuple[dict[str, _T], list[str]]:
+        """Ask some at once; return their answers, and a line for each that has none. Raises ForbiddenError."""
         pool = ThreadPoolExecutor(_AT_ONCE)
         found, notes = {}, []
         try:
-            for name, answer in [(pod.name, pool.submit(ask, pod)) for pod in pods]:
+            answers = [(pod.name, pool.submit(ask, pod)) for pod in pods]
+            for number, (name, answer) in enumerate(answers, 1):
                 try:
                     found[name] = answer.result()
                 except ForbiddenError:
                     raise
                 except (ClientError, ValueError) as error:
                     notes.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
+                progress(f"asked {number} of {len(answers)} workers")
         finally:
             pool.shutdown(cancel_futures=True)
         return found, notes
@@ -122,7 +131,3 @@ class RankLooks:
         return pod_command.run(
             self._connection, self._client.namespace, pod.name, container, words, timeout_s=timeout_s, most=_ANSWER_MAX
         )
-
-
-def _ordered(found: Iterable[RankProcess]) -> tuple[RankProcess, ...]:
-    return tuple(sorted(found, key=lambda one: (one.rank, one.worker, one.pid)))

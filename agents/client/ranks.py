@@ -165,9 +165,11 @@ def python_stacks(output: bytes) -> dict[int, tuple[str, ...]]:
     return found
 
 
-def with_frames(ranks: Iterable[RankProcess], frames: Mapping[int, tuple[str, ...]]) -> tuple[RankProcess, ...]:
-    """Return one pod's ranks with their Python stacks, by process id."""
-    return tuple(replace(one, frames=frames.get(one.pid, ())) for one in ranks)
+def with_frames(
+    ranks: Iterable[RankProcess], frames: Mapping[str, Mapping[int, tuple[str, ...]]]
+) -> tuple[RankProcess, ...]:
+    """Return the ranks with their Python stacks, by pod and process id."""
+    return tuple(replace(one, frames=frames.get(one.pod, {}).get(one.pid, ())) for one in ranks)
 
 
 def groups(ranks: Sequence[RankProcess]) -> list[Group]:

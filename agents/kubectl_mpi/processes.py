@@ -17,6 +17,7 @@ from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.options import (
     CLEAR,
     FAILED,
+    Progress,
     cluster_options,
     is_live,
     note,
@@ -38,7 +39,8 @@ _COLOURS = {"running": "green", "disk-sleep": "yellow", "stopped": "red", "traci
 def top(client: MpiClient, *, job: str, output: str | None) -> None:
     """Show CPU, memory and state of each rank; on a terminal until the job's end or Ctrl-C."""
     looks = client.ranks(job)
-    found = looks.look()
+    with Progress() as progress:
+        found = looks.look(progress)
     if output is None and is_live():
         _watch(looks, found)
     else:
@@ -68,7 +70,8 @@ def _watch(looks: RankLooks, found: RankReport) -> None:
 @cluster_options
 def stacks(client: MpiClient, *, job: str, rank: int | None, output: str | None) -> None:
     """Show where ranks wait or hang; those that are at the same place in one group."""
-    found = client.ranks(job).stacks(rank)
+    with Progress() as progress:
+        found = client.ranks(job).stacks(rank, progress)
     _show(found, output, [line for group in groups(found.ranks) for line in group_lines(group)])
 
 

@@ -244,6 +244,26 @@ def test_processes_are_shared_only_where_the_user_says_so(
     assert "shareProcessNamespace" not in launcher("v2beta1", changes)["spec"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "capabilities"),
+    [
+        ({}, None),
+        ({"securityContext": {"capabilities": {"drop": ["ALL"]}}}, {"drop": ["ALL"]}),
+        ({"securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}}}, {"add": ["IPC_LOCK"]}),
+        ({"securityContext": {"runAsUser": 1000, "capabilities": {"add": ["IPC_LOCK"]}}}, {"drop": ["ALL"]}),
+    ],
+)
+@pytest.mark.parametrize("transport", ["exec", "ssh"])
+def test_an_agent_of_roots_ranks_has_their_capabilities(
+    transport: str, changes: Object, capabilities: Object | None
+) -> None:
+    changes = {f"{WORKER}/{CONTAINER}/{key}": value for key, value in changes.items()}
+    changes |= {"spec/transport": transport, "spec/workerAgent": {"processes": True}}
+    (agent,) = worker("v2beta1", changes)["spec"]["initContainers"]
+    assert agent["securityContext"].get("capabilities") == capabilities
+    assert agent["securityContext"]["allowPrivilegeEscalation"] is False
+
+
 @pytest.mark.parametrize("name", ["worker_agent", "bootstrap"])
 def test_a_guaranteed_worker_stays_guaranteed(name: str) -> None:
     limits = {f"{WORKER}/{CONTAINER}/resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}

@@ -72,9 +72,16 @@ def _agent(job: Job, settings: PodSettings, spec: Body, ssh: Ssh | None) -> Body
     """Return the agent, a native sidecar. What its hook prepares is there before any container behind it starts."""
     port = _host_port(job) if spec.get("hostNetwork") is True else _PORT
     orders = pod.add_volume(spec, names.ORDERS_VOLUME, _ORDERS)
-    user = injected.user_of(pod.main_container(job, spec), spec, settings) if ssh is None else ssh.user
+    main = pod.main_container(job, spec)
+    user = injected.user_of(main, spec, settings) if ssh is None else ssh.user
+    made = injected.container(names.WORKER_AGENT, settings, spec, user)
+    if job.worker_agent is WorkerAgent.PROCESSES and user.uid == injected.ROOT:
+        # The kernel shows root's environment to those alone who have all capabilities of that process (ptrace(2)).
+        capabilities = main.get("securityContext", {}).get("capabilities")
+        made["securityContext"].pop("capabilities")
+        made["securityContext"] |= {"capabilities": capabilities} if capabilities else {}
     container = {
-        **injected.container(names.WORKER_AGENT, settings, spec, user),
+        **made,
         "command": ["mpi-worker"],
         "env": pod.variables({"MPI_WORKER_PORT": str(port)}),
         "ports": [{"name": "mpi-worker", "containerPort": port, "protocol": "TCP"}],
