@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from agents.job.json_object import Body
+from agents.job.json_object import Body, part
 from agents.job.model import GROUP
 from agents.operator import kube
 from agents.operator.api import Api
@@ -54,6 +54,7 @@ class Caches:
         self._jobs = {kind.group: Store(kind, self._job_changed) for kind in jobs}
         self._fields = watched(gang_scheduler)
         self._made = {kind: Store(kind, self._changed) for kind in (kube.POD, *self._fields)}
+        self._gone: dict[str, Body] = {}  # by job: the last pod of its launcher's batch Job that was deleted
 
     def jobs(self, group: str = GROUP) -> Store:
         """The store of a group's MPIJobs."""
@@ -107,10 +108,13 @@ class Caches:
                     single[name] = body
                     there.add((kind.name, body["metadata"]["name"]))
         # Also of a batch Job that is gone: its pods have their grace period, and no other launcher runs meanwhile.
-        name = resource["metadata"]["name"]
-        pods = tuple(pod for pod in self._of(resource, kube.POD) if _is_controlled(pod, uid, name))
+        found = self._of(resource, kube.POD)
+        pods = tuple(pod for pod in found if controller(pod) == uid or _is_launcher(pod, resource))
         there.update((kube.POD.name, pod["metadata"]["name"]) for pod in pods)
         still = {wanted: message for wanted, message in rejected.items() if wanted not in there}
+        gone = self._gone.get(uid)
+        if gone is not None and controller(gone) == part(single.get("launcher_job"), "metadata").get("uid"):
+            single["gone_launcher"] = gone
         return Observed(resource, pods, name_conflicts=name_conflicts, rejected=still, seen_at=seen_at, **single)
 
     def _of(self, resource: Body, kind: kube.Kind) -> list[Body]:
@@ -121,6 +125,8 @@ class Caches:
 
     def _job_changed(self, before: Body | None, after: Body | None) -> None:
         body = after or before
+        if before is not None and after is None:
+            self._gone.pop(before["metadata"]["uid"], None)
         if body is not None:
             self._on_job(key_of(body))
 
@@ -128,6 +134,8 @@ class Caches:
         for body in (before, after):
             for store in self._jobs.values():
                 for job in store.of_job(job_uid(body)):  # none: it is not known yet, or gone
+                    if before is not None and after is None and _is_launcher(before, job):
+                        self._gone[job["metadata"]["uid"]] = before  # how it failed may not be written yet
                     self._job_changed(None, job)
         if before is not None and after is None:
             self._freed(before)
@@ -151,11 +159,12 @@ def key_of(job: Body) -> Key:
     return Key(job["metadata"].get("namespace", ""), job["metadata"]["name"], group_of(job))
 
 
-def _is_controlled(pod: Body, uid: str, job: str) -> bool:
-    """Whether a pod is a job's, or its launcher's batch Job's: none of those has a worker's name."""
-    by = owner(pod)
-    is_launcher = (by.get("kind"), by.get("name")) == ("Job", f"{job}-launcher")
-    return by.get("uid") == uid or (is_launcher and not pod["metadata"]["name"].startswith(f"{job}-worker-"))
+def _is_launcher(pod: Body, job: Body) -> bool:
+    """Whether an object is a pod of the batch Job of a job's launcher: none of those has a worker's name."""
+    by, metadata, name = owner(pod), pod["metadata"], job["metadata"]["name"]
+    is_near = metadata.get("namespace") == job["metadata"].get("namespace")
+    is_owned = (by.get("kind"), by.get("name")) == (kube.BATCH_JOB.name, f"{name}-launcher")
+    return is_near and is_owned and not metadata["name"].startswith(f"{name}-worker-")
 
 
 def owner(body: Body) -> Body:

@@ -91,6 +91,47 @@ def test_a_jobs_end_has_the_evidence_although_its_pod_is_gone(created: str, word
     assert attempts(found) == [FIRST]
 
 
+JUST_NOW = {**LIMIT, "lastTransitionTime": "2023-11-14T22:14:59Z"}
+GONE = launcher(last=ONCE, ready=False, restarts=1, deleted=LATER)
+ENDED = launcher("Failed", code=3, finished=AT, said="no\nlicence")
+EARLIER = pod("pi-launcher-a", "Failed", code=9, finished=AT)
+FAILED = f"too often: {WORDS}"
+
+
+@pytest.mark.parametrize(
+    ("condition", "pods", "more", "words"),
+    [
+        (LIMIT, [], {}, "too often"),
+        (JUST_NOW, [], {}, ""),
+        (JUST_NOW, [], {"gone_launcher": GONE}, FAILED),
+        (JUST_NOW, [launcher()], {}, ""),
+        (JUST_NOW, [launcher()], {"now": plans.NOW + 1.9}, ""),
+        (JUST_NOW, [launcher()], {"now": plans.NOW + 2}, "too often"),
+        (JUST_NOW, [launcher()], {"now": plans.NOW - 5}, "too often"),  # a clock that is far off
+        (JUST_NOW, [launcher(last=ONCE, ready=False, restarts=1)], {}, FAILED),
+        (JUST_NOW, [GONE], {}, FAILED),
+        (JUST_NOW, [ENDED], {}, FAILED),
+        (JUST_NOW, [EARLIER, launcher(created=LATER)], {}, ""),
+        (JUST_NOW, [EARLIER, launcher(created=LATER)], {"gone_launcher": GONE}, ""),
+    ],
+)
+def test_a_failed_job_waits_for_the_end_of_its_pod_to_be_heard_of(
+    condition: Object, pods: list[Object], more: Object, words: str
+) -> None:
+    """Jobs and pods come by two watches."""
+    found = plans.plan(body_of("v2beta1"), *workers(), *pods, launcher_job=batch_job(condition, failed=1), **more)
+    if words:
+        assert plans.conditions(found)["Failed"][2] == words
+    else:
+        assert found.requeue_at == plans.NOW + 2
+        assert all("Failed" not in str(step) for step in plans.steps(found))
+
+
+def test_a_pod_that_is_gone_is_an_attempt() -> None:
+    found = plans.plan(body_of("v2beta1"), *workers(), launcher_job=batch_job(LIMIT, failed=1), gone_launcher=GONE)
+    assert attempts(found) == [FIRST]
+
+
 def test_the_container_that_failed_first_is_the_evidence() -> None:
     ended = {"exitCode": 9, "reason": "Error", "startedAt": AT, "finishedAt": AT, "message": "the cause"}
     beside = {"name": "other", "restartCount": 0, "ready": False, "state": {"terminated": ended}}

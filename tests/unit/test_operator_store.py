@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -343,6 +344,37 @@ def test_a_pod_of_a_batch_job_is_never_a_worker_and_one_of_anything_else_is_none
     caches.store(POD).put(made)
     is_launcher = (kind, name) == ("Job", "pi-launcher-x1")
     assert len(caches.observe(job(), frozenset(), {}).pods) == is_launcher
+
+
+def test_the_launchers_pod_that_was_deleted_last_is_kept() -> None:
+    """How it failed may not be written yet. Only that of the present batch Job, and as long as there is the job."""
+    caches, versions = Caches([MPI_JOB_V1]), count(1)
+
+    def gone() -> str:
+        found = caches.observe(job(), frozenset(), {}).gone_launcher
+        return "" if found is None else str(found["metadata"]["name"])
+
+    def make_and_delete(name: str, by: str, **meta: Any) -> None:
+        caches.store(POD).put(owned(pod(name, name, next(versions), **meta), by, "Job", "pi-launcher"))
+        caches.store(POD).event("DELETED", pod(name, name, next(versions), **meta))
+
+    make_and_delete("early", "batch")  # the job is not known yet
+    caches.jobs().put(job())
+    caches.store(BATCH_JOB).put(owned(pod("batch", "batch", 1), "j"))
+    make_and_delete("theirs", "batch", namespace="theirs")
+    make_and_delete("pi-worker-0", "batch")
+    assert gone() == ""
+    make_and_delete("first", "batch")
+    make_and_delete("second", "batch")
+    assert gone() == "second"
+    caches.store(POD).put(owned(pod("worker", "w", next(versions)), "j"))
+    caches.store(POD).event("DELETED", pod("worker", "w", next(versions)))
+    assert gone() == "second"
+    make_and_delete("earlier", "another")
+    assert gone() == ""
+    make_and_delete("third", "batch")
+    caches.jobs().remove("ns", "pi", "j")
+    assert gone() == ""
 
 
 def test_what_another_namespace_has_is_none_of_a_job_s_whatever_its_label_and_owner_say() -> None:

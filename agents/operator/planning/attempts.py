@@ -22,7 +22,7 @@ _NAME_MAX, _MESSAGE_MAX = 253, 768  # characters; ours are shorter, and users ca
 def failed(view: View) -> list[Body]:
     """Return the attempts that the status knows and those that the pods show, the oldest first."""
     found = {_key(one): one for one in _known(view)}
-    for pod in view.launchers:
+    for pod in _pods(view):
         for end in _ends(view, pod):
             attempt = _attempt(pod, end)
             found[_key(attempt)] = attempt
@@ -30,9 +30,15 @@ def failed(view: View) -> list[Body]:
 
 
 def last(view: View) -> str:
-    """Return how the last attempt of the launcher's present Job failed, as the status knows; "" if it doesn't."""
+    """Return how the last attempt of the launcher's present Job failed; "" if that is not known."""
     since = seconds(part(view.observed.launcher_job, "metadata").get("creationTimestamp")) or 0.0
-    return "".join(one["message"] for one in _known(view)[-1:] if (seconds(one["endedAt"]) or 0.0) >= since)
+    names = {pod.name for pod in _pods(view)}
+    found = failed(view)[-1:]
+    return "".join(one["message"] for one in found if one["pod"] in names or (seconds(one["endedAt"]) or 0.0) >= since)
+
+
+def _pods(view: View) -> list[PodView]:
+    return [*([view.gone_launcher] if view.gone_launcher else []), *view.launchers]
 
 
 def _known(view: View) -> list[Body]:

@@ -29,7 +29,7 @@ condition Restarting, so that a crash between counting and deleting counts none 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from agents.job import conditions
@@ -56,6 +56,7 @@ TRIED_AGAIN = "; its Job tries again"  # the end of its message
 
 _FIRST_DELAY_S = 10
 _LONGEST_DELAY_S = 360
+_EVIDENCE_S = 3  # for a pod's end to be heard of after its Job's: they come by two watches
 
 
 class Stage(Enum):
@@ -263,10 +264,20 @@ def _state_of_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
     if failure is not None:
         newest = max(ended, key=lambda one: one[0].created_at, default=None)
-        return _failed_job(view, failure, newest, Counts(failed=counts.failed))
+        found = _failed_job(view, failure, newest, Counts(failed=counts.failed))
+        known_by = (found.ended_at or 0.0) + _EVIDENCE_S
+        is_known = found.why and (last is None or last.is_going or _has_failed(view, last))
+        if is_known or not 0 < known_by - view.now <= 2 * _EVIDENCE_S:  # a clock that is far off delays nothing
+            return found
+        return replace(_trying(view, counts, ended), may_start_at=known_by)
     if is_going:
         return Launcher(Stage.GOING, counts, last)
     return _trying(view, counts, ended)
+
+
+def _has_failed(view: View, pod: PodView) -> bool:
+    """Whether a pod's program has failed, also if it was started again in place."""
+    return _end(view, pod) is not None or bool(pod.failures(view.launcher_containers))
 
 
 def _trying(view: View, counts: Counts, ended: Sequence[tuple[PodView, End]]) -> Launcher:
@@ -322,17 +333,10 @@ def _failed_job(view: View, failure: Object, last: tuple[PodView, End] | None, c
         if reason == BACKOFF_LIMIT_EXCEEDED:
             reason += f"/{pod.state.reason or _container_reason(pod)}"
         message = f"{message}: {why}"
-    elif why := _last_failure(view) or _reported_failure(view) or attempts.last(view):
+    elif why := attempts.last(view) or _reported_failure(view):
         message = f"{message}: {why}"  # in place: the Job's own reason is all there is for it
     at = seconds(failure.get("lastTransitionTime"))
     return Launcher(Stage.FAILED, counts, None, reason, cut(message), why, at)
-
-
-def _last_failure(view: View) -> str:
-    for pod in reversed(view.launchers):
-        if failures := pod.failures(view.launcher_containers):
-            return max(failures, key=lambda one: one.at or 0.0).message
-    return ""
 
 
 def _reported_failure(view: View) -> str:

@@ -30,6 +30,7 @@ class Observed:
     resource: Object  # the MPIJob itself, with its status
     pods: tuple[Object, ...] = ()
     launcher_job: Object | None = None  # batch Job, v2beta1
+    gone_launcher: Object | None = None  # its last pod that was deleted, as it was last seen
     config_map: Object | None = None
     service: Object | None = None
     service_account: Object | None = None
@@ -64,6 +65,11 @@ class View:
         """The launcher's pods, oldest first: of a v1 job at most one."""
         found = (pod for pod in self._pods if self._index(pod) is None)
         return tuple(sorted(found, key=lambda pod: (pod.created_at, pod.name)))
+
+    @cached_property
+    def gone_launcher(self) -> PodView | None:
+        """The last pod of the launcher's batch Job that was deleted."""
+        return None if self.observed.gone_launcher is None else PodView(self.observed.gone_launcher)
 
     @property
     def wanted(self) -> range:
