@@ -20,6 +20,7 @@ from agents.client.model import as_json
 from agents.common.pods import ContainerState
 from agents.job.json_object import Body, mappings, part
 from agents.job.model import LAUNCHER
+from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS
 from agents.operator.kube import BATCH_JOB, CONFIG_MAP, SERVICE, Kind
 from rshagent import __version__
 
@@ -31,8 +32,7 @@ SUM_MAX = 64 << 20  # of all files
 _READ_MAX, _LINES = 16 << 20, 5000  # of a log are read
 _NODES_MAX = 50
 _NODE_FACTS = ("nodeInfo", "conditions", "capacity", "allocatable")
-_OPERATORS = ("mpi-operator", "training-operator", "mpi-agents")  # parts of the names of their Deployments
-_DEPLOYMENTS = Kind("Deployment", "apps/v1", "deployments")
+_OPERATORS = (*DEPLOYMENTS, "mpi-agents")  # parts of the names of their Deployments
 
 
 class Bundle:
@@ -61,6 +61,7 @@ class Bundle:
             "status.json": lambda: as_json(self._client.get(self._name)),
             "why.json": lambda: as_json(self._client.why(self._name)),
             "events.json": lambda: as_json(self._client.events(self._name)),
+            "doctor.json": lambda: as_json(self._client.doctor(self._name)),
             "launcher-job.json": lambda: self._launcher_job(facts),
             "services.json": lambda: self._owned(SERVICE, facts),
             "config-maps.json": lambda: [part(one, "metadata").get("name") for one in self._owned(CONFIG_MAP, facts)],
@@ -93,7 +94,7 @@ class Bundle:
     def _operators(self) -> dict[str, list[str]]:
         """The images of all Deployments that may be an operator for MPIJobs, by namespace and name."""
         found = {}
-        for one in self._connection.items(_DEPLOYMENTS.path()):
+        for one in self._connection.items(DEPLOYMENT.path()):
             metadata = part(one, "metadata")
             if any(name in str(metadata.get("name")) for name in _OPERATORS):
                 containers = mappings(part(one, "spec", "template", "spec").get("containers"))

@@ -84,6 +84,7 @@ def test_a_bundle_has_everything_but_secrets(shell: Shell, operated: Operated, t
     assert files["logs/leaks-launcher.mpi.log"].splitlines()[:2] == ["epoch 1", "DB_PASSWORD=[redacted]"]
     assert "an ordinary value" in files["job.json"]
     assert json.loads(files["why.json"])["reason"] == "ExitCode3"
+    assert {"group", "name", "level", "what", "remedy"} == {*json.loads(files["doctor.json"])[0]}
     assert "leaks-data" in json.loads(files["config-maps.json"])
     assert "Planted" in files["events.json"]
     assert "versions.json: Kubernetes" not in files["LEFT-OUT.txt"]
