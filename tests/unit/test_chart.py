@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from agents.client.doctor import rights
+from agents.operator.kube import MPI_JOB_V1, MPI_JOB_V2BETA1
 from agents.operator.other_operators import NAMESPACES
 from images import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from agents.operator.kube import Kind
 
 Object = dict[str, Any]
 
@@ -175,3 +179,27 @@ def test_the_operator_asks_for_no_privilege() -> None:
 
 def test_other_operators_are_looked_for_where_the_operator_does_by_itself() -> None:
     assert VALUES["otherOperatorNamespaces"] == list(NAMESPACES)
+
+
+def rights_of(role: str) -> set[tuple[str, str, str]]:
+    """What a role of install.yaml allows: API group, resource and verb."""
+    return {
+        (group, resource, verb)
+        for rule in installed("ClusterRole", role)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize("kind", [MPI_JOB_V1, MPI_JOB_V2BETA1])
+def test_users_have_roles_for_all_commands(kind: Kind) -> None:
+    """Those that `doctor` asks for."""
+    groups = [
+        {(one.kind.group, "/".join(filter(None, (one.kind.plural, one.subresource))), one.verb) for one in found}
+        for found in rights.needed(kind).values()
+    ]
+    assert groups[0] <= rights_of("mpi-agents-user-view")
+    assert set.union(*groups) <= rights_of("mpi-agents-user-edit")
+    assert {verb for _, _, verb in rights_of("mpi-agents-user-view")} == {"get", "list", "watch"}
+    assert rights_of("mpi-agents-user-view") <= rights_of("mpi-agents-user-edit")
