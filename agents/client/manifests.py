@@ -1,12 +1,14 @@
-"""Jobs as manifests: read from YAML, made of a few options, or of a job that has been there. Pure but for `read`."""
+"""Jobs as manifests: read from YAML, made of a few options, or of a job that has been there. Pure but for reading."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import json
 import os
 import re
+import sys
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,17 +46,24 @@ _KEPT = frozenset({KUEUE_QUEUE, "kueue.x-k8s.io/priority-class"})  # of others' 
 _COUNTED = re.compile(r"(.*?)-(\d{1,4})")
 
 
-def read(file: str, text: str | None = None) -> list[Body]:
-    """Return the manifests of a YAML or JSON file, or of its `text` if that is given. Raises ManifestError."""
+def read_text(file: str) -> str:
+    """Return a file's text, of stdin for `-`. Raises ManifestError if it can't be read, or is too large."""
     try:
-        if text is None:
-            if os.path.getsize(file) > _BYTES_MAX:
-                raise ManifestError(f"{file}: is larger than any API server would take")
-            with open(file, encoding="utf-8") as opened:
-                text = opened.read()
-        found = json.loads(json.dumps([one for one in yaml.safe_load_all(text) if one], default=str))
+        with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
+            data = opened.read(_BYTES_MAX + 1)
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(f"{file}: can't be read: {error}") from None
+    if len(data) > _BYTES_MAX:
+        raise ManifestError(f"{file}: is larger than any API server would take")
+    return text
+
+
+def read(file: str, text: str | None = None) -> list[Body]:
+    """Return the manifests of a YAML or JSON file (`-`: stdin), or of its `text` if given. Raises ManifestError."""
+    text = read_text(file) if text is None else text
+    try:
+        found = json.loads(json.dumps([one for one in yaml.safe_load_all(text) if one], default=str))
     except yaml.YAMLError as error:
         raise ManifestError(f"{file}: is no YAML: {error}") from None
     except (RecursionError, TypeError, ValueError) as error:  # nested too deeply, or in itself; a key that is a list
@@ -225,7 +234,7 @@ def _completed(options: Options, metadata: Object, spec: Object) -> Options:
 
 def _launch(options: Options) -> list[str]:
     """The launcher's command line: mpirun is put before a command that has none."""
-    command = [_literal(word) for word in options.command]
+    command = [literal(word) for word in options.command]
     if command and os.path.basename(command[0]) in LAUNCHERS:
         return command
     if options.implementation is not Implementation.OPEN_MPI:
@@ -234,9 +243,9 @@ def _launch(options: Options) -> list[str]:
     return ["mpirun", "-n", str(options.ranks), *exported, *command]
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Return a text that Kubernetes, which replaces $(NAME) and $$, makes into this one."""
-    return text.replace("$", "$$") if "$$" in text or "$(" in text else text
+    return re.sub(r"\$\$+|\$(?=\([-.\w]+\))", lambda found: found[0] * 2, text)
 
 
 def _pod(role: Object, options: Options, env: Mapping[str, str], command: list[str] | None) -> Body:
@@ -249,7 +258,7 @@ def _pod(role: Object, options: Options, env: Mapping[str, str], command: list[s
         main = {key: value for key, value in main.items() if key != "args"} | {"command": command}
     if env:
         main["env"] = [one for one in mappings(main.get("env")) if one.get("name") not in env]
-        main["env"] += [{"name": name, "value": _literal(value)} for name, value in env.items()]
+        main["env"] += [{"name": name, "value": literal(value)} for name, value in env.items()]
     if command is None and (resources := _resources(options)):
         given = part(main, "resources")
         main["resources"] = {kind: {**part(given, kind), **resources} for kind in ("requests", "limits")}

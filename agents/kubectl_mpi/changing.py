@@ -14,7 +14,6 @@ from agents.kubectl_mpi.options import (
     connection_options,
     duration,
     note,
-    read_manifests,
     show,
     wrapped,
 )
@@ -25,7 +24,7 @@ from agents.kubectl_mpi.options import (
 @connection_options("-n", "--namespace")
 def submit(*, file: str, namespace: str | None, context: str | None, kubeconfig: str | None) -> None:
     """Create the jobs of a file, each in its own namespace if it has one; none if one of them is invalid."""
-    found = read_manifests(file)
+    found = manifests.read(file)
     with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
         jobs = [(client if namespace else client.within(_namespace(one) or client.namespace), one) for one in found]
         for there, manifest in [(there, there.checked(one)) for there, one in jobs]:

@@ -1,24 +1,42 @@
-"""The command that makes jobs of one API those of another: convert."""
+"""The command that makes jobs of one API, or of Slurm, those of another: convert."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from agents.client.convert import Target, converted
-from agents.kubectl_mpi.options import note, read_manifests, show, show_as
+from agents.client import manifests
+from agents.client.convert import Converted, Target, converted, from_sbatch
+from agents.kubectl_mpi.options import MPI, note, show, show_as
+
+SBATCH = "sbatch"
 
 
 @click.command()
-@click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
-@click.option("--to", type=click.Choice([str(one) for one in Target]), required=True, help="The API.")
+@click.option("-f", "--file", required=True, metavar="FILE", help="MPIJobs as YAML or JSON, or a script; - is stdin.")
+@click.option("--from", "source", type=click.Choice([SBATCH]), help="FILE is a batch script of Slurm.")
+@click.option("--to", type=click.Choice([str(one) for one in Target]), default=str(Target.V1), show_default=True)
+@click.option("--image", help="The image of a batch script's job; it must have the script's shell and an MPI.")
+@click.option("--mpi", type=click.Choice(list(MPI)), help="Its MPI; default: openmpi.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
-def convert(*, file: str, to: str, output: str) -> None:
-    """Print jobs of kubeflow's or T9k's API in another one; say on stderr what is lost."""
-    for manifest in read_manifests(file):
-        found = converted(manifest, Target(to))
+def convert(*, file: str, source: str | None, to: str, image: str | None, mpi: str | None, output: str) -> None:
+    """Print jobs of kubeflow's or T9k's API, or a batch script of Slurm, in another API; say on stderr what is lost."""
+    if source == SBATCH and not image:
+        raise click.UsageError("--from sbatch needs --image: the image that the job runs in")
+    if source is None and (image or mpi):
+        raise click.UsageError("--image and --mpi are for --from sbatch")
+    for found in _converted(file, Target(to), image, mpi):
         for line in found.lost:
-            note(f"{found.manifests[-1]['metadata'].get('name')}: lost: {line}")
+            note(f"{found.name}: lost: {line}")
         for body in found.manifests:
             if output == "yaml":
                 show(["---"])
             show_as(body, output)
+
+
+def _converted(file: str, to: Target, image: str | None, mpi: str | None) -> Iterator[Converted]:
+    if image is None:
+        yield from (converted(manifest, to) for manifest in manifests.read(file))
+    else:
+        yield from_sbatch(manifests.read_text(file), file, image, MPI[mpi or "openmpi"], to)

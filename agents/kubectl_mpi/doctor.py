@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from agents.client import AccessError, MpiClient
+from agents.client import AccessError, MpiClient, manifests
 from agents.client.doctor import Check, Group, Level, Subject, ordered, without_cluster
 from agents.client.doctor.check import skip
 from agents.client.manifests import placed
@@ -22,7 +22,6 @@ from agents.kubectl_mpi.options import (
     connection_options,
     is_live,
     output_option,
-    read_manifests,
     show,
     show_as,
     style,
@@ -67,7 +66,7 @@ def doctor(
 
 def _job(file: str) -> Body:
     """Return the one job of a file."""
-    jobs = [one for one in read_manifests(file) if one.get("kind") == MPI_JOB]
+    jobs = [one for one in manifests.read(file) if one.get("kind") == MPI_JOB]
     if len(jobs) != 1:
         raise click.UsageError(f"{file} has {len(jobs)} MPIJobs: doctor checks one")
     return jobs[0]

@@ -29,11 +29,11 @@ from agents.client import (
     MpiClient,
     NotFoundError,
     WaitTimeoutError,
-    manifests,
 )
 from agents.common import durations
-from agents.job.json_object import Body
+from agents.job.model import Implementation
 
+MPI = {"openmpi": Implementation.OPEN_MPI, "mpich": Implementation.MPICH, "intel": Implementation.INTEL}
 FAILED, USAGE, NO_ACCESS, NOT_FOUND, FORBIDDEN, TIMEOUT, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
 
 CLEAR = "\x1b[H\x1b[J"
@@ -108,11 +108,6 @@ def duration(_context: click.Context, _parameter: click.Parameter, given: str | 
         raise click.BadParameter(str(error)) from None
 
 
-def read_manifests(file: str) -> list[Body]:
-    """Return the manifests of a file, or of stdin for `-`. Raises ManifestError."""
-    return manifests.read("stdin", sys.stdin.read()) if file == "-" else manifests.read(file)
-
-
 def is_live() -> bool:
     """Whether stdout is a terminal that can show colours and be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -137,13 +132,23 @@ def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) if is_live() else [text]
 
 
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
+    """Writes a text of several lines, such as a script, line by line."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text else None),
+)
+
+
 def show_as(found: Any, output: str) -> None:
     """Write a value as JSON or YAML."""
     if output == "json":
         show([json.dumps(found, indent=2)])
     else:
         plain = json.loads(json.dumps(found))  # what is there twice is no anchor and alias
-        sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120))
+        sys.stdout.write(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
         sys.stdout.flush()
 
 

@@ -14,11 +14,12 @@ import click
 
 from agents.client import MpiClient, NotFoundError, State, manifests, sync
 from agents.client.manifests import Options
-from agents.job.model import Dialect, Implementation, Transport
+from agents.job.model import Dialect, Transport
 from agents.kubectl_mpi.local import PODS, PODS_HELP, PROCESSES, run_job
 from agents.kubectl_mpi.options import (
     FAILED,
     INTERRUPTED,
+    MPI,
     ProgramCommand,
     cluster_options,
     connection_options,
@@ -28,7 +29,6 @@ from agents.kubectl_mpi.options import (
     show_as,
 )
 
-_MPI = {"openmpi": Implementation.OPEN_MPI, "mpich": Implementation.MPICH, "intel": Implementation.INTEL}
 _NUMBER = click.IntRange(min=1)
 _SUFFIX = 5  # characters: letters and digits
 _Callback = Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]
@@ -81,7 +81,7 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @click.option("--priority", default="", metavar="NAME", help="PriorityClass of the pods.")
 @click.option("--time", "time_s", callback=duration, metavar="TIME", help="Time limit, as 30m or 4h.")
 @click.option("--transport", type=click.Choice([str(one) for one in Transport]), help="Default: exec.")
-@click.option("--mpi", type=click.Choice(list(_MPI)), help="The image's MPI; default: openmpi.")
+@click.option("--mpi", type=click.Choice(list(MPI)), help="The image's MPI; default: openmpi.")
 @click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob whose fields hold where no option is given.")
 @click.option("--sync", "folder", metavar="DIR", help="Give all pods the files of a folder, to start in.")
 @click.option("--rm", "removes", is_flag=True, help="Delete the job when it has ended, and on Ctrl-C.")
@@ -149,7 +149,7 @@ def _options(
         command=command,
         time_s=None if time_s is None else int(time_s),
         transport=None if transport is None else Transport(transport),
-        implementation=None if mpi is None else _MPI[mpi],
+        implementation=None if mpi is None else MPI[mpi],
         template=manifests.read(file)[0] if file else None,
         **same,
     )

@@ -58,7 +58,7 @@ def test_ranks_that_do_not_fit_are_an_error() -> None:
         ({"command": ("/opt/bin/mpirun", "-n", "2", "pi")}, ["/opt/bin/mpirun", "-n", "2", "pi"]),
         ({"implementation": Implementation.MPICH, "env": {"A": "b"}}, ["mpiexec", "-n", "4", "pi"]),
         # Kubernetes makes $$ a dollar sign, and replaces $(NAME).
-        ({"command": ("sh", "-c", "$HOME $$ $(id)")}, ["mpirun", "-n", "4", "sh", "-c", "$$HOME $$$$ $$(id)"]),
+        ({"command": ("sh", "-c", "$HOME $$ $(id)")}, ["mpirun", "-n", "4", "sh", "-c", "$HOME $$$$ $$(id)"]),
         ({"command": ("sh", "-c", "$HOME")}, ["mpirun", "-n", "4", "sh", "-c", "$HOME"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Converts jobs: between the versions of kubeflow's API and T9k's. Pure.
+"""Converts jobs: between the versions of kubeflow's API and T9k's, and from Slurm. Pure.
 
 What the job means, defaults included, is read by our operator's reader and written explicitly, so that it means the
 same to our operator. What the other API can't express is named.
@@ -12,14 +12,15 @@ from agents.client import manifests
 from agents.client.convert.common import Converted
 from agents.client.convert.differences import differences
 from agents.client.convert.kubeflow import to_kubeflow
+from agents.client.convert.slurm.sbatch import sbatch_jobs
 from agents.client.convert.t9k import to_t9k
 from agents.client.errors import ManifestError
 from agents.job.json_object import Body, Object, part
-from agents.job.model import GROUP, LAST_APPLIED, MPI_JOB, PREFIX, Dialect, Job
+from agents.job.model import GROUP, LAST_APPLIED, MPI_JOB, PREFIX, Dialect, Implementation, Job
 from agents.job.read import read
 from agents.job.t9k import API_VERSION as T9K
 
-__all__ = ["Converted", "Target", "converted"]
+__all__ = ["Converted", "Target", "converted", "from_sbatch"]
 
 
 class Target(StrEnum):
@@ -50,7 +51,15 @@ def converted(resource: Object, to: Target) -> Converted:
         "spec": form.spec,
     }
     after = _read(body, f"job {{}} can't be one of {to}: {{}}")
-    return Converted((body,), (*form.lost, *differences(form.job, after)))
+    return Converted(job.name, (body,), (*form.lost, *differences(form.job, after)))
+
+
+def from_sbatch(text: str, file: str, image: str, implementation: Implementation, to: Target = Target.V1) -> Converted:
+    """Return the jobs of a batch script of Slurm, and what is lost. `file`: its name. Raises ManifestError."""
+    made = sbatch_jobs(text, file, image, implementation)
+    jobs = [converted(one, to) for one in made.manifests]
+    lost = dict.fromkeys((*made.lost, *(line for job in jobs for line in job.lost)))
+    return Converted(made.name, tuple(body for job in jobs for body in job.manifests), tuple(lost))
 
 
 def _read(resource: Object, refusal: str) -> Job:

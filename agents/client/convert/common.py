@@ -14,8 +14,9 @@ RETRIES = 6  # of a v2beta1 launcher, whose backoffLimit counts them: a batch Jo
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Manifests to apply, in this order, and what they can't express, a phrase each."""
+    """Manifests to apply, in this order, and what they can't express, a phrase each. `name`: of what was converted."""
 
+    name: str
     manifests: tuple[Body, ...]
     lost: tuple[str, ...]
 
