@@ -9,6 +9,7 @@ The files, from the API inwards:
 - command_line: how many ranks the launcher's asks for, and where they run. Pure. queue: what Kueue says of a job
 - diagnosis: why a job is where it is, a table of rules; summaries: the values of `model`. Pure
 - doctor: checks with remedies; pod_command: a command in a pod
+- edits: what was edited in a job since it was made. Pure
 - manifests, modes: new jobs, patches; convert: a job in another API. Pure
 - ranks: the ranks' processes as worker agents see them. Pure. rank_looks: asks the agents, by pod_command
 - client: `MpiClient`; follow, outage: what it does for long, over lost connections

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import click
 
-from agents.client import JobStatus, MpiClient, NotFoundError, State, manifests
+from agents.client import JobStatus, MpiClient, NotFoundError, State, edits, manifests
 from agents.job.json_object import Object, part
+from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.options import (
     FAILED,
     cluster_options,
@@ -45,7 +47,9 @@ def rerun(client: MpiClient, *, job: str, name: str | None) -> None:
     if not client.get(job).state.has_ended:
         raise click.UsageError(f"{job} has not ended: wait for it, or delete it")
     if int(part(resource, "metadata").get("generation") or 1) > 1:
-        note(f"the spec of {job} was changed since it was made (by you, a queue or a pause): it is taken as it is now")
+        note(f"the spec of {job} was edited since it was made, and is taken as it is now:")
+        for line in tables.edits(edits.edits(resource), time.time()):
+            note(f"  {line}")
     made = client.submit(manifests.again(resource, name or manifests.next_name(job, client.names())))
     show([f"{made.resource} created"])
 

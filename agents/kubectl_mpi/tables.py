@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from agents.client.doctor import Check, Level
+from agents.client.edits import Edit
 from agents.client.model import JobEvent, JobStatus, JobSummary, PodSummary, State
 
 _LEVELS = {Level.FAIL: "red", Level.WARN: "yellow", Level.SKIP: "", Level.OK: "green"}
@@ -15,6 +16,7 @@ _NARROWEST = 30  # characters of what a check found, on a very narrow terminal
 
 Style = Callable[[str, str], str]  # a text and a colour
 _TEXT_MAX = 100  # characters of why a pod is not ready; -o wide has all
+_EDITS_MAX = 10  # fields that were edited
 _MANY = 40  # workers: with more, those that are ready are only counted
 _COLOURS = {
     State.RUNNING: "green",
@@ -142,6 +144,17 @@ def checks(found: Sequence[Check], style: Style = plain, width: int | None = Non
         rows += [[name, str(one.level), lines[0]], *(["", "", line] for line in lines[1:])]
         colours += [_LEVELS[one.level], *([""] * (len(lines) - 1))]
     return table(["CHECK", "STATE", "RESULT"], rows, colours, style)
+
+
+def edits(found: Sequence[Edit], now: float) -> list[str]:
+    """Return a line for each field that was edited."""
+    lines = []
+    for one in found[:_EDITS_MAX]:
+        value = f": {one.now}, was {one.was}" if one.was else ""
+        by = f" (by {one.by}, {_clock(one.at, now)})" if one.at is not None else ""
+        lines.append(f"{one.path}{value}{by}")
+    more = [f"and {len(found) - _EDITS_MAX} more"] if len(found) > _EDITS_MAX else []
+    return [*lines, *more] or ["which fields is not known (by you, a queue or a pause)"]
 
 
 def _workers(summary: JobSummary) -> str:

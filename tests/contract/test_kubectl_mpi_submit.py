@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from subprocess import PIPE
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,3 +63,18 @@ def test_a_job_is_converted_without_a_cluster(tmp_path: Path) -> None:
     found = yaml.safe_load(nowhere.run("convert", "-f", "examples/t9k/pi.yaml", "--to", "v1"))
     assert found["apiVersion"] == "kubeflow.org/v1"
     assert "is no YAML" in nowhere.run("convert", "-f", "-", "--to", "v1", code=2, stdin="{")
+
+
+def test_a_job_that_runs_again_is_told_what_was_edited(shell: Shell) -> None:
+    shell.kubectl("apply", "-f", "-", stdin=manifest("edited", "true", suspend=False))
+    shell.run("wait", "edited")
+    shell.kubectl("patch", "mpijob", "edited", "--type=merge", '--patch={"spec":{"runPolicy":{"suspend":null}}}')
+    with shell.start("rerun", "edited", "--name", "again", stdout=PIPE, stderr=PIPE) as process:
+        output, errors = process.communicate(timeout=60)
+    assert output == "mpijob.kubeflow.org/again created\n"
+    assert errors.splitlines() == [
+        "the spec of edited was edited since it was made, and is taken as it is now:",
+        "  spec.runPolicy.suspend: removed, was false",
+    ]
+    for name in ("again", "edited"):
+        shell.run("delete", name)

@@ -52,6 +52,13 @@ class Shell:
         assert "Traceback" not in done.stderr
         return done.stdout, done.stderr
 
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Call kubectl; return its stdout."""
+        command = ["kubectl", *arguments]
+        return subprocess.run(
+            command, env=self.environ(), input=stdin, capture_output=True, text=True, check=True
+        ).stdout
+
     def on_terminal(self, *arguments: str, **more: str) -> str:
         """Call it with a terminal as its stdout; return what is on that."""
         ours, theirs = pty.openpty()
