@@ -18,15 +18,15 @@ _NOTICE = re.compile(  # what a launcher says of a failure, in general words
     re.MULTILINE,
 )
 
-_RANKS = tuple(  # what may be there: rank, host, signal, name, code. Repeats are bounded: a program may print anything
+_RANKS = tuple(  # there may be: rank, host, signal, name, code, aborted. Repeats are bounded: a program prints anything
     re.compile(pattern)
     for pattern in (
         r"noticed that process rank (?P<rank>\d{1,9}) with PID \d{1,9} on node (?P<host>\S+) exited on "
         r"signal (?P<signal>\d{1,9}) \((?P<name>[^)]{1,80})\)",
         r"RANK (?P<rank>\d{1,9}) PID \d{1,9} RUNNING AT (?P<host>\S+) = KILLED BY "
         r"SIGNAL: (?P<signal>\d{1,9}) \((?P<name>[^)]{1,80})\)",
-        r"MPI_ABORT was invoked on rank (?P<rank>\d{1,9}) .{0,120}?[Ee]rror ?code:? (?P<code>-?\d{1,9})",
-        r"Abort\((?P<code>-?\d{1,9})\) on node \d{1,9} \(rank (?P<rank>\d{1,9}) in",
+        r"MPI_ABORT was invoked on rank (?P<rank>\d{1,9}) .{0,120}?[Ee]rror ?code:? (?P<aborted>-?\d{1,9})",
+        r"Abort\((?P<aborted>-?\d{1,9})\) on node \d{1,9} \(rank (?P<rank>\d{1,9}) in",
         r"due to process rank (?P<rank>\d{1,9}) with PID \d{1,9} on node (?P<host>\S+) calling \"abort\"",
         r"Process name: \[\S+,(?P<rank>\d{1,9})\] Exit code: (?P<code>\d{1,9})",
         r"PID \d{1,9} RUNNING AT (?P<host>\S+) = .{0,200}EXIT STRING: "
@@ -44,12 +44,15 @@ class RankFailure:
     signal: int | None = None
     signal_name: str = ""
     exit_code: int | None = None
+    has_aborted: bool = False  # by MPI_Abort, its own or MPI's error handler's, with this exit code
 
     def __str__(self) -> str:
         rank = f"rank {self.rank}" if self.rank >= 0 else "a rank"
         where = f" on {self.host.partition('.')[0]}" if self.host else ""
         if self.signal is not None:
             return f"{rank}{where} was killed by signal {self.signal} ({self.signal_name})"
+        if self.has_aborted:
+            return f"{rank}{where} aborted the job (MPI_Abort) with exit code {self.exit_code}"
         if self.exit_code is not None:
             return f"{rank}{where} ended with exit code {self.exit_code}"
         return f"{rank}{where} called MPI_Abort"
@@ -155,7 +158,8 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
         given.get("host") or "",
         _number(given.get("signal")),
         given.get("name") or "",
-        _number(given.get("code")),
+        _number(given.get("aborted") or given.get("code")),
+        given.get("aborted") is not None,
     )
 
 

@@ -101,13 +101,21 @@ INTEL_SIGNAL = f"""\
             RankFailure(1, "pi-worker-1.pi.default.svc", 9, "Killed"),
             "rank 1 on pi-worker-1 was killed by signal 9 (Killed)",
         ),
-        (OPEN_MPI_5_ABORT, RankFailure(1, exit_code=7), "rank 1 ended with exit code 7"),
+        (
+            OPEN_MPI_5_ABORT,
+            RankFailure(1, exit_code=7, has_aborted=True),
+            "rank 1 aborted the job (MPI_Abort) with exit code 7",
+        ),
         (
             MPICH_SIGNAL,
             RankFailure(-1, "pi-worker-0", 11, "Segmentation fault"),
             "a rank on pi-worker-0 was killed by signal 11 (Segmentation fault)",
         ),
-        (MPICH_ABORT, RankFailure(1, exit_code=7), "rank 1 ended with exit code 7"),
+        (
+            MPICH_ABORT,
+            RankFailure(1, exit_code=7, has_aborted=True),
+            "rank 1 aborted the job (MPI_Abort) with exit code 7",
+        ),
         (
             INTEL_SIGNAL,
             RankFailure(1, "pi-worker-0", 9, "Killed"),
