@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agents.client import ends, output, starting
-from agents.client.facts import End, Facts, Pending
+from agents.client.facts import End, Facts, Pending, PodFacts
 from agents.client.model import Explanation, State
 from agents.common import durations
-from agents.common.not_ready import Tolerance, summary
+from agents.common.not_ready import NotReady, Tolerance, summary
 from agents.common.text import one_line, printable
 from agents.job import conditions
 from agents.job.conditions import Type
@@ -60,6 +60,17 @@ def _succeeded(facts: Facts) -> Explanation | None:
 
 
 def _failed(facts: Facts) -> Explanation | None:
+    """A launcher that did not wait for its workers, as kubeflow's, fails without one that can't start: that is why."""
+    found = _failure(facts)
+    name, why, _seconds = next((one for one in facts.waiting() if starting.has_never_run(one[1])), ("", None, 0.0))
+    pod = next((one for one in facts.workers.values() if one.name == name), None)
+    if found is None or why is None or pod is None:
+        return found
+    what = _sentence(f"{found.what} {name} never started: {why.message}{f': {why.detail}' if why.detail else ''}")
+    return replace(found, reason=_reason(pod, why), what=what, remedy=starting.remedy(why, name))
+
+
+def _failure(facts: Facts) -> Explanation | None:
     condition = facts.condition(Type.FAILED)
     if condition is None:
         return None
@@ -203,7 +214,7 @@ def _workers(facts: Facts) -> Explanation | None:
     first = min(waiting, key=lambda one: one[1].tolerance is Tolerance.UNLIMITED and one[1].kind != "unschedulable")
     name, why, _seconds = first
     pod = next((one for one in facts.workers.values() if one.name == name), None)
-    reason = "WorkersMissing" if pod is None else why.kind if starting.is_of_event(why) else pod.reason
+    reason = "WorkersMissing" if pod is None else _reason(pod, why)
     running = facts.condition(Type.RUNNING) is not None
     text = summary(facts.ready, facts.wanted, waiting)
     what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}"
@@ -225,8 +236,11 @@ def _launcher(facts: Facts) -> Explanation | None:
     why = starting.held_back(launcher.why, launcher.uid, facts.events)
     detail = f": {why.detail}" if why.detail else ""
     what = f"{facts.name} waits for its launcher: {launcher.name} {_sentence(why.message + detail)}"
-    reason = why.kind if starting.is_of_event(why) else launcher.reason
-    return Explanation(State.STARTING, reason, what, starting.remedy(why, launcher.name))
+    return Explanation(State.STARTING, _reason(launcher, why), what, starting.remedy(why, launcher.name))
+
+
+def _reason(pod: PodFacts, why: NotReady) -> str:
+    return why.kind if starting.is_of_event(why) else pod.reason
 
 
 def _running(facts: Facts) -> Explanation:

@@ -72,6 +72,11 @@ def is_of_event(why: NotReady) -> bool:
     return why.kind in _HINTS
 
 
+def has_never_run(why: NotReady) -> bool:
+    """Return whether a pod that is not ready for this reason has not run at all."""
+    return is_of_event(why) or why.kind in {"unschedulable", "image", "never", "config"}
+
+
 def remedy(why: NotReady, pod: str) -> str:
     """Return what to do about a pod of this name that is not ready; "" of one that only needs time."""
     if why.kind == "unschedulable":

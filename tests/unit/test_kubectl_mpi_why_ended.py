@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from client_jobs import facts, job, pod, with_hub
+from client_jobs import facts, job, pod, with_hub, workers
 from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
 
 from agents.client.diagnosis import failed_container
@@ -27,6 +27,23 @@ def limited(pod_: dict[str, Any], memory: str) -> dict[str, Any]:
 
 
 CASES: dict[str, Case] = {
+    "a launcher that did not wait for a worker, which can't start": (
+        facts(
+            job("v2beta1", "Failed", reason="BackoffLimitExceeded"),
+            *workers("ready", "image-pull-backoff"),
+            pod(V2_LAUNCHER, "failed", exit_code=1),
+            output=("ssh: Could not resolve hostname pi-worker-1.pi: Name or service not known",),
+        ),
+        State.FAILED,
+        "ImagePullBackOff",
+        ["container mpi exited with 1", "pi-worker-1 never started: container mpi can't get its image", "pull secret"],
+    ),
+    "a deadline, and a worker without a node": (
+        facts(job("v1", "Failed", reason="DeadlineExceeded", message="late"), *workers("ready", "unschedulable")),
+        State.FAILED,
+        "Unschedulable",
+        ["pi failed after 2 min: late. pi-worker-1 never started: unschedulable: 0/12", "Ask for less"],
+    ),
     "succeeded": (
         facts(job("v1", "Succeeded", message="MPIJob default/pi successfully completed.")),
         State.SUCCEEDED,
