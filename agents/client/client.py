@@ -135,17 +135,22 @@ class MpiClient:
         return self.output(pod, follow=follow, previous=previous, tail=tail)
 
     def doctor(
-        self, name: str | None = None, *, manifest: Object | None = None, report: Callable[[str], None] = lambda _: None
+        self,
+        name: str | None = None,
+        *,
+        manifest: Object | None = None,
+        probes: bool = False,
+        report: Callable[[str], None] = lambda _: None,
     ) -> tuple[Check, ...]:
         """Check the cluster and the own rights, and with them a job that is there, or one that is to be submitted.
 
-        Nothing is changed. `report` gets what is being checked.
+        Nothing is changed. `probes`: execute a script in the job's running pods, too. `report` gets what is checked.
         """
         subject = None if manifest is None else Subject(manifests.placed(manifest, self.namespace))
         if name is not None:
             facts = self.facts(name)
             subject = Subject(facts.resource, facts, self.why(name))
-        return Examination(self._connection, self.namespace, subject, report).checks()
+        return Examination(self._connection, self.namespace, subject, report, probes=probes).checks()
 
     def submit(self, manifest: Object, *, folder: str | None = None) -> JobSummary:
         """Create a job of a manifest. `folder`: its files are at the working directory of all its pods (`sync`).

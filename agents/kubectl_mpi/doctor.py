@@ -31,12 +31,14 @@ from agents.kubectl_mpi.options import (
 @click.command()
 @click.argument("job", required=False)
 @click.option("-f", "--file", metavar="FILE", help="A job that is to be submitted: YAML or JSON; - is stdin.")
+@click.option("--probe", is_flag=True, help="Execute a script in the job's running pods, too.")
 @output_option("json", "yaml")
 @connection_options("-n", "--namespace")
 def doctor(
     *,
     job: str | None,
     file: str | None,
+    probe: bool,
     output: str | None,
     namespace: str | None,
     context: str | None,
@@ -45,6 +47,8 @@ def doctor(
     """Check the cluster, your rights, and a job that is there or in a file. Exit code 1: a check failed."""
     if job is not None and file is not None:
         raise click.UsageError("either a job or a file")
+    if probe and job is None:
+        raise click.UsageError("--probe needs a job that has pods")
     manifest = None if file is None else _job(file)
     if manifest is not None:
         namespace = namespace or part(manifest, "metadata").get("namespace")
@@ -53,7 +57,7 @@ def doctor(
             MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client,
             Progress() as report,
         ):
-            found = client.doctor(job, manifest=manifest, report=report)
+            found = client.doctor(job, manifest=manifest, probes=probe, report=report)
     except AccessError as error:
         if manifest is None:
             raise

@@ -41,7 +41,11 @@ def test_a_healthy_job(shell: Shell) -> None:
     assert any(line.split() == ["admission:", "job", "ok", "accepted", "(dry", "run)"] for line in shown)
     screen = shell.on_terminal("doctor", "sound")
     assert f"{ESCAPE}32mok" in screen
-    assert shell.run("doctor", "sound", "-f", "-", code=2)
+    probed = levels(shell.run("doctor", "sound", "--probe", "-o", "json"))
+    asked = ("pods: shell", "pods: exec", "mpi: version", "mpi: agent", "mpi: daemon", "dns: launcher to workers")
+    assert {probed[name] for name in asked} == {"ok"}
+    for wrong in (("sound", "-f", "-"), ("--probe",)):
+        shell.run("doctor", *wrong, code=2)
     shell.run("delete", "sound")
 
 

@@ -2,7 +2,8 @@
 
 - check: what a check found
 - rights, cluster, job, admission, capacity: checks as functions of what the API server has. Pure
-- examine: asks the API server, and makes the checks of its answers
+- script, probe, ssh: what runs in pods, and checks of what it finds. Pure
+- examine, probing: ask the API server, and execute the script
 """
 
 from agents.client.doctor.check import Check, Group, Level, ordered

@@ -11,6 +11,7 @@ from agents.client import manifests
 from agents.client.connection import Connection
 from agents.client.doctor import admission, capacity, cluster, job, rights
 from agents.client.doctor.check import Check, Group, ordered, skip
+from agents.client.doctor.probing import Probing
 from agents.client.errors import AccessError, ClientError, ForbiddenError
 from agents.client.facts import Facts
 from agents.client.model import Explanation
@@ -63,10 +64,18 @@ class Examination:
     """The checks that are made with a cluster, of a subject in a namespace or of the cluster alone."""
 
     def __init__(
-        self, connection: Connection, namespace: str, subject: Subject | None, report: Callable[[str], None]
+        self,
+        connection: Connection,
+        namespace: str,
+        subject: Subject | None,
+        report: Callable[[str], None],
+        *,
+        probes: bool = False,
     ) -> None:
+        """`probes`: execute a script in the job's pods, too."""
         self._connection, self._objects = connection, Objects(connection)
         self._namespace, self._subject, self._report = namespace, subject, report
+        self._probes = probes
 
     def checks(self) -> tuple[Check, ...]:
         """Make all checks. Raises AccessError if the API server does not answer."""
@@ -84,6 +93,9 @@ class Examination:
                 steps.append((Group.CAPACITY, "quotas", lambda: self._quotas(read, subject)))
             if subject.why is not None and subject.facts is not None:
                 found += [job.state(subject.why), *job.pods(subject.facts)]
+            if self._probes and (facts := subject.facts) is not None and facts.job is not None:
+                probing = Probing(self._connection, facts, facts.job, self._report)
+                steps.append((Group.PODS, "probes", probing.checks))
         for group, name, step in steps:
             self._report(f"checking {group}: {name}")
             found += _made(group, name, step)

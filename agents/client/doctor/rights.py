@@ -39,17 +39,12 @@ def needed(jobs: Kind) -> dict[str, tuple[Right, ...]]:
         "submit, run, rerun": (Right("create", jobs),),
         "pause, resume, debug": (Right("patch", jobs),),
         "delete": (Right("delete", jobs),),
-        _EXEC: (Right("get", POD, "exec"), Right("create", POD, "exec")),
+        "exec, doctor --probe": (Right("get", POD, "exec"), Right("create", POD, "exec")),
     }
 
 
 _READING = "list, status, why, logs"
-_EXEC = "exec, doctor --probe"
-_ROLES = {
-    _READING: "the role kubeflow-mpijobs-view and Kubernetes' view",
-    _EXEC: "them: Kubernetes' edit has both; WebSockets need get, and from Kubernetes 1.35 create too",
-}
-_EDIT = "the role kubeflow-mpijobs-edit"
+_VIEW, _EDIT = "mpi-agents-user-view", "mpi-agents-user-edit"  # the chart's roles
 
 
 def checks(jobs: Kind, allowed: Collection[Right], namespace: str) -> list[Check]:
@@ -61,6 +56,7 @@ def checks(jobs: Kind, allowed: Collection[Right], namespace: str) -> list[Check
             found.append(ok(Group.RIGHTS, commands, f"allowed in namespace {namespace}"))
             continue
         what = f"not allowed in namespace {namespace}: {', '.join(missing)}"
-        remedy = f"Ask whoever manages the cluster for {_ROLES.get(commands, _EDIT)}."
+        role = _VIEW if commands == _READING else _EDIT
+        remedy = f"Ask whoever manages the cluster for the role {role}, or these rights (docs/kubectl-mpi.md)."
         found.append((fail if commands == _READING else warn)(Group.RIGHTS, commands, what, remedy))
     return found
