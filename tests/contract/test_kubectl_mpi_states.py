@@ -55,6 +55,17 @@ def test_a_failing_launcher(shell: Shell, version: str) -> None:
     shell.run("wait", f"{name}-2", code=1)
 
 
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_launcher_that_is_started_again_in_place(shell: Shell, version: str) -> None:
+    job = yaml.safe_load(manifest("again", "sh", "-c", "echo no licence; exit 3", version=version, backoffLimit=99))
+    job["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
+    shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
+    until(lambda: cells(shell.run("list"), "again")[1:3] == ["Restarting", "CrashLoopBackOff"], "it fails repeatedly")
+    assert "container mpi exited with 3" in shell.run("why", "again")
+    assert json.loads(shell.run("status", "again", "-o", "json"))["exit_code"] == 3
+    shell.run("delete", "again")
+
+
 def test_an_image_that_can_not_be_pulled(shell: Shell, operated: Operated) -> None:
     job = yaml.safe_load(manifest("pulls", "sleep", "600"))
     worker = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]

@@ -32,6 +32,27 @@ def test_one_that_was_started_again_in_place_is_listed(version: str) -> None:
     assert attempts(plans.plan(body_of(version), again, *workers())) == [FIRST]
 
 
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_each_start_in_place_is_written_before_the_next_one_replaces_it(version: str) -> None:
+    """The kubelet remembers one, and starts it again at once the first time. The status was written just now."""
+    now = {"lastReconcileTime": "2023-11-14T22:14:59Z"}
+    first = launcher(code=3, finished=AT, said="no\nlicence", ready=False)
+    found = plans.plan(body_of(version, **now), first, *workers())
+    assert attempts(found) == [FIRST]
+    assert plans.events(found) == [
+        ("Warning", "LauncherInTrouble", "pi-launcher container mpi exited with 3: no | licence")
+    ]
+    body = body_of(version, **now, failedAttempts=[FIRST])
+    second = launcher(last={"terminated": {**ONCE["terminated"], "finishedAt": LATER}}, restarts=2)
+    assert attempts(plans.plan(body, second, *workers())) == [FIRST, {**FIRST, "endedAt": LATER}]
+
+
+def test_past_its_limit_it_says_how_the_last_one_failed() -> None:
+    body = resource("v1", {**RESTARTS, "spec/runPolicy/backoffLimit": 1}, READY, CREATED, RUNNING)
+    found = plans.plan(body, launcher(last=ONCE, restarts=1), *workers())
+    assert plans.conditions(found)["Failed"][2].endswith(f"has reached the specified backoff limit: {WORDS}")
+
+
 def test_each_pod_of_a_job_is_listed_and_told() -> None:
     failed = pod("pi-launcher-a", "Failed", code=3, finished=AT, said="no\nlicence")
     oom = pod("pi-launcher-b", "Failed", code=137, finished=LATER, why="OOMKilled", created=AT)

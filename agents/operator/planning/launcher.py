@@ -193,7 +193,7 @@ def _state_of_pod(view: View) -> Launcher:
     counts = Counts(active=int(pod.phase == "Running"), failed=failed)
     restarts = failed + pod.restarts(view.launcher_containers)
     if _is_past_limit(view, restarts):
-        return _past_limit(view, pod, counts, "")
+        return _past_limit(view, pod, counts, attempts.last(view))
     stage = Stage.RUNNING if pod.phase == "Running" else Stage.STARTING
     return Launcher(stage, counts, pod)
 

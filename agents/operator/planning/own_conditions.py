@@ -69,16 +69,20 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
     if stuck := _stuck(view, [pod]):
         builder.report(kind, True, "LauncherStuck", _stuck_message(view, stuck), _PROBLEM)
     elif is_recoverable and not pod.is_going:
-        builder.report(kind, True, "LauncherInTrouble", message, _PROBLEM)
+        urgency = Urgency.AT_ONCE if reason.kind == "crash" else _PROBLEM  # the attempt that failed is listed with it
+        builder.report(kind, True, "LauncherInTrouble", message, urgency)
     else:
         builder.set_condition(NewCondition(kind, True, "LauncherStarts", message), urgency=Urgency.LOW)
 
 
 def launcher_not_ready(view: View, launcher: Launcher) -> NotReady | None:
     """Return why the launcher's pod is not ready; None if it is, or has ended."""
-    pod, never_ends = launcher.pod, view.job.dialect.never_ends  # then the kubelet starts its containers again
-    may_run = pod is not None and not pod.is_over and (never_ends or not pod.has_ended)
-    return not_ready(pod.state) if pod is not None and may_run else None
+    pod = launcher.pod
+    if pod is None or pod.is_over:
+        return None
+    end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+    is_ending = pod.has_ended and end is not None  # else the kubelet starts its containers again
+    return None if is_ending and not view.job.dialect.never_ends else not_ready(pod.state)
 
 
 def described(pod: PodView, reason: NotReady) -> str:
