@@ -12,6 +12,7 @@ The files, from the API inwards:
 - edits: what was edited in a job since it was made. Pure
 - manifests, modes: new jobs, patches; convert: a job in another API. Pure
 - ranks: the ranks' processes as worker agents see them. Pure. rank_looks: asks the agents, by pod_command
+- clusters: virtual clusters; prun: how a program is run in one from outside. Pure
 - client: `MpiClient`; follow, outage: what it does for long, over lost connections
 """
 

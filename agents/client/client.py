@@ -11,6 +11,7 @@ from typing import Self
 
 from agents.client import manifests, modes, pod_command, sync
 from agents.client.bundle import Bundle
+from agents.client.clusters import Clusters
 from agents.client.connection import Connection
 from agents.client.diagnosis import LINES, diagnose, failed_container
 from agents.client.doctor import Check, Examination, Subject
@@ -236,9 +237,14 @@ class MpiClient:
         """Follow a job to its end and return it: `report` gets what it waits for, `output` its launchers' lines."""
         return Follower(self, name, report, output).follow()
 
+    @property
+    def clusters(self) -> Clusters:
+        """The virtual clusters of this namespace."""
+        return Clusters(self._connection, self._objects, self.namespace)
+
     def ranks(self, name: str) -> RankLooks:
         """Return what looks at the processes of a job's ranks: CPU, memory, state, and where they hang."""
-        return RankLooks(self, self._connection, name)
+        return RankLooks(self, name)
 
     def facts(self, name: str, known: Facts | None = None) -> Facts:
         """Return a job and its pods as they are read: for what this class has no method for.
@@ -305,11 +311,12 @@ class MpiClient:
         """Return the files of a bug report on a job, without secrets: names and texts. `report` gets the progress."""
         return Bundle(self, self._connection, name, report).files()
 
-    def execute(self, pod: PodFacts, argv: Sequence[str], *, timeout_s: float, most: int = 65536) -> Done:
-        """Run a command in a pod's main container; return its end and `most` bytes of its output. Raises as `run`."""
-        return pod_command.run(
-            self._connection, self.namespace, pod.name, pod.state.main_container, argv, timeout_s=timeout_s, most=most
-        )
+    def execute(
+        self, pod: PodFacts, argv: Sequence[str], *, timeout_s: float, most: int = 65536, container: str = ""
+    ) -> Done:
+        """Run a command in a pod's main container, or another; return its end and `most` bytes. Raises as `run`."""
+        where = (self.namespace, pod.name, container or pod.state.main_container)
+        return pod_command.run(self._connection, *where, argv, timeout_s=timeout_s, most=most)
 
     def versions(self) -> tuple[str, ...]:
         """Return which of kubeflow's versions the cluster serves: of v1 and v2beta1. Raises NotFoundError if none."""

@@ -17,7 +17,7 @@ from agents.job.model import KUEUE_QUEUE, LAUNCHER, WORKER, Job, Problem
 from agents.job.read import is_managed_elsewhere, read
 from agents.job.status import conditions_of, seconds
 
-_INDEX = re.compile(rf"-{WORKER}-(\d+)")
+_INDEX = re.compile(rf"-(?:{WORKER}|node)-(\d+)")  # a virtual cluster's workers are its nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
 from agents.client.facts import Facts
 from agents.job.json_object import Body, Object, mappings, part
-from agents.job.model import LAUNCHER, PREFIX, is_t9k
-from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, Kind
+from agents.job.model import LAUNCHER, PREFIX, is_t9k, is_virtual
+from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER, Kind
 
 _VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves the first, another one the second
 _JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"
@@ -39,6 +39,8 @@ def kind_of(resource: Object) -> Kind:
     """Return the kind that serves this job."""
     if is_t9k(resource):
         return MPI_JOB_T9K
+    if is_virtual(resource):
+        return VIRTUAL_CLUSTER
     return MPI_JOB_V1 if resource.get("apiVersion") == MPI_JOB_V1.api_version else MPI_JOB_V2BETA1
 
 
@@ -159,7 +161,8 @@ def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
 def _label(resource: Object) -> tuple[str, str]:
     """Return the label that a job's pods have, and its value."""
     metadata = part(resource, "metadata")
-    return (_JOB_UID, str(metadata.get("uid"))) if is_t9k(resource) else (_JOB_NAME, str(metadata.get("name")))
+    by_uid = is_t9k(resource) or is_virtual(resource)
+    return (_JOB_UID, str(metadata.get("uid"))) if by_uid else (_JOB_NAME, str(metadata.get("name")))
 
 
 def owned(resource: Object, pods: Iterable[Body]) -> Iterator[Body]:

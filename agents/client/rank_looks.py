@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from agents.client import pod_command, ranks
+from agents.client import ranks
 from agents.client.errors import ClientError, ForbiddenError, NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.ranks import RankProcess, Sample
@@ -20,7 +20,6 @@ from agents.common.text import one_line
 
 if TYPE_CHECKING:
     from agents.client.client import MpiClient
-    from agents.client.connection import Connection
 
 _SAMPLE_S = 1.0  # between the two samples of a first look
 _AT_ONCE = 8  # workers that are asked at the same time
@@ -50,8 +49,8 @@ class RankLooks:
     `progress`, if given, gets a line for each worker that was asked.
     """
 
-    def __init__(self, client: MpiClient, connection: Connection, name: str) -> None:
-        self._client, self._connection, self._name = client, connection, name
+    def __init__(self, client: MpiClient, name: str) -> None:
+        self._client, self._name = client, name
         self._facts: Facts | None = None
         self._samples: dict[str, Sample] = {}
 
@@ -111,7 +110,9 @@ class RankLooks:
         agent = ranks.agent_of(pod)
         if not agent:
             raise ValueError("it was created without the process view: a new pod has it")
-        done = self._run(pod, agent, ["mpi-worker", "ranks"], _ANSWER_S)
+        done = self._client.execute(
+            pod, ["mpi-worker", "ranks"], timeout_s=_ANSWER_S, most=_ANSWER_MAX, container=agent
+        )
         if done.exit_code:
             raise ValueError(f"mpi-worker exited with {done.exit_code}: {one_line(done.stderr)}")
         return ranks.parse(done.stdout, pod)
@@ -119,15 +120,10 @@ class RankLooks:
     def _py_spy(self, pod: PodFacts, pids: Iterable[int]) -> dict[int, tuple[str, ...]]:
         words = ["sh", "-c", _PY_SPY, "py-spy", *map(str, pids)]
         try:
-            done = self._run(pod, pod.state.main_container, words, _STACKS_S)
+            done = self._client.execute(pod, words, timeout_s=_STACKS_S, most=_ANSWER_MAX)
         except RefusedError:  # an image without a shell has no py-spy either
             return {}
         found = ranks.python_stacks(done.stdout)
         if not found and b"ermission" in done.stderr:
             raise ValueError("py-spy may not look at the ranks: give the container the capability SYS_PTRACE")
         return found
-
-    def _run(self, pod: PodFacts, container: str, words: list[str], timeout_s: float) -> pod_command.Done:
-        return pod_command.run(
-            self._connection, self._client.namespace, pod.name, container, words, timeout_s=timeout_s, most=_ANSWER_MAX
-        )

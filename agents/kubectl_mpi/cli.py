@@ -10,7 +10,18 @@ import warnings
 import click
 
 from agents.client import ClientError
-from agents.kubectl_mpi import bundling, changing, converting, doctor, executing, local, processes, reading, running
+from agents.kubectl_mpi import (
+    bundling,
+    changing,
+    cluster,
+    converting,
+    doctor,
+    executing,
+    local,
+    processes,
+    reading,
+    running,
+)
 from agents.kubectl_mpi.options import FAILED, INTERRUPTED, USAGE, exit_code, note
 from rshagent import __version__
 
@@ -54,6 +65,6 @@ for one in (
     *(changing.pause, changing.resume, changing.debug, converting.convert, local.local),
     *(reading.list_jobs, reading.status, reading.why, reading.logs, reading.events, executing.exec_in),
     executing.cp,
-    *(bundling.bundle, doctor.doctor, processes.top, processes.stacks),
+    *(bundling.bundle, doctor.doctor, processes.top, processes.stacks, cluster.cluster),
 ):
     command.add_command(one)

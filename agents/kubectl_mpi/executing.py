@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from typing import NoReturn
 
 import click
 
@@ -16,7 +17,7 @@ from agents.kubectl_mpi.options import ProgramCommand, connection_options
 _WORKER = click.option(
     "--worker", type=click.IntRange(min=0), metavar="N", help="In a worker; default: in the launcher."
 )
-_SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; fi; exec sh")
+SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; fi; exec sh")
 _NO_TAR = 3
 _CHECK = f'command -v tar >/dev/null || exit {_NO_TAR}; test -e "$1"'
 _CHECK_S = 30.0
@@ -35,9 +36,8 @@ def exec_in(*, job: str, command: tuple[str, ...], worker: int | None, **access:
     """
     with MpiClient(**access) as client:
         pod = _running(client, job, worker)
-        options = _options(client.namespace, pod, access)
-    terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []
-    _become_kubectl("exec", "-i", *terminal, *options, pod.name, "--", *(command or _SHELL))
+        options = kubectl_options(client.namespace, pod, access)
+    become_kubectl("exec", "-i", *terminal(), *options, pod.name, "--", *(command or SHELL))
 
 
 @click.command()
@@ -59,7 +59,7 @@ def cp(*, source: str, target: str, worker: int | None, **access: str | None) ->
     if at[0] and os.path.isdir(target):  # kubectl would put what is in a directory there, not the directory
         target = os.path.join(target, os.path.basename(path.rstrip("/")))
     paths = ["--retries=10", there, target] if at[0] else [source, there]
-    _become_kubectl("cp", *_options(namespace, pod, access), *paths)
+    become_kubectl("cp", *kubectl_options(namespace, pod, access), *paths)
 
 
 def _check_copy(client: MpiClient, pod: PodFacts, path: str) -> None:
@@ -81,12 +81,19 @@ def _running(client: MpiClient, job: str, worker: int | None) -> PodFacts:
     return pod
 
 
-def _options(namespace: str, pod: PodFacts, access: dict[str, str | None]) -> list[str]:
+def kubectl_options(namespace: str, pod: PodFacts, access: dict[str, str | None]) -> list[str]:
+    """Return kubectl's options that name a pod's main container."""
     given = [f"--{name}={access[name]}" for name in ("context", "kubeconfig") if access[name]]
     return [f"--namespace={namespace}", f"--container={pod.state.main_container}", *given]
 
 
-def _become_kubectl(verb: str, *words: str) -> None:
+def terminal() -> list[str]:
+    """Return kubectl's option for a terminal, if there is one."""
+    return ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []
+
+
+def become_kubectl(verb: str, *words: str) -> NoReturn:
+    """Go on as kubectl."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise click.UsageError(f"{verb} needs kubectl on PATH")

@@ -112,7 +112,7 @@ def screen(
         + (f", queue {summary.queue}" if summary.queue else ""),
         "",
     ]
-    lines += _pods(job, is_wide=is_wide, style=style)
+    lines += pods(job.launchers, job.workers, is_wide=is_wide, style=style)
     lines += ["", *_timeline(job, now)]
     return lines
 
@@ -168,10 +168,13 @@ def _ranks(summary: JobSummary) -> str:
     return f"{summary.ranks} rank{'' if summary.ranks == 1 else 's'} in {summary.slots} slots"
 
 
-def _pods(job: JobStatus, *, is_wide: bool, style: Style) -> list[str]:
-    shown = [one for one in job.workers if not one.ready] if len(job.workers) > _MANY and not is_wide else job.workers
-    pods = [*job.launchers, *shown]
-    if not pods and not job.workers:
+def pods(
+    launchers: Sequence[PodSummary], workers: Sequence[PodSummary], *, is_wide: bool, style: Style = plain
+) -> list[str]:
+    """Return a table of pods: of many workers those that are not ready, unless `is_wide`."""
+    shown = [one for one in workers if not one.ready] if len(workers) > _MANY and not is_wide else workers
+    pods = [*launchers, *shown]
+    if not pods and not workers:
         return ["no pods"]
     rows = [
         [
@@ -186,7 +189,7 @@ def _pods(job: JobStatus, *, is_wide: bool, style: Style) -> list[str]:
     ]
     colours = [_colour(one) for one in pods]
     lines = table(["POD", "STATE", "NODE", "RESTARTS", "RANKS", "WHY"], rows, colours, style)
-    if hidden := len(job.workers) - len(shown):
+    if hidden := len(workers) - len(shown):
         lines.append(f"and {hidden} workers that are ready (-o wide shows them)")
     return lines
 

@@ -20,6 +20,8 @@ COMMON = {"-n", "--namespace", "--context", "--kubeconfig", "-o", "--output", "-
 
 
 def flags(one: click.Command) -> set[str]:
+    if isinstance(one, click.Group):
+        return set().union(*map(flags, one.commands.values()))
     return {flag for parameter in one.params if isinstance(parameter, click.Option) for flag in parameter.opts}
 
 
