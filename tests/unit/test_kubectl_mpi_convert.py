@@ -248,14 +248,22 @@ COMMANDS = [
 ]
 
 
+def changed(command: list[str], changes: list[Object]) -> Object:
+    """A job of v1 with all of the changes; the launcher has the command unless they give it one."""
+    items = [item for one in changes for item in one.items()]
+    resource = mpijob("v1", {path: value for path, value in items if not path.endswith("containers/1")})
+    roles = resource["spec"]["mpiReplicaSpecs"]
+    for path, value in items:
+        if path.endswith("containers/1"):
+            containers = roles[path.split("/")[2]]["template"]["spec"]["containers"]
+            containers[1:] = [value]
+    roles["Launcher"]["template"]["spec"]["containers"][0].setdefault("command", command)
+    return resource
+
+
 @given(st.sampled_from(COMMANDS), st.lists(st.sampled_from(CHANGES), max_size=6), st.sampled_from(["v2beta1", "t9k"]))
 def test_there_and_back(command: list[str], changes: list[Object], to: str) -> None:
-    merged = {key: value for one in changes for key, value in one.items() if not key.endswith("containers/1")}
-    resource = mpijob("v1", merged)
-    for key, value in (item for one in changes for item in one.items() if item[0].endswith("containers/1")):
-        role = resource["spec"]["mpiReplicaSpecs"][key.split("/")[2]]
-        role["template"]["spec"]["containers"] = [*role["template"]["spec"]["containers"][:1], value]
-    resource["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0].setdefault("command", command)
+    resource = changed(command, changes)
     before = read_(resource)
     if before is None:  # what can't be combined
         return

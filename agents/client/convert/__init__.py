@@ -1,4 +1,4 @@
-"""Converts jobs: between the versions of kubeflow's API and T9k's, and from Slurm. Pure.
+"""Converts jobs: between the versions of kubeflow's API and T9k's, to Kubeflow Trainer's, and from Slurm. Pure.
 
 What the job means, defaults included, is read by our operator's reader and written explicitly, so that it means the
 same to our operator. What the other API can't express is named.
@@ -9,11 +9,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 from agents.client import manifests
-from agents.client.convert.common import Converted
+from agents.client.convert.common import Converted, given
 from agents.client.convert.differences import differences
 from agents.client.convert.kubeflow import to_kubeflow
 from agents.client.convert.slurm.sbatch import sbatch_jobs
 from agents.client.convert.t9k import to_t9k
+from agents.client.convert.trainjob import to_trainjob
 from agents.client.errors import ManifestError
 from agents.job.json_object import Body, Object, part
 from agents.job.model import GROUP, LAST_APPLIED, MPI_JOB, PREFIX, Dialect, Implementation, Job
@@ -29,6 +30,7 @@ class Target(StrEnum):
     V1 = "v1"
     V2BETA1 = "v2beta1"
     T9K = "t9k"
+    TRAINJOB = "trainjob"
 
 
 _API_VERSIONS = {Target.V1: f"{GROUP}/v1", Target.V2BETA1: f"{GROUP}/v2beta1", Target.T9K: T9K}
@@ -42,6 +44,9 @@ def converted(resource: Object, to: Target) -> Converted:
         raise ManifestError(f"{job.name} is a VirtualCluster, not a job")
     kept = {key: text for key, text in part(metadata, "annotations").items() if not _is_replaced(key)}
     named = {key: metadata[key] for key in ("name", "generateName", "namespace", "labels") if metadata.get(key)}
+    if to is Target.TRAINJOB:
+        found, lost = to_trainjob(job, named | given({"annotations": kept}))
+        return Converted(job.name, found, tuple(lost))
     form = to_t9k(job) if to is Target.T9K else to_kubeflow(job, Dialect(to))
     annotations = kept | form.annotations
     body: Body = {

@@ -6,8 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.job.json_object import Body
-from agents.job.model import Dialect, Job, Override, RanksLost, Rbac, RestartPolicy, RunPolicy, Ssh, annotation
+from agents.job.json_object import Body, Object
+from agents.job.model import (
+    Dialect,
+    Job,
+    Override,
+    RanksLost,
+    Rbac,
+    RestartPolicy,
+    RunPolicy,
+    Scheduling,
+    Ssh,
+    annotation,
+)
+from agents.job.template import container_names, main_container
 
 RETRIES = 6  # of a v2beta1 launcher, whose backoffLimit counts them: a batch Job's default
 
@@ -60,9 +72,38 @@ def limits(policy: RunPolicy) -> Body:
     )
 
 
+def gang(scheduling: Scheduling) -> Body:
+    """Return what was given of `runPolicy.schedulingPolicy`."""
+    return given(
+        {
+            "minAvailable": scheduling.min_available,
+            "queue": scheduling.queue,
+            "minResources": scheduling.min_resources,
+            "priorityClass": scheduling.priority_class,
+            "scheduleTimeoutSeconds": scheduling.timeout_s,
+        }
+    )
+
+
 def given(fields: Mapping[str, Any]) -> Body:
     """Return the fields that have a value."""
     return {key: value for key, value in fields.items() if value not in (None, "", {})}
+
+
+def with_main(template: Object, main: str, changes: Object) -> Body:
+    """Return the template with its main container changed; None drops a field."""
+    chosen = main_container(template, main)
+    changed = {key: value for key, value in {**chosen, **changes}.items() if value is not None}
+    containers = [changed if one is chosen else one for one in template["spec"]["containers"]]
+    return {**template, "spec": {**template["spec"], "containers": containers}}
+
+
+def has_other(job: Job, name: str) -> bool:
+    """Return whether a container is called so besides the one that the launcher, or ranks, run in."""
+    templates = [role.template for role in (job.launcher, job.worker) if role.template]
+    return any(
+        name in container_names(one) and main_container(one, job.main_container)["name"] != name for one in templates
+    )
 
 
 def run_mode(job: Job) -> Body:

@@ -12,6 +12,7 @@ from agents.client.convert.common import (
     Form,
     as_annotations,
     backoff_limit,
+    gang,
     given,
     limits,
     retries,
@@ -32,8 +33,9 @@ def to_kubeflow(job: Job, version: Dialect) -> Form:
     return Form(job, _spec(job, version), _annotations(job, version), lost)
 
 
-def expressible(job: Job, version: Dialect) -> tuple[Job, list[str]]:
-    """Return the job as the version can have it, and what that changes."""
+def expressible(job: Job, version: Dialect, api: str = "") -> tuple[Job, list[str]]:
+    """Return the job as the version can have it, and what that changes. `api`: what is like that version."""
+    api = api or str(version)
     lost = []
     if priority := job.policy.scheduling.priority:  # 0 is T9k's default
         lost.append(f"the priority {priority} of T9k's scheduler: set a priorityClass")
@@ -41,7 +43,7 @@ def expressible(job: Job, version: Dialect) -> tuple[Job, list[str]]:
     if version is Dialect.V1:
         tries = retries(former)
         if tries and former.dialect is Dialect.V2BETA1 and former.launcher.restart_policy is RestartPolicy.NEVER:
-            lost.append(f"{tries} retries of the launcher, which {version} with restartPolicy Never has not")
+            lost.append(f"{tries} retries of the launcher, which {api} with restartPolicy Never has not")
         return job, lost
     launcher, worker = job.launcher, job.worker
     if (
@@ -49,14 +51,12 @@ def expressible(job: Job, version: Dialect) -> tuple[Job, list[str]]:
         and job.policy.backoff_limit is None
         and launcher.restart_policy is not RestartPolicy.NEVER
     ):
-        lost.append(f"launchers without a limit of retries, which {version} has not: {RETRIES} instead")
+        lost.append(f"launchers without a limit of retries, which {api} has not: {RETRIES} instead")
     for name, role in (("launcher", launcher), ("workers", worker)):
         if role.restart_policy not in _RESTARTS:
-            lost.append(
-                f"restartPolicy {role.restart_policy} of the {name}, which {version} has not: OnFailure instead"
-            )
+            lost.append(f"restartPolicy {role.restart_policy} of the {name}, which {api} has not: OnFailure instead")
     if not worker.replicas and not job.launcher_is_worker:
-        lost.append(f"a job without workers, which {version} has not: its launcher is a host instead")
+        lost.append(f"a job without workers, which {api} has not: its launcher is a host instead")
         job = replace(job, launcher_is_worker=True)
     return replace(job, launcher=_restarted(launcher), worker=_restarted(worker)), lost
 
@@ -89,18 +89,10 @@ def _role(role: Role) -> Body:
 
 
 def _policy(policy: RunPolicy) -> Body:
-    scheduling = policy.scheduling
-    gang = {
-        "minAvailable": scheduling.min_available,
-        "queue": scheduling.queue,
-        "minResources": scheduling.min_resources,
-        "priorityClass": scheduling.priority_class,
-        "scheduleTimeoutSeconds": scheduling.timeout_s,
-    }
     others = {
         "suspend": policy.is_suspended or None,
         "managedBy": policy.managed_by,
-        "schedulingPolicy": given(gang),
+        "schedulingPolicy": gang(policy.scheduling),
     }
     return {"cleanPodPolicy": str(policy.clean_pods), **limits(policy), **given(others)}
 

@@ -9,7 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agents.client.convert import mpirun
-from agents.client.convert.common import Form, as_annotations, backoff_limit, given, limits, retries, run_mode, settings
+from agents.client.convert.common import (
+    Form,
+    as_annotations,
+    backoff_limit,
+    given,
+    has_other,
+    limits,
+    retries,
+    run_mode,
+    settings,
+    with_main,
+)
 from agents.client.errors import ManifestError
 from agents.job.json_object import Body, Object
 from agents.job.model import (
@@ -24,7 +35,7 @@ from agents.job.model import (
     Transport,
 )
 from agents.job.t9k_launcher import HOSTFILE, launch_command, slots
-from agents.job.template import container_names, main_container
+from agents.job.template import main_container
 
 _MAIN = ("worker", "mpi-worker")  # names of the workers' container that ranks run in
 _POLICIES = (RestartPolicy.NEVER, RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS)
@@ -37,8 +48,8 @@ def to_t9k(job: Job) -> Form:
     config, line = _config(job, _command(job.launcher.template, job.main_container))
     own = job.launcher.template
     if line:  # mpirun's line is made of the job's fields
-        own = _with_main(own, job.main_container, {"command": None, "args": None})
-        made = _with_main(own, job.main_container, {"command": line})
+        own = with_main(own, job.main_container, {"command": None, "args": None})
+        made = with_main(own, job.main_container, {"command": line})
         job = replace(job, launcher=replace(job.launcher, template=made))
     spec: Body = {
         "mpiConfig": config,
@@ -70,7 +81,7 @@ def _check(job: Job) -> None:
         reason = "it has no workers"
     elif job.debug is None and not _command(job.launcher.template, job.main_container):
         reason = "its launcher has no command, and T9k makes an mpirun line of it"
-    elif any(_hides_main(role.template, job.main_container) for role in (job.launcher, job.worker)):
+    elif has_other(job, _MAIN[0]):
         reason = f"it has another container {_MAIN[0]} besides the one that ranks run in"
     if reason:
         raise ManifestError(f"job {job.name} can't be one of T9k's: {reason}")
@@ -78,10 +89,6 @@ def _check(job: Job) -> None:
 
 def _main(job: Job) -> str:
     return str(main_container(job.worker.template, job.main_container)["name"])
-
-
-def _hides_main(template: Object, main: str) -> bool:
-    return _MAIN[0] in container_names(template) and main_container(template, main)["name"] != _MAIN[0]
 
 
 def _expressible(job: Job) -> tuple[Job, list[str]]:
@@ -109,20 +116,12 @@ def _expressible(job: Job) -> tuple[Job, list[str]]:
     changes = {"name": name, "command": None, "args": None}
     job = replace(
         job,
-        launcher=replace(roles["launcher"], template=_with_main(launcher, own, {"name": name})),
-        worker=replace(roles["workers"], template=_with_main(worker, former, changes)),
+        launcher=replace(roles["launcher"], template=with_main(launcher, own, {"name": name})),
+        worker=replace(roles["workers"], template=with_main(worker, former, changes)),
         main_container=name,
         policy=replace(job.policy, backoff_limit=backoff_limit(job, Dialect.T9K)),
     )
     return job, lost
-
-
-def _with_main(template: Object, main: str, changes: Object) -> Body:
-    """Return the template with its main container changed; None drops a field."""
-    chosen = main_container(template, main)
-    changed = {key: value for key, value in {**chosen, **changes}.items() if value is not None}
-    containers = [changed if one is chosen else one for one in template["spec"]["containers"]]
-    return {**template, "spec": {**template["spec"], "containers": containers}}
 
 
 def _command(template: Object, main: str) -> list[str]:
