@@ -18,15 +18,17 @@ from agents.job.json_object import Body
 PROCESSES = "processes"
 PODS = click.Choice([PROCESSES, "containers"])
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
-PODS_HELP = "What pods are made of: processes of this machine, or containers of the jobs' images (docker)."
+PODS_HELP = "What pods are made of: processes of this machine, or Docker containers of the jobs' images."
 
 
 @click.command()
 @click.option("-f", "--file", type=_FILE, required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
 @click.option("--pods", type=PODS, default=PROCESSES, show_default=True, help=PODS_HELP)
-def local(*, file: str, pods: str) -> None:
+@click.option("--folder", type=click.Path(file_okay=False), help="Keep logs and claims in it; default: a temporary one.")
+def local(*, file: str, pods: str, folder: str | None) -> None:
     """Run the jobs of a file without a cluster; end with the launcher's exit code. Ctrl-C removes everything."""
-    _become_playground("apply", "--pods", pods, "--filename", file)
+    kept = ["--folder", folder] if folder else []
+    _become_playground("apply", "--pods", pods, *kept, "--filename", file)
 
 
 def run_job(manifest: Body, pods: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A cluster in a folder: a stand-in API server whose pods are local processes.
+"""A cluster in a folder: a stand-in API server whose pods are local processes, or containers of a Docker engine.
 
     from agents.playground import Cluster, Container, Pod
 
@@ -7,7 +7,7 @@
         environ = cluster.environ(cluster.token("get pods/exec", "create pods/exec", "list pods", "watch pods"))
         mpirun = cluster.exec_local("worker-0", ["mpirun", …], env=environ, stdout=PIPE)
 
-What it is not: pods are process trees of one user on one machine. They have a home, a temporary folder, an
+What it is not, with processes: pods are process trees of one user on one machine. They have a home, a temporary folder, an
 environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
 own only where namespaces are allowed (`Cluster.hostnames`, `.mounts`, `.processes_apart`). All else is shared by all
 pods, and containers are not apart from each other: images, users, resources and most probes mean nothing.
@@ -18,8 +18,9 @@ The files, from the API inwards:
 - rest, writes, watch, deletion, store, resources, access, selector, table, discovery, definitions: the API's objects,
   without I/O; tests use them without a server
 - exec_session, pipes, faults, watch_stream, logs: streams, and what a test does to them
-- kubelet, lifecycle, pod_status, starting, manifest, volumes, pods, controllers: what becomes of an object
-- processes, shim, namespaces, pod_process: process trees
+- kubelet, lifecycle, pod_status, manifest, volumes, pods, controllers: what becomes of an object
+- runtime: what carries out a pod's containers; process_runtime: as processes, container_runtime: as containers
+- processes, shim, namespaces, pod_process: process trees; engine, engine_stream, container_config: a Docker engine
 - cli, apply, demo, follow, operated, client, documents, render, launchers, wheels, image: the commands
 
 Of the API there are the kinds that the operator and its jobs use (resources.py): reads, watches, writes, merge patches,

@@ -173,10 +173,7 @@ class Api:
             del self.sessions[session]
 
     async def _start(self, options: Options, named: Target, container: str, stdio: Stdio) -> Process:
-        live = self.kubelet.find(named.namespace, named.name)
-        argv = [os.fsencode(word) for word in options.command]
-        environ, home = live.starter.environ(container), self.kubelet.home(live)
-        return await self.kubelet.processes(live).exec(argv, environ, home, stdio.theirs, stdio.tty)
+        return await self.kubelet.find(named.namespace, named.name).runtime.exec(container, options.command, stdio)
 
 
 def _subject(request: web.Request) -> dict[str, list[str]]:

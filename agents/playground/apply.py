@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from . import documents, resources
 from .client import ClientError
 from .cluster import Cluster
-from .documents import DocumentError, adapted
+from .documents import Adapted, DocumentError, adapted
 from .follow import Follower
 from .operated import JobError, Operated, describe
 from .wheels import InstallError
@@ -73,7 +73,12 @@ def _job(launcher: Launcher, command: Sequence[str], workers: int, slots: int) -
 
 
 def apply(
-    found: Sequence[tuple[str, Object]], launcher: Launcher | None, *, folder: str | None = None, verbose: bool = False
+    found: Sequence[tuple[str, Object]],
+    launcher: Launcher | None,
+    *,
+    folder: str | None = None,
+    verbose: bool = False,
+    has_containers: bool = False,
 ) -> int:
     """Apply manifests, each given with its file, and follow their jobs; the launcher's exit code.
 
@@ -86,26 +91,26 @@ def apply(
     for job in jobs:
         if launcher is not None and job.implementation != launcher.implementation:
             raise DocumentError([f"job {job.name} is made for {job.implementation}, not for {launcher.name}"])
-    with Operated(report, launcher) as operated:
+    with Operated(report, launcher, has_containers=has_containers) as operated:
         for implementation in dict.fromkeys(str(job.implementation) for job in jobs):
             operated.install(implementation)
         operated.set_up(folder)
-        report(f"a stand-in cluster in {operated.cluster.folder}; its pods are processes of this machine")
+        pods = "made of containers" if has_containers else "processes of this machine"
+        kubeconfig = operated.cluster.kubeconfig()
+        report(f"a stand-in cluster in {operated.cluster.folder}; its pods are {pods}; export KUBECONFIG={kubeconfig}")
         follower = Follower(operated.client, report, output)
-        changed = [adapted(body) for _file, body in found]
+        changed = [Adapted(body) if has_containers else adapted(body) for _file, body in found]
         for line in (line for one in changed for line in one.lines):
             report(line)
         for job in jobs:
             if job.debug is not None or job.policy.is_suspended or job.dialect.never_ends:
-                report(
-                    f"job {job.name} waits for you: export KUBECONFIG={operated.cluster.kubeconfig()}; Ctrl-C ends it"
-                )
+                report(f"job {job.name} waits for you: export KUBECONFIG={kubeconfig}; Ctrl-C ends it")
         follower.apply(*(one.body for one in changed))
         follower.until(follower.ended, operated.check)
         if verbose:
             _show_logs(operated, follower)
         code = follower.exit_code()
-        if code in _NOT_STARTED:
+        if code in _NOT_STARTED and not has_containers:
             report("pods have no images here: what they run has to be on this machine, by PATH or by its path")
         return code
 

@@ -23,7 +23,7 @@ _NAMES = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
-_ADDRESSES = ("127.0.0.1", "::1")
+LOOPBACK = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Authority:
         self.certificate = os.path.join(folder, "ca.crt")
         _write(self.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
-    def server(self, file: str = "server", addresses: Sequence[str] = _ADDRESSES) -> Pair:
+    def server(self, file: str = "server", addresses: Sequence[str] = LOOPBACK) -> Pair:
         """A certificate for the API server, or another that is reached by the same names."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
         names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]

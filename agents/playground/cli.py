@@ -26,6 +26,7 @@ from .documents import DocumentError
 from .image import ImageError
 from .launchers import DEFAULT, LAUNCHERS
 from .operated import JobError, Terminated, ending_on_term
+from .runtime import EngineError
 from .wheels import InstallError
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 _NAMES = click.Choice(list(LAUNCHERS))
 _COUNT = click.IntRange(min=1, max=1000)
-_PODS = click.Choice(["processes"])
+_CONTAINERS = "containers"
+_PODS = click.Choice(["processes", _CONTAINERS])
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
@@ -66,7 +68,7 @@ def _run() -> int:
         error.show()
     except DocumentError as error:
         sys.stderr.writelines(f"mpi-playground: {line}\n" for line in error.lines)
-    except (InstallError, ImageError, ClusterError, ClientError, JobError) as error:
+    except (InstallError, ImageError, ClusterError, ClientError, EngineError, JobError) as error:
         sys.stderr.write(f"mpi-playground: {error}\n")
         return 1
     except OSError as error:
@@ -152,15 +154,21 @@ def run(
 @_with_files
 def apply(
     launcher: str | None,
-    pods: str,  # noqa: ARG001 - so far one kind
+    pods: str,
     folder: str | None,
     verbose: bool,  # noqa: FBT001
     files: tuple[str, ...],
     more: tuple[str, ...],
 ) -> int:
-    """Run the MPIJobs of YAML files under the operator; their images are ignored: apply examples/kubeflow/pi.yaml."""
+    """Run the MPIJobs of YAML files under the operator: apply examples/kubeflow/pi.yaml.
+
+    Where pods are processes, their images are ignored.
+    """
     found = _read((*files, *more))
-    return apply_.apply(found, LAUNCHERS[launcher] if launcher else None, folder=folder, verbose=verbose)
+    if launcher and pods == _CONTAINERS:
+        raise click.UsageError("--launcher is for pods of processes: containers have their images' MPI")
+    chosen = LAUNCHERS[launcher] if launcher else None
+    return apply_.apply(found, chosen, folder=folder, verbose=verbose, has_containers=pods == _CONTAINERS)
 
 
 @command.command()

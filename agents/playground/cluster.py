@@ -35,10 +35,11 @@ class Cluster:
     Pods that come by the API are carried out as processes; without `runs_pods` they have none, are ready at once, and
     end when `set_state` says so. `environ` is what every container's environment begins with (default: PATH, LANG,
     LC_ALL and TZ of this process). `images` has another one for the pods of MPIJobs, by the job's MPI, and before
-    it a file that these pods wait for.
+    it a file that these pods wait for. With an `engine` (the arguments of engine.Engine) pods that come by the API are
+    containers, and `address` is the gateway of its network.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - settings
         self,
         folder: str | os.PathLike[str],
         *,
@@ -49,6 +50,7 @@ class Cluster:
         environ: Mapping[str, str] | None = None,
         images: Mapping[str, tuple[str, Mapping[str, str]]] | None = None,
         runs_pods: bool = True,
+        engine: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = os.path.abspath(folder)
         self.hostnames = False
@@ -57,6 +59,8 @@ class Cluster:
         """Whether `Pod.mounts` can work here (mount namespaces)."""
         self.processes_apart = False
         """Whether pods have process ids, /proc and /dev/shm of their own here (pid namespaces)."""
+        self.has_containers = engine is not None
+        """Whether pods that come by the API are made of containers."""
         self.address = address
         self.port = port
         self.pid = 0
@@ -66,6 +70,7 @@ class Cluster:
         self._behaviour = {"minor": minor, "runtime": runtime, "address": address, "runs_pods": runs_pods}
         self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
         self._behaviour["images"] = dict(images or {})
+        self._behaviour["engine"] = None if engine is None else dict(engine)
         self._server: ServerProcess | None = None
         self._authority: Authority | None = None
 
@@ -100,12 +105,12 @@ class Cluster:
 
     def _prepare(self) -> dict[str, str]:
         """Make the folder and the certificates. Raises ClusterError."""
-        from .certs import Authority  # noqa: PLC0415 - takes a while, in which the server is loaded
+        from .certs import LOOPBACK, Authority  # noqa: PLC0415 - takes a while, in which the server is loaded
 
         try:
             os.makedirs(self.folder, exist_ok=True)
             self._authority = Authority(os.path.join(self.folder, "tls"))
-            pair = self._authority.server()
+            pair = self._authority.server(addresses=tuple(dict.fromkeys((*LOOPBACK, self.address))))
         except OSError as error:
             raise ClusterError(f"{self.folder} can't be written to: {error.strerror}; choose another folder") from None
         return {"folder": self.folder, "certificate": pair.certificate, "key": pair.key, "ca": self.ca}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import access, pods, statuses
 from .faults import Fault, reset
+from .process_runtime import ProcessRuntime
 from .processes import command_line
 from .resources import PODS
 from .store import ExistsError
@@ -107,7 +108,9 @@ class Control:
     ) -> int:
         """Start a process in a pod, its stdio the handle's own; its exit code is written to the fourth descriptor."""
         kubelet, live = self._api.kubelet, self._live(name, namespace)
-        full = live.starter.environ(container)
+        if not isinstance(live.runtime, ProcessRuntime):
+            raise NotStartedError("the pod is made of containers")
+        full = live.runtime.environ(container)
         full |= {os.fsencode(key): os.fsencode(value) for key, value in environ.items()}
         words = [os.fsencode(word) for word in argv]
         try:

@@ -206,8 +206,9 @@ def state_of(pod: Object) -> str:
     inits = status.get("initContainerStatuses", [])
     for one in [*inits, *status.get("containerStatuses", [])]:
         reason = one["state"].get("waiting", {}).get("reason", "")
-        if reason not in {"", "PodInitializing", "ContainerCreating"}:
-            return f"{reason}: {one['state']['waiting'].get('message', '')}"
+        message = one["state"].get("waiting", {}).get("message", "")
+        if reason not in {"", "PodInitializing", "ContainerCreating"} or message:
+            return f"{reason}: {message}"
     if status["phase"] == "Pending" and inits:
         done = sum(1 for one in inits if one.get("started") or "terminated" in one["state"])
         return f"init containers {done}/{len(inits)}"

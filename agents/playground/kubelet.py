@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import time
@@ -11,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 from . import access, pod_status, pods
 from .lifecycle import PodLifecycle
 from .manifest import ManifestError
+from .process_runtime import ProcessRuntime
 from .processes import MARK, PodProcesses, Zygote, marked
 from .resources import PODS
-from .starting import Starter
+from .runtime import EngineError
 from .volumes import Volumes
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from .access import Access
+    from .engine import Engine
+    from .runtime import PodRuntime
     from .store import Object, Store
 
 
@@ -36,7 +40,7 @@ class LivePod:
         self.steps_over = False  # what comes next is not decided by the pod's steps any more
         self.ended = False  # its processes are being killed
         self.is_scripted = True  # its status is what its steps and `set_state` say, whatever its containers do
-        self.starter: Starter
+        self.runtime: PodRuntime
         self.lifecycle: PodLifecycle | None = None  # if its containers are carried out
 
 
@@ -57,6 +61,12 @@ class Kubelet:
         self._runs_pods: bool = settings["runs_pods"]
         self._folder: str = settings["folder"]
         self._environ = dict(settings["environ"])
+        self._engine: Engine | None = None
+        """What runs the containers of pods that come by the API; None: they are processes."""
+        if settings["engine"] is not None:
+            from .engine import Engine  # noqa: PLC0415 - most clusters have none, nor the package that it needs
+
+            self._engine = Engine(**settings["engine"])
         self._live: dict[tuple[str, str], LivePod] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._hosts = HostsFile(self._loop, os.path.join(self._folder, "hosts"), self._live)
@@ -88,7 +98,7 @@ class Kubelet:
         The answer is the pod as it was created: what becomes of it comes later, as in a cluster.
         """
         pod = pods.of_object(thing)
-        live = self._admit(pod, thing)
+        live = self._admit(pod, thing, has_address=self._engine is None)
         made = self.object(live)
         self._loop.call_soon(self._begin, live, thing)
         return made
@@ -100,23 +110,30 @@ class Kubelet:
         if not self._runs_pods:
             self._next_step(live, list(live.pod.steps))
             return
-        folder = os.path.join(live.folder, "volumes")
-        try:
-            volumes = Volumes(self.store, thing, folder, hidden=self._folder, ca=self._ca)
-            live.pod = dataclasses.replace(live.pod, mounts=volumes.shown())
-        except ManifestError as error:
-            self.set_state(live, "config-error", message=str(error))
-            return
-        live.is_scripted, live.starter = False, Starter(self, live, thing, volumes)
+        volumes = Volumes(self.store, thing, os.path.join(live.folder, "volumes"), hidden=self._folder, ca=self._ca)
+        if self._engine is not None:
+            from .container_runtime import ContainerRuntime  # noqa: PLC0415 - as the engine
+
+            live.runtime = ContainerRuntime(self, live, thing, volumes, self._engine)
+        else:
+            try:
+                live.pod = dataclasses.replace(live.pod, mounts=volumes.shown())
+            except ManifestError as error:
+                self.set_state(live, "config-error", message=str(error))
+                return
+            live.runtime = ProcessRuntime(self, live, thing, volumes)
+        live.is_scripted = False
         live.lifecycle = PodLifecycle(self, live, thing)
 
-    def _admit(self, pod: pods.Pod, thing: Object) -> LivePod:
-        address = pod.address or pods.new_address()
+    def _admit(self, pod: pods.Pod, thing: Object, *, has_address: bool = True) -> LivePod:
+        address = pod.address or (pods.new_address() if has_address else "")
         thing["status"] = pod_status.status_of(thing, "pending", address=address)
         self.store.create(PODS.key, thing)
         uid = thing["metadata"]["uid"]
-        live = LivePod(pod, uid, address, os.path.join(self._folder, "pods", f"{pod.name}.{uid[:8]}"))
-        live.starter = Starter(self, live, thing, None)
+        folder = os.path.join(self._folder, "pods")
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # volumes in it are anybody's
+        live = LivePod(pod, uid, address, os.path.join(folder, f"{pod.name}.{uid[:8]}"))
+        live.runtime = ProcessRuntime(self, live, thing, None)
         self._live[pod.namespace, pod.name] = live
         for name in ("home", "tmp", "stage"):
             os.makedirs(os.path.join(live.folder, name))
@@ -132,7 +149,7 @@ class Kubelet:
 
         self.store.update(PODS.key, live.pod.namespace, live.pod.name, mark)
         live.steps_over = live.ended = True
-        if live.processes is not None:
+        if live.processes is not None or live.lifecycle is not None:
             return self.background(self._end(live, grace_s))
         self._remove(live)
         done: asyncio.Future[None] = self._loop.create_future()
@@ -199,6 +216,16 @@ class Kubelet:
         """Return a new token of a ServiceAccount, which may do what RoleBindings give it."""
         return self._access.add_account(namespace, account, access.bound(self.store, namespace, account))
 
+    def set_address(self, live: LivePod, address: str) -> None:
+        """A pod has got its podIP."""
+        live.address = address
+        self._hosts.change()
+
+    @property
+    def hosts(self) -> str:
+        """Path of the pods' hosts file."""
+        return self._hosts.path
+
     def home(self, live: LivePod) -> str:
         """A pod's home, which is its working directory too."""
         return os.path.join(live.folder, "home")
@@ -214,7 +241,10 @@ class Kubelet:
         """Kill every process of every pod."""
         for live in self._live.values():
             live.steps_over = live.ended = True
-        await asyncio.gather(*(live.processes.end() for live in self.all() if live.processes is not None))
+        await asyncio.gather(*(live.runtime.end() for live in self.all()))
+        if self._engine is not None:
+            with contextlib.suppress(EngineError):  # the handle tries too, and tells
+                await asyncio.to_thread(self._engine.remove_all)
 
     def write_status(self, live: LivePod, status: Object) -> None:
         """Tell how a pod is."""
@@ -270,6 +300,8 @@ class HostsFile:
         self._is_due = False
         lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost"]
         for live in self._live.values():
+            if not live.address:  # not yet
+                continue
             names = [live.pod.name]
             if live.pod.subdomain:
                 full = f"{live.pod.hostname or live.pod.name}.{live.pod.subdomain}"

@@ -1,30 +1,30 @@
 """The lifecycle of a pod whose manifest is carried out: init containers in turn, sidecars, main containers, the end.
 
 As the kubelet does it (pkg/kubelet/kuberuntime, KEP-753 for sidecars), but for probes by HTTP, TCP and gRPC, which are
-taken to succeed, and for liveness probes, postStart hooks, resources and users, which are not looked at. Config maps'
-changes reach the files at once.
+taken to succeed, and for liveness probes, which are not looked at; nor are resources and users of processes. Config
+maps' changes reach the files at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 from typing import TYPE_CHECKING, Any
 
 from .manifest import ManifestError
 from .pod_status import ContainerState, status
 from .resources import CONFIG_MAPS
-from .statuses import runtime_error
+from .runtime import StartError, WaitingError
 from .volumes import MissingError
 
 if TYPE_CHECKING:
     from .kubelet import Kubelet, LivePod
+    from .processes import Process
 
 Object = dict[str, Any]
 
 _MISSING_AGAIN_S = 0.1
+_WAITING_AGAIN_S = 5.0  # an image may be built meanwhile
 _GRACE_S = 30.0
 _START_ERROR = 128  # containerd's exit code of a container whose program can't be started
 
@@ -36,8 +36,7 @@ class PodLifecycle:
         self._loop = asyncio.get_running_loop()
         self._kubelet = kubelet
         self._live = live
-        self._processes = kubelet.processes(live)
-        self._starter = live.starter
+        self._runtime = live.runtime
         self._spec = thing["spec"]
         inits = () if live.is_scripted else self._spec.get("initContainers") or ()
         self._inits = [ContainerState(one, init=True) for one in inits]
@@ -49,16 +48,15 @@ class PodLifecycle:
         self._kill_at = 0.0
         self._until_kill: asyncio.Timeout | None = None
         self._is_over = False  # ended, or in other hands: nothing more is told
-        self._unsubscribe = kubelet.store.subscribe(CONFIG_MAPS.key, lambda change: self._starter.refill(change.after))
+        self._unsubscribe = kubelet.store.subscribe(CONFIG_MAPS.key, lambda change: self._runtime.refill(change.after))
 
     # The start -------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         self._write_status()
-        await self._processes.enter()
         while True:
             try:
-                self._starter.prepare(mounted=self._processes.mounted)
+                await self._runtime.prepare()
                 break
             except MissingError:  # config maps may come after the pods that show them
                 await asyncio.sleep(_MISSING_AGAIN_S)
@@ -95,14 +93,12 @@ class PodLifecycle:
 
     async def _run_once(self, one: ContainerState) -> int:
         """From a container's start to its end; returns its exit code."""
-        program = self._starter.program(one.name)
-        if program:
+        if self._runtime.has_program(one.name):
             self._write_status()
             try:
-                one.process = await self._starter.run(one.name)
-            except OSError as error:
-                message = f"failed to create containerd task: {runtime_error(program, error.errno or 0)}"
-                one.ended(_START_ERROR, reason="StartError", message=message)
+                one.process = await self._started(one)
+            except StartError as error:
+                one.ended(_START_ERROR, reason="StartError", message=str(error))
                 return _START_ERROR
         one.began()
         if not one.is_init:
@@ -115,22 +111,39 @@ class PodLifecycle:
         finally:
             probing.cancel()
         if not self._is_over:
-            one.ended(code, message=self._starter.termination_message(one.spec, failed=code != 0))
+            reason = one.process.reason if one.process is not None else ""
+            one.ended(code, reason=reason, message=self._runtime.termination_message(one.spec, failed=code != 0))
         return code
+
+    async def _started(self, one: ContainerState) -> Process:
+        """Start a container, once it can be. Raises StartError."""
+
+        def report(text: str) -> None:
+            one.wait("ContainerCreating", text)
+            self._write_status()
+
+        while not self._is_ending:
+            try:
+                return await self._runtime.run(one.name, report)
+            except WaitingError as error:
+                one.wait(error.reason, error.message)
+                self._write_status()
+            await asyncio.sleep(_WAITING_AGAIN_S)
+        raise StartError("the pod has ended")
 
     async def _ended(self, one: ContainerState) -> int:
         """Wait for the end of a container's process; for ever if it has none, as if its image's entrypoint slept."""
-        process = one.process
-        if process is None:
+        if one.process is None:
             await asyncio.Event().wait()
             return 0
-        self._processes.main_pids.add(process.pid)
-        code = await process.wait()
-        self._processes.main_pids.discard(process.pid)
-        return code
+        return await one.process.wait()
 
     async def _probe(self, one: ContainerState) -> None:
-        """Tell when a container is up and when it is ready."""
+        """Tell when a container is up and when it is ready; before, run its postStart hook."""
+        hook = _hook(one, "postStart")
+        if hook and not await self._runtime.command(one.name, hook):
+            self._signal(one)  # the kubelet ends it too (FailedPostStartHook)
+            return
         await self._success(one, "startupProbe")
         one.is_up = True
         if one.is_sidecar:
@@ -147,7 +160,7 @@ class PodLifecycle:
         if "exec" not in probe:
             return
         await asyncio.sleep(float(probe.get("initialDelaySeconds", 0)))
-        while not await self._starter.command(one.name, probe["exec"]["command"]):
+        while not await self._runtime.command(one.name, probe["exec"]["command"]):
             await asyncio.sleep(float(probe.get("periodSeconds", 10)))
 
     # The end ---------------------------------------------------------------------------------------------------------
@@ -159,7 +172,7 @@ class PodLifecycle:
     async def terminate(self, grace_s: float) -> None:
         """End all: hooks, TERM, and KILL after the grace; until no process is left."""
         if self._is_over:
-            await self._processes.end()
+            await self._runtime.end()
             return
         self._kill_at = self._loop.time() + grace_s
         if self._until_kill is not None:
@@ -194,7 +207,7 @@ class PodLifecycle:
                     one.ended(137)
             self._write_end()
             self.release()
-        await self._processes.end()
+        await self._runtime.end()
 
     async def _stop(self) -> None:
         """Hooks are run first, all at once; then TERM, to sidecars when the others have ended."""
@@ -208,9 +221,9 @@ class PodLifecycle:
         await self._stop_one(one)
 
     async def _hook(self, one: ContainerState) -> None:
-        hook = ((one.spec.get("lifecycle") or {}).get("preStop") or {}).get("exec")
+        hook = _hook(one, "preStop")
         if one.is_running and hook:
-            await self._starter.command(one.name, hook["command"])
+            await self._runtime.command(one.name, hook)
 
     async def _stop_one(self, one: ContainerState) -> None:
         if one.is_running and one.process is not None and one.task is not None:
@@ -218,9 +231,8 @@ class PodLifecycle:
             await asyncio.wait({one.task})
 
     def _signal(self, one: ContainerState) -> None:
-        if one.process is not None and one.process.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(one.process.pid, signal.SIGTERM)
+        if one.process is not None:
+            self._runtime.terminate(one.name)
 
     def _write_end(self) -> None:
         worst = max(self._mains, key=lambda one: one.exit_code or 0)
@@ -238,3 +250,9 @@ class PodLifecycle:
         found = status(before["status"], self._inits, self._mains, phase=self._phase, address=self._live.address)
         if found != before["status"]:
             self._kubelet.write_status(self._live, found)
+
+
+def _hook(one: ContainerState, kind: str) -> list[str]:
+    """The command of a hook; empty if there is none that is a command."""
+    hook = ((one.spec.get("lifecycle") or {}).get(kind) or {}).get("exec") or {}
+    return list(hook.get("command") or ())

@@ -46,13 +46,9 @@ def call(
     rewritten: Mapping[str, str],
 ) -> Call:
     """A container's call. `given`: what the cluster puts into each environment. Raises ManifestError."""
-    environ = dict(given)
-    for one in container.get("env") or ():
-        value = _value(pod, container, one, environ, values)
-        if value is not None:
-            environ[one["name"]] = value
+    environ = variables(pod, container, given, values)
     if rewritten:
-        environ = {**{name: path for name, path in _AGENTS_PATHS.items() if name not in environ}, **environ}
+        environ = {**_AGENTS_PATHS, **environ}
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if words and not container.get("command"):
         raise ManifestError("the stand-in has no images, so no entrypoint: arguments need a command")
@@ -60,6 +56,18 @@ def call(
     moved_environ = {name: moved(value, rewritten) for name, value in environ.items()}
     folder = container.get("workingDir")
     return Call(argv, moved_environ, None if folder is None else moved(folder, rewritten))
+
+
+def variables(
+    pod: Object, container: Object, given: Mapping[str, str], values: Callable[[str, str, str], str | None]
+) -> dict[str, str]:
+    """A container's variables, `given` among them. Raises ManifestError."""
+    found = dict(given)
+    for one in container.get("env") or ():
+        value = _value(pod, container, one, found, values)
+        if value is not None:
+            found[one["name"]] = value
+    return found
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> str:

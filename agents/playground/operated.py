@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import signal
 import socket
 import struct
@@ -54,9 +55,15 @@ def ending_on_term() -> Iterator[None]:
 class Operated:
     """Everything that is there before a job. Use it as a context; at its end nothing is left."""
 
-    def __init__(self, report: Callable[[str], None], launcher: Launcher | None = None) -> None:
-        """`launcher` runs jobs of its implementation of MPI, in place of that implementation's default."""
+    def __init__(
+        self, report: Callable[[str], None], launcher: Launcher | None = None, *, has_containers: bool = False
+    ) -> None:
+        """`launcher` runs jobs of its implementation of MPI, in place of that implementation's default.
+
+        `has_containers`: pods are made of containers, with the MPI of their images.
+        """
         self._report = report
+        self._has_containers = has_containers
         self.launchers = {name: LAUNCHERS[default] for name, default in DEFAULTS.items()}
         if launcher is not None:
             self.launchers[launcher.implementation] = launcher
@@ -78,6 +85,8 @@ class Operated:
 
     def install(self, implementation: str) -> None:
         """Install what runs jobs of an implementation; their pods wait for it. Raises InstallError, JobError."""
+        if self._has_containers:
+            return
         launcher = self.launchers[implementation]
         if launcher.needs_interface and not has_interface():
             raise JobError(
@@ -87,9 +96,15 @@ class Operated:
         wheels.installed(launcher, self._report)
 
     def set_up(self, folder: str | None = None) -> None:
-        """Image, cluster, operator. Raises ImageError, ClusterError."""
+        """Image or engine, cluster, operator. Raises ImageError, EngineError, ClusterError."""
         if folder is None:
             folder = self._ending.enter_context(tempfile.TemporaryDirectory(prefix="mpi-playground-"))
+        cluster = self._on_engine(folder) if self._has_containers else self._with_image(folder)
+        self.cluster = self._ending.enter_context(cluster)
+        self.client = Client(self.cluster)
+        self._start_operator()
+
+    def _with_image(self, folder: str) -> Cluster:
         own = os.path.join(os.path.abspath(folder), "image")
         image.build(own)
         path = os.environ.get("PATH", os.defpath)
@@ -97,9 +112,18 @@ class Operated:
             name: (wheels.marker(one), image.environ(own, one.environment(wheels.folder(one), path)))
             for name, one in self.launchers.items()
         }
-        self.cluster = self._ending.enter_context(Cluster(folder, environ=images["OpenMPI"][1], images=images))
-        self.client = Client(self.cluster)
-        self._start_operator()
+        return Cluster(folder, environ=images["OpenMPI"][1], images=images)
+
+    def _on_engine(self, folder: str) -> Cluster:
+        try:
+            from .engine import Engine  # noqa: PLC0415 - of a package that pods of processes don't need
+        except ModuleNotFoundError as error:
+            raise JobError(f"{error}: install mpi-agents[containers]") from None
+        engine = Engine(secrets.token_hex(4))
+        self._ending.callback(engine.empty, os.path.join(os.path.abspath(folder), "pods"))
+        self._ending.callback(engine.remove_all)
+        address = engine.make_network()
+        return Cluster(folder, address=address, engine={"run": engine.run, "network": engine.network})
 
     def _start_operator(self) -> None:
         """It runs in a pod of its own: whatever becomes of us, it ends with the cluster."""
@@ -159,6 +183,8 @@ def has_interface() -> bool:
 
 def describe(cluster: Cluster) -> str:
     """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
+    if cluster.has_containers:
+        return "made of containers"
     own = ["home", "environment", "address"]
     own += ["host name"] * cluster.hostnames + ["mounts"] * cluster.mounts
     own += ["process ids"] * cluster.processes_apart

@@ -10,6 +10,8 @@ import termios
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .exec_session import Options
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255  # Kubernetes' channels of an exec stream
@@ -110,6 +112,8 @@ class Stdio:
         self.outputs: list[OutputPipe] = []
         self.stdin: InputPipe | None = None
         self.tty = ""
+        self.resized: Callable[[int, int], None] = lambda _lines, _columns: None
+        """What else is to be called when the client's terminal has another size."""
         self._terminal = -1
 
     async def open(self, options: Options) -> None:
@@ -135,6 +139,7 @@ class Stdio:
         """The client's terminal has another size."""
         if self._terminal >= 0:
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+            self.resized(lines, columns)
 
     def close_theirs(self) -> None:
         """When the command has them."""

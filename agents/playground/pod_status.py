@@ -130,8 +130,9 @@ def status(
         same = old.get(kind, {}).get("status") == value
         since = old[kind]["lastTransitionTime"] if same else pods.timestamp()
         conditions.append({"type": kind, "status": value, "lastTransitionTime": since, **why})
-    found: Object = {"phase": phase, "conditions": conditions, "hostIP": "127.0.0.1", "podIP": address}
-    found |= {"podIPs": [{"ip": address}], "startTime": before.get("startTime", pods.timestamp())}
+    found: Object = {"phase": phase, "conditions": conditions, "hostIP": "127.0.0.1"}
+    found |= {"podIP": address, "podIPs": [{"ip": address}]} if address else {}
+    found["startTime"] = before.get("startTime", pods.timestamp())
     if inits:
         found["initContainerStatuses"] = [one.status() for one in inits]
     return found | {"containerStatuses": [one.status() for one in mains]}
@@ -154,7 +155,8 @@ def status_of(thing: Object, state: str, *, address: str, message: str = "", exi
     initialized, phase = state not in {"scheduled", "initializing"}, _PHASES.get(state, "Pending")
     found = status(thing["status"], inits, mains, phase=phase, address=address, initialized=initialized)
     if state in {"scheduled", "pulling", "invalid-image-name"}:
-        del found["podIP"], found["podIPs"]
+        found.pop("podIP", None)
+        found.pop("podIPs", None)
     if state == "unknown":
         found |= {"reason": "NodeLost", "message": message or "Node is unresponsive"}
     return found

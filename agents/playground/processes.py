@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 MARK = "PLAYGROUND_POD"  # the environment variable that every process of a pod carries
 _SEND_BUFFER = 1 << 18
@@ -37,6 +37,7 @@ class Process:
         self.pid = 0
         self.begun: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[int] = loop.create_future()
+        self.reason = ""  # of its end, if it is none that its exit code tells
 
     def started(self, pid: int) -> None:
         """It runs."""
@@ -54,6 +55,15 @@ class Process:
         self._ended.set_result(code)
         if not self.begun.done():
             self.begun.set_result(None)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is an exit code."""
+        return self._ended.done()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call this once it has ended."""
+        self._ended.add_done_callback(lambda _ended: call())
 
     async def wait(self) -> int:
         """Its exit code, 128+n for signal n."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import manifest
 from .manifest import ManifestError
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 _MODE = 0o644
+_ANYBODY = 0o777  # mode of an emptyDir, whoever the containers' users are
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a path in pods
+_ELSEWHERE = frozenset({"hostPath", "emptyDir", "persistentVolumeClaim"})  # not filled by us
+CLAIMS = "claims"  # the folder of the claims' folders
 _KEYS = {"ConfigMap": CONFIG_MAPS.key, "Secret": SECRETS.key}
 
 
@@ -25,27 +29,53 @@ class MissingError(Exception):
     """An object that a volume shows is not there yet: the kubelet waits for it."""
 
 
+class Mount(NamedTuple):
+    """What a container sees at `path`: a folder or file of this machine."""
+
+    path: str
+    source: str
+    is_read_only: bool
+
+
 class Volumes:
-    """One pod's. `hidden` is a folder that no mount may cover: the cluster's own."""
+    """One pod's. `hidden` is a folder that no mount may cover: the cluster's own, with the claims' folders in it."""
 
     def __init__(self, store: Store, pod: Object, folder: str, *, hidden: str, ca: str) -> None:
         self._store = store
         self._pod = pod
         self._folder = folder
         self._ca = ca
-        self._paths = manifest.paths(pod)
+        self._paths: dict[str, str] = {}
         self._hidden = hidden
         self._rewritten: dict[str, str] = {}
 
     def shown(self) -> dict[str, str]:
-        """The paths that a mount can show, each with what is behind it, which is made now."""
-        for volume in self._volumes():
-            os.makedirs(self.folder(volume["name"]), exist_ok=True)
+        """The paths that a mount can show, each with what is behind it, which is made now. Raises ManifestError."""
+        self._paths = manifest.paths(self._pod)
+        self._make_folders()
         shown = {path: self._source(path) for path in self._paths if _can_be_shown(path, self._hidden)}
         for path, source in shown.items():
-            if path != source and not os.path.exists(source):  # a subPath's folder, as the kubelet makes it
-                os.makedirs(source)
+            if path != source:
+                _make_sub_path(source)
         return shown
+
+    def mounts(self, container: Object) -> list[Mount]:
+        """What a container of its own mounts, but for the shared memory; to be called when all is filled."""
+        found = []
+        for one in container.get("volumeMounts") or ():
+            if self._is_shared_memory(one):
+                continue
+            source = self._place(one["name"], one.get("subPath", ""))
+            _make_sub_path(source)
+            found.append(Mount(one["mountPath"], source, bool(one.get("readOnly"))))
+        return found
+
+    def shared_memory(self) -> str | None:
+        """The size of the volume in memory that is to be the pod's /dev/shm, "" if it names none; None without one."""
+        for container in manifest.containers(self._pod):
+            for mount in filter(self._is_shared_memory, container.get("volumeMounts") or ()):
+                return str(self._named(mount["name"])["emptyDir"].get("sizeLimit", ""))
+        return None
 
     def rewritten(self, *, mounted: bool) -> Mapping[str, str]:
         """The other paths; all of them where nothing is mounted."""
@@ -58,7 +88,8 @@ class Volumes:
 
     def fill(self, token: Callable[[], str]) -> None:
         """Make all folders and files, or write them anew. Raises MissingError, ManifestError."""
-        for volume in self._pod["spec"].get("volumes") or ():
+        self._make_folders()
+        for volume in self._volumes():
             self._fill(volume, token)
 
     def shows(self, config_map: Object) -> bool:
@@ -80,19 +111,42 @@ class Volumes:
         data = _contents(thing) if thing is not None else {}
         return data[key].decode(errors="replace") if key in data else None
 
+    def _is_shared_memory(self, mount: Object) -> bool:
+        directory = self._named(mount["name"]).get("emptyDir") or {}
+        return bool(mount["mountPath"] == _SHARED_MEMORY and directory.get("medium") == "Memory")
+
     def _source(self, path: str) -> str:
         volume, _, below = self._paths[path].partition("/")
-        host = next(
-            (one["hostPath"]["path"] for one in self._volumes() if one["name"] == volume and "hostPath" in one), ""
-        )
-        return os.path.join(host or self.folder(volume), below) if below else host or self.folder(volume)
+        return self._place(volume, below)
+
+    def _place(self, name: str, below: str) -> str:
+        """The folder of a volume, or what is below it."""
+        volume = self._named(name)
+        place = self.folder(name)
+        if "hostPath" in volume:
+            place = volume["hostPath"]["path"]
+        elif "persistentVolumeClaim" in volume:
+            claim = f"{self._pod['metadata']['namespace']}.{volume['persistentVolumeClaim']['claimName']}"
+            place = os.path.join(self._hidden, CLAIMS, claim)
+        return os.path.join(place, below) if below else str(place)
+
+    def _make_folders(self) -> None:
+        for volume in self._volumes():
+            place = self._place(volume["name"], "")
+            if "hostPath" not in volume and not os.path.exists(place):
+                os.makedirs(place)
+                if "emptyDir" in volume or "persistentVolumeClaim" in volume:
+                    os.chmod(place, _ANYBODY)
+
+    def _named(self, name: str) -> Object:
+        return next((one for one in self._volumes() if one["name"] == name), {})
 
     def _volumes(self) -> list[Object]:
         return list(self._pod["spec"].get("volumes") or ())
 
     def _fill(self, volume: Object, token: Callable[[], str]) -> None:
         folder = self.folder(volume["name"])
-        if "hostPath" in volume or "emptyDir" in volume:
+        if not _ELSEWHERE.isdisjoint(volume):
             return
         if "projected" in volume:
             mode = volume["projected"].get("defaultMode", _MODE)
@@ -107,7 +161,7 @@ class Volumes:
 
     def _project(self, folder: str, source: Object, mode: int, token: Callable[[], str]) -> None:
         if "serviceAccountToken" in source:
-            _write(folder, source["serviceAccountToken"]["path"], token().encode(), 0o600)
+            _write(folder, source["serviceAccountToken"]["path"], token().encode(), _MODE)  # whoever the user is
         elif "downwardAPI" in source:
             for item in source["downwardAPI"].get("items") or ():
                 _write(folder, item["path"], manifest.field(self._pod, item["fieldRef"]["fieldPath"]).encode(), mode)
@@ -157,6 +211,13 @@ def _write(folder: str, path: str, data: bytes, mode: int) -> None:
         file.write(data)
     os.chmod(new, mode)
     os.replace(new, place)
+
+
+def _make_sub_path(source: str) -> None:
+    """Make a subPath's folder, as the kubelet does: with the mode of the volume."""
+    if not os.path.exists(source):
+        os.makedirs(source)
+        os.chmod(source, os.stat(os.path.dirname(source)).st_mode & _ANYBODY)
 
 
 def _can_be_shown(path: str, hidden: str) -> bool:

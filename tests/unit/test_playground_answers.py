@@ -34,11 +34,11 @@ def test_any_error_is_an_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str
     (tmp_path / "pods").touch()
     cluster = Cluster(tmp_path)
     cluster.start()
-    with pytest.raises(ClusterError, match="NotADirectoryError"):
+    with pytest.raises(ClusterError, match="FileExistsError"):
         cluster.create_pod("homeless")
     with pytest.raises(ClusterError, match="failed 1 times"):
         cluster.__exit__(None, None, None)
-    assert "NotADirectoryError" in capfd.readouterr().err
+    assert "FileExistsError" in capfd.readouterr().err
 
 
 def test_a_pod_that_has_ended_starts_nothing(cluster: Cluster) -> None:

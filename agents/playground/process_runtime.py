@@ -1,42 +1,46 @@
-"""What a pod's processes are started with: filled volumes, environments, commands, where their output goes."""
+"""A pod whose containers are processes of this machine: filled volumes, environments, commands, where output goes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
-from . import logs, manifest
+from . import manifest
 from .manifest import ManifestError
 from .resources import JOBS
+from .runtime import PodRuntime, StartError
+from .statuses import runtime_error
 from .volumes import MissingError, Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .kubelet import Kubelet, LivePod
+    from .pipes import Stdio
     from .processes import Process
 
 Object = dict[str, Any]
 
-_MESSAGE_MAX = 4096  # bytes of a termination message
-_LINES_MAX, _LINES_SIZE_MAX = 80, 2048  # of a log in its place (kubernetes, pkg/kubelet/container/runtime.go)
 
-
-class Starter:
+class ProcessRuntime(PodRuntime):
     """Starts the processes of one pod."""
 
     def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes | None) -> None:
         """Without `volumes`, the pod has neither these nor anything of the cluster's (`Cluster.create_pod`)."""
-        self._kubelet = kubelet
-        self._live = live
-        self._thing = thing
+        super().__init__(kubelet, live, thing)
         self._volumes = volumes
         self._calls: dict[str, manifest.Call] = {}
-        self._token = ""
+        self._running: dict[str, Process] = {}
 
-    def prepare(self, *, mounted: bool) -> None:
-        """Fill the volumes and find out all calls. Raises MissingError, ManifestError."""
+    async def prepare(self) -> None:
+        """Enter the namespaces, fill the volumes and find out all calls."""
+        processes = self._kubelet.processes(self._live)
+        await processes.enter()
+        self._prepare(mounted=processes.mounted)
+
+    def _prepare(self, *, mounted: bool) -> None:
         rewritten: Mapping[str, str] = {}
         if self._volumes is not None:
             rewritten = self._volumes.rewritten(mounted=mounted)
@@ -82,35 +86,53 @@ class Starter:
     def environ(self, container: str) -> dict[bytes, bytes]:
         """A container's environment; without anything of its manifest's as long as that is not known."""
         if self._volumes is None and not self._calls:
-            self.prepare(mounted=True)
+            self._prepare(mounted=True)
         call = self._calls.get(container)
         environ = self._kubelet.base_environ(self._live) if call is None else call.environ
         return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
-    def program(self, container: str) -> str:
-        """What a container runs; "" if it has no command."""
-        return next(iter(self._calls[container].argv), "")
+    def has_program(self, container: str) -> bool:
+        """Whether it has a command."""
+        return bool(self._calls[container].argv)
 
-    async def run(self, container: str) -> Process:
-        """Start a container's own process; its output goes to its log. Raises OSError."""
-        log = os.open(self._log(container), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        return await self._exec(container, self._calls[container].argv, log)
+    async def run(self, container: str, report: Callable[[str], None]) -> Process:  # noqa: ARG002 - none takes long
+        """Start a container's own process."""
+        argv = self._calls[container].argv
+        try:
+            process = await self._exec(container, argv, self._open_log(container))
+        except OSError as error:
+            told = runtime_error(argv[0], error.errno or 0)
+            raise StartError(f"failed to create containerd task: {told}") from error
+        self._running[container] = process
+        mains = self._kubelet.processes(self._live).main_pids
+        mains.add(process.pid)
+        process.when_ended(lambda: mains.discard(process.pid))
+        return process
+
+    async def exec(self, container: str, argv: Sequence[str], stdio: Stdio) -> Process:
+        """Start a command in the pod's home."""
+        words = [os.fsencode(word) for word in argv]
+        processes, home = self._kubelet.processes(self._live), self._kubelet.home(self._live)
+        return await processes.exec(words, self.environ(container), home, stdio.theirs, stdio.tty)
 
     async def command(self, container: str, argv: Sequence[str]) -> bool:
-        """Run a probe's or a hook's command; returns whether it ended with 0."""
+        """Run a command without a stdin and with its output dropped."""
         try:
             process = await self._exec(container, argv, os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
         except OSError:
             return False
         return await process.wait() == 0
 
-    def termination_message(self, container: Object, *, failed: bool) -> str:
-        """What a container has left in its termination log, or if it asks for that and failed, the end of its log."""
-        name = container["name"]
-        said = logs.read(self._termination_log(name), size=_MESSAGE_MAX)
-        if not said and failed and container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-            said = logs.tail(logs.read(self._log(name)), _LINES_MAX)[-_LINES_SIZE_MAX:]
-        return said.decode(errors="replace")
+    def terminate(self, container: str) -> None:
+        """TERM."""
+        process = self._running.get(container)
+        if process is not None and process.pid and not process.has_ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+
+    async def end(self) -> None:
+        """Kill the pod's tree of processes."""
+        await self._kubelet.processes(self._live).end()
 
     async def _exec(self, container: str, argv: Sequence[str], output: int) -> Process:
         call = self._calls[container]
@@ -124,15 +146,3 @@ class Starter:
         finally:
             os.close(null)
             os.close(output)
-
-    def _issued(self) -> str:
-        if not self._token:
-            account = self._thing["spec"].get("serviceAccountName") or "default"
-            self._token = self._kubelet.issue_token(self._live.pod.namespace, account)
-        return self._token
-
-    def _log(self, container: str) -> str:
-        return os.path.join(self._live.folder, f"{container}.log")
-
-    def _termination_log(self, container: str) -> str:
-        return os.path.join(self._live.folder, f"{container}.termination-log")

@@ -1,0 +1,243 @@
+"""A pod whose containers are a Docker engine's: one holds the network, which the others join."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import tty
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import container_config, manifest
+from .engine import IMAGE, POD_LABEL
+from .manifest import ManifestError
+from .processes import Process
+from .runtime import EngineError, PodRuntime, StartError, WaitingError
+from .volumes import MissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .engine import Engine
+    from .engine_stream import Stream
+    from .kubelet import Kubelet, LivePod
+    from .pipes import Stdio
+    from .volumes import Volumes
+
+Object = dict[str, Any]
+_T = TypeVar("_T")
+
+_PID = 1  # in its own namespace: a process of ours that is there
+_KILLED = 137
+_LOG_MODE = 0o666  # of a termination log, whoever the container's user is
+
+
+class ContainerRuntime(PodRuntime):
+    """Starts the containers of one pod."""
+
+    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes, engine: Engine) -> None:
+        super().__init__(kubelet, live, thing)
+        self._loop = asyncio.get_running_loop()
+        self._volumes = volumes
+        self._engine = engine
+        self._specs = {one["name"]: one for one in manifest.containers(thing)}
+        self._sandbox = ""
+        self._ids: dict[str, str] = {}  # of each container's last start
+        self._starts = 0
+        self._is_over = False
+
+    async def prepare(self) -> None:
+        """Fill the volumes, and start what holds the network."""
+        self._volumes.fill(self._issued)
+        if not self._sandbox:
+            try:
+                await in_thread(self._start_sandbox)
+            except (EngineError, ValueError) as error:
+                raise ManifestError(f"failed to create pod sandbox: {error}") from None
+            self._kubelet.set_address(self._live, await in_thread(self._engine.address, self._sandbox))
+
+    def _start_sandbox(self) -> None:
+        memory, network = self._volumes.shared_memory(), self._engine.network
+        config = container_config.sandbox(self._thing, image=IMAGE, network=network, shared_memory=memory)
+        self._sandbox = self._create(config, "pause")
+        self._engine.start(self._sandbox)
+
+    def _create(self, config: Object, container: str) -> str:
+        """Create a container of the pod; its name has the number of the start. Raises EngineError."""
+        self._starts += 1
+        pod = self._live.pod
+        name = f"{pod.namespace}_{pod.name}_{container}_{self._engine.run}_{self._starts}"
+        identity = self._engine.create(config, name, {POD_LABEL: self._live.uid})
+        if self._is_over:  # while it was made
+            self._engine.remove(identity)
+            raise EngineError("the pod has ended")
+        return identity
+
+    def refill(self, config_map: Object) -> None:
+        """Write the files anew, which containers see at once."""
+        if self._sandbox and self._volumes.shows(config_map):
+            with contextlib.suppress(MissingError, ManifestError):
+                self._volumes.fill(self._issued)
+
+    def has_program(self, container: str) -> bool:  # noqa: ARG002
+        """Whether it runs anything: its image's program at least."""
+        return True
+
+    async def run(self, container: str, report: Callable[[str], None]) -> Process:
+        """Start a container, once its image is there."""
+        spec = self._specs[container]
+        await self._ensure_image(spec, report)
+        try:
+            config = self._config(spec)
+        except (ManifestError, ValueError, OSError) as error:
+            raise WaitingError("CreateContainerConfigError", str(error)) from None
+        try:
+            identity = await in_thread(self._create, config, container)
+        except EngineError as error:
+            raise WaitingError("CreateContainerError", str(error)) from None
+        self._ids[container] = identity
+        log = self._open_log(container)
+        try:
+            output = await in_thread(self._engine.attach, identity)
+            await in_thread(self._engine.start, identity)
+        except EngineError as error:
+            os.close(log)
+            raise StartError(f"failed to start container: {error}") from None
+        process = Process()
+        process.started(_PID)
+        self._kubelet.background(self._until_end(process, identity, output, log))
+        return process
+
+    async def _ensure_image(self, spec: Object, report: Callable[[str], None]) -> None:
+        image = spec["image"]
+        try:
+            if await in_thread(self._engine.has_image, image):
+                return
+            if spec.get("imagePullPolicy") == "Never":
+                told = f'Container image "{image}" is not present with pull policy of Never'
+                raise WaitingError("ErrImageNeverPull", told)
+            await in_thread(self._engine.pull, image, lambda text: self._loop.call_soon_threadsafe(report, text))
+        except EngineError as error:
+            raise WaitingError("ErrImagePull", str(error)) from None
+
+    def _config(self, spec: Object) -> Object:
+        """Raises ManifestError, ValueError, OSError."""
+        pod = self._kubelet.object(self._live)
+        log = self._termination_log(spec["name"])
+        with open(log, "ab"):  # is there before the container is
+            os.chmod(log, _LOG_MODE)
+        return container_config.container(
+            pod,
+            spec,
+            environ=manifest.variables(pod, spec, self._kubelet.services, self._volumes.value),
+            mounts=self._volumes.mounts(spec),
+            sandbox=self._sandbox,
+            hosts=self._kubelet.hosts,
+            termination_log=log,
+            cpus=os.cpu_count() or 1,
+        )
+
+    async def _until_end(self, process: Process, identity: str, output: Stream, log: int) -> None:
+        try:
+            await in_thread(output.copy_output, log, log)
+            code, process.reason = await in_thread(self._engine.wait, identity)
+        except EngineError:  # it has been removed
+            code = _KILLED
+        os.close(log)
+        process.ended(code)
+
+    async def exec(self, container: str, argv: Sequence[str], stdio: Stdio) -> Process:
+        """Start a command, whose terminal, if it is to have one, is the engine's: ours only passes bytes."""
+        has_stdin = stdio.stdin is not None
+        if stdio.tty:
+            tty.setraw(stdio.theirs[0])
+        try:
+            command, stream = await in_thread(
+                self._engine.exec, self._ids[container], argv, stdin=has_stdin, tty=bool(stdio.tty)
+            )
+        except EngineError as error:
+            raise OSError(str(error)) from None
+        if stdio.tty:
+            stdio.resized = lambda lines, columns: self._resize(command, lines, columns)
+        fds = [os.dup(fd) for fd in stdio.theirs]
+        process = Process()
+        process.started(_PID)
+        self._kubelet.background(self._until_exec_end(process, command, stream, fds))
+        if has_stdin:
+            self._kubelet.background(_copy_input(stream, fds[0]))
+        else:
+            os.close(fds[0])
+        return process
+
+    async def _until_exec_end(self, process: Process, command: str, stream: Stream, fds: list[int]) -> None:
+        try:
+            await in_thread(stream.copy_output, *fds[1:])
+            code = await in_thread(self._engine.exec_code, command)
+        except EngineError:  # the container has been removed
+            code = _KILLED
+        for fd in fds[1:]:
+            os.close(fd)
+        process.ended(code)
+
+    def _resize(self, command: str, lines: int, columns: int) -> None:
+        self._kubelet.background(_ignoring_errors(self._engine.resize, command, lines, columns))
+
+    async def command(self, container: str, argv: Sequence[str]) -> bool:
+        """Run a command without a stdin and with its output dropped."""
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            command, stream = await in_thread(self._engine.exec, self._ids[container], argv, stdin=False, tty=False)
+            await in_thread(stream.copy_output, null, null)
+            return await in_thread(self._engine.exec_code, command) == 0
+        except EngineError:
+            return False
+        finally:
+            os.close(null)
+
+    def terminate(self, container: str) -> None:
+        """TERM."""
+        if container in self._ids:
+            self._kubelet.background(_ignoring_errors(self._engine.kill, self._ids[container], "SIGTERM"))
+
+    async def end(self) -> None:
+        """Remove all containers of the pod."""
+        self._is_over = True
+        await _ignoring_errors(self._engine.remove_pod, self._live.uid)
+
+
+async def in_thread(call: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
+    """What a call of the engine's returns or raises. There may be many that wait, so each has a thread of its own."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            answer, failure = call(*arguments, **named), None
+        except Exception as error:  # noqa: BLE001 - the caller's
+            answer, failure = None, error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_settle, done, answer, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
+
+
+def _settle(done: asyncio.Future[Any], answer: Any, failure: Exception | None) -> None:
+    if done.cancelled():
+        return
+    if failure is None:
+        done.set_result(answer)
+    else:
+        done.set_exception(failure)
+
+
+async def _copy_input(stream: Stream, stdin: int) -> None:
+    await in_thread(stream.copy_input, stdin)
+    os.close(stdin)
+
+
+async def _ignoring_errors(call: Callable[..., None], *arguments: Any) -> None:
+    """Call the engine for what may be over already."""
+    with contextlib.suppress(EngineError):
+        await in_thread(call, *arguments)
