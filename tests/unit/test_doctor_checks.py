@@ -192,6 +192,7 @@ STRICT_ERROR = RefusedError('strict decoding error: unknown field "spec.containe
         (RefusedError('mpijobs "pi" already exists', 409), ..., ["fail"], "choose another name"),
         (RefusedError("spec.x: Invalid value", 422), ..., ["fail"], "Correct the job"),
         (AccessError('failed calling webhook "x": no endpoints', 500), ..., ["fail"], "webhook is down"),
+        (RefusedError('admission webhook "x" does not support dry run', 400), ..., ["skip"], "not tried"),
         (AccessError("the API server failed", 500), ..., ["skip"], "failed"),
         (ForbiddenError('User "x" cannot create resource "pods"', 403), ..., ["skip"], "not tried"),
     ],

@@ -69,7 +69,7 @@ def pods(facts: Facts) -> list[Check]:
 def _unready(facts: Facts) -> Iterable[tuple[str, NotReady]]:
     for name, why, _seconds in facts.waiting():
         yield name, why
-    if facts.launcher is not None and facts.launcher.why is not None:
+    if facts.launcher is not None and facts.launcher.why is not None and facts.launcher.state.phase != "Succeeded":
         yield facts.launcher.name, facts.launcher.why
 
 
@@ -79,4 +79,6 @@ def _pods(same: list[tuple[str, NotReady]]) -> Check:
     what = f"{name}{others}: {why.message}{f': {why.detail}' if why.detail else ''}"
     check = "images" if why.kind in {"image", "never"} else "ready"
     result = warn if why.kind in _PASSING else fail
-    return result(Group.PODS, check, what, starting.remedy(why, name) or f"`kubectl describe pod {name}` shows more.")
+    describe = f"`kubectl describe pod {name}` shows more."
+    otherwise = "If it stays so, see `kubectl mpi events`." if why.kind == "absent" else describe
+    return result(Group.PODS, check, what, starting.remedy(why, name) or otherwise)

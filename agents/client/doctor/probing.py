@@ -18,7 +18,7 @@ from agents.job.json_object import part
 from agents.job.model import Job, Transport
 
 _AT_ONCE = 8
-_TIME_S = 30.0  # for one pod
+_TIME_S = 20.0  # for each of the two commands in a pod
 _PODS_MAX = 128
 
 

@@ -19,6 +19,7 @@ VARIABLES = (
     *("I_MPI_HYDRA_BOOTSTRAP_EXEC", "I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_IFACE"),
 )
 END = "end"  # the last line's name: without it some are missing
+_HOSTFILES = tuple(name for name in VARIABLES if name.lower().endswith(("hostfile", "host_file")))
 MOST = 65536  # bytes of its output
 _VALUE_MAX = 256  # bytes
 _HOSTS = 8  # workers that the launcher looks up, and of them these it logs in to:
@@ -45,11 +46,12 @@ resolve() {{
   elif has python3; then python3 -c 'import socket, sys; socket.gethostbyname(sys.argv[1])' "$1"; else return 99; fi
 }} >/dev/null 2>&1 </dev/null
 hosts=$launcher
-if [ "$role" = {_LAUNCHER} ] && [ -r /etc/mpi/hostfile ]; then
+file={"".join(f"${{{name}:-" for name in _HOSTFILES)}/etc/mpi/hostfile{"}" * len(_HOSTFILES)}
+if [ "$role" = {_LAUNCHER} ] && [ -r "$file" ]; then
   count=0
   while [ $count -lt {_HOSTS} ] && read -r host _; do
     case $host in ""|"#"*) ;; *) hosts="$hosts ${{host%%:*}}"; count=$((count + 1));; esac
-  done </etc/mpi/hostfile
+  done <"$file"
 fi
 for host in $hosts; do (resolve "$host"; say "dns.$host" $?) & done
 if [ "$transport" = {_SSH} ]; then
