@@ -24,7 +24,7 @@ PODS_HELP = "What pods are made of: processes of this machine, or Docker contain
 @click.command()
 @click.option("-f", "--file", type=_FILE, required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
 @click.option("--pods", type=PODS, default=PROCESSES, show_default=True, help=PODS_HELP)
-@click.option("--folder", type=click.Path(file_okay=False), help="Keep logs and claims in it; default: a temporary one.")
+@click.option("--folder", type=click.Path(file_okay=False), help="For logs and claims; default: a temporary one.")
 def local(*, file: str, pods: str, folder: str | None) -> None:
     """Run the jobs of a file without a cluster; end with the launcher's exit code. Ctrl-C removes everything."""
     kept = ["--folder", folder] if folder else []

@@ -7,8 +7,8 @@
         environ = cluster.environ(cluster.token("get pods/exec", "create pods/exec", "list pods", "watch pods"))
         mpirun = cluster.exec_local("worker-0", ["mpirun", …], env=environ, stdout=PIPE)
 
-What it is not, with processes: pods are process trees of one user on one machine. They have a home, a temporary folder, an
-environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
+What it is not, with processes: pods are process trees of one user on one machine. They have a home, a temporary folder,
+an environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
 own only where namespaces are allowed (`Cluster.hostnames`, `.mounts`, `.processes_apart`). All else is shared by all
 pods, and containers are not apart from each other: images, users, resources and most probes mean nothing.
 
