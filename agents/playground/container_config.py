@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agents.operator.objects.resources import parse_quantity
+from agents.common.quantity import parse_quantity
 
 from . import manifest
 
