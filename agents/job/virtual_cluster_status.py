@@ -2,7 +2,7 @@
 
 | VirtualCluster's | the planner's | |
 |---|---|---|
-| Ready | | NodesReady and LoginReady, and nothing that blocks the cluster |
+| Ready | | NodesReady and LoginReady, and nothing that blocks the cluster or holds it up |
 | NodesReady | WorkersReady | |
 | LoginReady | LauncherWaiting | the opposite: its message says what the login pod waits for |
 | NodesOutdated | WorkersOutdated | |
@@ -79,12 +79,14 @@ def _login_ready(status: Object, named: Mapping[str, Condition], now: str) -> Co
 
 def _ready(found: list[Condition], login: Condition, named: Mapping[str, Condition], now: str) -> Condition:
     """The first reason why the cluster can't be used, or that it can."""
-    blocking = [one for kind in (*conditions.BLOCKING, Type.SUSPENDED) if (one := conditions.find(found, kind))]
+    kinds = (*conditions.BLOCKING, *conditions.NOT_READY, Type.SUSPENDED)
+    blocking = [one for kind in kinds if (one := conditions.find(found, kind))]
     nodes = conditions.find(found, Type.WORKERS_READY) or {"message": "the nodes are being created"}
     for one in (*(one for one in blocking if one.get("status") == "True"), nodes, login):
         is_good = one.get("type") in (Type.WORKERS_READY, LOGIN_READY) and one.get("status") == "True"
         if not is_good:
-            reason = str(_renamed(one)["reason"]) if "type" in one else "WaitingForNodes"
+            is_held = one.get("type") in conditions.NOT_READY
+            reason = str(one["type"] if is_held else _renamed(one)["reason"] if "type" in one else _ABSENT)
             return _stated(READY, named, "False", reason, str(one.get("message")), now)
     return _stated(READY, named, "True", "Ready", "the nodes and the login pod are ready", now)
 

@@ -58,7 +58,7 @@ def test_choices_are_those_that_are_read(field: str, choices: Any) -> None:
 
 def test_what_kubectl_shows_and_scales() -> None:
     shown = [one["name"] for one in VERSION["additionalPrinterColumns"] if not one.get("priority")]
-    assert shown == ["Nodes", "Ready", "Login", "DVM", "Age"]
+    assert shown == ["Nodes", "Ready", "Login", "State", "DVM", "Age"]
     assert VERSION["subresources"] == {
         "status": {},
         "scale": {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import plans
 import pytest
-from job_states import CREATED, READY, RUNNING, batch_job, condition, launcher, pod, resource, workers
+from job_states import CREATED, OURS, READY, RUNNING, START, batch_job, condition, launcher, pod, resource, workers
+from mpijobs import mpijob
 
 from agents.job import conditions as rules
 
@@ -183,11 +185,63 @@ def test_an_ended_job_is_held_up_by_nothing() -> None:
     assert held(plans.plan(body, launcher("Failed", code=1), *workers())) == {}
 
 
-def test_a_virtual_cluster_says_it_in_ready_and_t9k_in_a_column_beside_its_phase() -> None:
-    made = resource("t9k", None, CREATED)
-    worker = waiting("ErrImagePull", "no")
-    for part in ("spec", "status"):
-        worker[part]["containers" if part == "spec" else "containerStatuses"][0]["name"] = "mpi-worker"
-    found = plans.plan(made, worker)
-    assert list(held(found)) == ["ImagePullBackOff"]
-    assert plans.status(found)["phase"] == "Pending"
+NO_IMAGE = waiting("ErrImagePull", "no")
+LOOPS = waiting("CrashLoopBackOff", phase="Running", restarts=2, last=CRASHED)
+# A worker or a reason why it is refused, and changes of the job by dialect; what `kubectl get` shows.
+STATES: list[tuple[Object | str, str]] = [
+    (NO_IMAGE, "ImagePullBackOff"),
+    (waiting("CreateContainerError", "no"), "CreateContainerConfigError"),
+    (LOOPS, "CrashLoopBackOff"),
+    (FAILED_AGAIN, "CrashLoopBackOff"),
+    (pending("Unschedulable", "0/2 nodes"), "Unschedulable"),
+    (pending("SchedulingGated", "gated"), "Queued"),
+    (QUOTA, "QuotaExceeded"),
+    ('pods "x" is forbidden: violates PodSecurity "restricted:latest"', "FailedCreate"),
+]
+# The name of the second worker, its main container, what suspends the job.
+WORKERS: dict[str, tuple[str, str, Object]] = {
+    "v1": ("pi-worker-1", "mpi", {"spec/runPolicy/suspend": True}),
+    "v2beta1": ("pi-worker-1", "mpi", {"spec/runPolicy/suspend": True}),
+    "t9k": ("pi-worker-1", "mpi-worker", {"spec/runMode": {"pause": {"enabled": True}}}),
+    "virtual": ("vc-node-1", "mpi", {"spec/suspend": True}),
+}
+
+
+def started(version: str, changes: Object | None = None) -> Object:
+    made = mpijob(version, {"spec/transport": "exec", **(changes or {})})
+    made["metadata"] |= {"resourceVersion": "7", "managedFields": OURS}
+    return made | {"status": {"conditions": [CREATED], "startTime": START, "lastReconcileTime": START}}
+
+
+def shown_state(version: str, status: Object) -> str:
+    """The column: State, of T9k's Reason or else Phase. The definitions' tests compare their paths."""
+    by_type = {one["type"]: one for one in status["conditions"]}
+    if version == "virtual":
+        return str(by_type["Ready"]["reason"])
+    first = next((str(kind) for kind in rules.NOT_READY if kind in by_type), "")
+    return first or str(status["phase"] if version == "t9k" else status["conditions"][-1]["type"])
+
+
+@pytest.mark.parametrize("version", WORKERS)
+@pytest.mark.parametrize(("worker", "state"), STATES)
+def test_the_state_of_every_kind_of_job(version: str, worker: Object | str, state: str) -> None:
+    name, container, _ = WORKERS[version]
+    first = pod(f"{name[:-1]}0", container=container)
+    if isinstance(worker, str):
+        found = plans.plan(started(version), first, rejected={("Pod", name): worker})
+    else:
+        there = copy.deepcopy(worker)
+        there["metadata"]["name"] = name
+        for one in (*there["spec"]["containers"], *there["status"].get("containerStatuses", ())):
+            one["name"] = container
+        found = plans.plan(started(version), first, there)
+    assert shown_state(version, plans.status(found)) == state
+
+
+@pytest.mark.parametrize("version", WORKERS)
+@pytest.mark.parametrize(("changes", "state"), [({}, "Suspended"), (QUEUE, "Queued")])
+def test_the_state_of_every_kind_of_job_that_is_suspended(version: str, changes: Object, state: str) -> None:
+    found = plans.plan(started(version, {**WORKERS[version][2], **changes}))
+    assert shown_state(version, plans.status(found)) == (
+        "Paused" if (version, state) == ("t9k", "Suspended") else state
+    )

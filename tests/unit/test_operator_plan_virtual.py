@@ -153,9 +153,17 @@ def test_conditions_say_what_is_missing(
     assert {kind: found[kind] for kind in expected} == expected
 
 
-def test_reasons_survive_being_read_again() -> None:
-    pods = [NODES[0], pod("vc-node-1", "Pending", node="")]
+IMAGE = pod("vc-node-1", "Pending")
+IMAGE["status"]["containerStatuses"] = [{"name": "mpi", "state": {"waiting": {"reason": "ErrImagePull"}}}]
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"), [(pod("vc-node-1", "Pending", node=""), "WaitingForNodes"), (IMAGE, "ImagePullBackOff")]
+)
+def test_reasons_survive_being_read_again(node: Object, reason: str) -> None:
+    pods = [NODES[0], node]
     before = plans.status(plan(resource(None, CREATED), *pods))
+    assert before["conditions"][0]["reason"] == reason
     again = resource(None, *before["conditions"], **{key: before[key] for key in before if key != "conditions"})
     assert plans.plan(again, *pods).steps == ()
 

@@ -1,5 +1,7 @@
 """What holds the job up, as conditions whose types `kubectl get` shows as its State in the place of kubeflow's.
 
+A virtual cluster's State is the reason of its condition Ready, which is the first of these types.
+
 | the launcher, or workers while it does not run | condition |
 |---|---|
 | a container gets no image, or can't be created | ImagePullBackOff, CreateContainerConfigError |
@@ -40,8 +42,6 @@ _BY_KIND = {
 
 def set_held(view: View, builder: StatusBuilder, found: Launcher) -> None:
     """Set the conditions that hold, and remove the others: all if something blocks the job."""
-    if view.job.dialect.never_ends:  # a virtual cluster's Ready says it
-        return
     messages: dict[Type, list[str]] = {}
     if not conditions.is_true(builder.status["conditions"], *conditions.BLOCKING):
         for kind, message in _held(view, builder, found):
@@ -70,8 +70,8 @@ def _held(view: View, builder: StatusBuilder, found: Launcher) -> Iterator[tuple
     kind = None if reason is None or found.pod is None else _kind(found.pod, reason)
     if kind and reason and found.pod:
         yield kind, described(found.pod, reason)
-    elif found.stage is Stage.RUNNING and launcher.is_running(view):
-        return  # whatever is wrong with workers, the job goes on
+    elif found.stage is Stage.RUNNING and launcher.is_running(view) and not view.job.dialect.never_ends:
+        return  # whatever is wrong with workers, the job goes on; a virtual cluster is not ready
     if found.pod is None and found.why and found.tried == TRIED and found.counts.failed > 1:
         yield Type.CRASH_LOOP, found.why
     rejected = conditions.find(builder.status["conditions"], Type.CREATION_REFUSED)
