@@ -247,6 +247,7 @@ class Job:
     debug: Mapping[str, Override] | None = None  # by role, LAUNCHER or WORKER; None: not in debug mode
     resume: Mapping[str, Override] = field(default_factory=dict)  # what a resumed job's roles run instead
     worker_agent: WorkerAgent | None = None  # None: the operator's setting
+    tags_output: bool = False  # each line of the launcher's output begins with its rank
     tools: tuple[Tool, ...] | None = None  # None: the operator's setting
     has_dvm: bool = False  # virtual clusters: prte runs in the login pod
     has_application: bool = False  # virtual clusters: application containers are in the templates

@@ -172,6 +172,7 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
         debug=mode.debug,
         resume=mode.resume,
         worker_agent=read_worker_agent(settings),
+        tags_output=settings.flag("tagOutput") is True,
         tools=settings.choices("tools", Tool),
         annotations=settings.annotations,
         is_being_deleted=metadata.value.get("deletionTimestamp") is not None,

@@ -87,6 +87,7 @@ def read_t9k(resource: Object) -> Job | tuple[Problem, ...]:
         debug=mode.debug,
         resume=mode.resume,
         worker_agent=read_worker_agent(settings),
+        tags_output=settings.flag("tagOutput") is True,
         tools=settings.choices("tools", Tool),
         launch_command=pods.command,
         annotations=settings.annotations,

@@ -113,6 +113,8 @@ def test_annotation_goes_before_the_field(
         ("ssh/keyType", "ssh_key_type", "ssh.key_type", ("ecdsa", "ed25519")),
         ("ssh/passwd", "ssh_passwd", "ssh.passwd", ("image", "generated")),
         ("ssh/sshdPath", "sshd_path", "ssh.sshd_path", ("/a/sshd", "/b/sshd")),
+        ("tagOutput", "tag_output", "tags_output", (True, False)),
+        ("tagOutput", "tag_output", "tags_output", (False, True)),
         ("runMode/pause/enabled", "pause", "policy.is_suspended", (True, False)),
         ("runMode/pause/enabled", "pause", "policy.is_suspended", (False, True)),
     ],

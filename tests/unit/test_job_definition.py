@@ -40,7 +40,7 @@ KUBEFLOW = {
 OVERRIDE = ("[]", "[].type", "[].skipInitContainer", "[].command", "[].command.[]")
 OURS = {
     *("dialect", "transport", "workerUpdateStrategy", "ranksLost", "rbac", "workerAgent", "ssh", "runMode"),
-    *("tools", "tools.[]"),
+    *("tools", "tools.[]", "tagOutput"),
     *(f"ssh.{key}" for key in ("sshdPath", "port", "keyType", "passwd")),
     *("runMode.debug", "runMode.debug.enabled", "runMode.debug.replicaSpecs"),
     *("runMode.pause", "runMode.pause.enabled", "runMode.pause.resumeSpecs"),

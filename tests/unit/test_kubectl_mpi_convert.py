@@ -38,6 +38,7 @@ JOBS: dict[str, Object] = {
             rbac="none",
             ranks_lost="Ignore",
             worker_agent="false",
+            tag_output="true",
             tools="kubectl",
             sshd_path="/opt/sshd",
             ssh_port="2022",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mpijobs import annotated, job
-from pod_objects import CONTAINER, LAUNCHER, WORKER, Object, launcher, named, ours, variables, worker
+from pod_objects import CONTAINER, LAUNCHER, SETTINGS, WORKER, Object, launcher, named, ours, variables, worker
 
 from agents.operator import objects
 
@@ -50,6 +50,24 @@ def test_a_launcher_that_is_a_host_looks_itself_up_by_ssh(transport: str, is_wor
     found = variables(launcher("v2beta1", changes)["spec"]["containers"][0])
     assert ("OMPI_MCA_if_base_do_not_resolve" in found) is not (transport == "ssh" and is_worker)
     assert (found.get("PRTE_MCA_prte_do_not_resolve") == "0") is (transport == "ssh" and is_worker)  # on by default
+
+
+@pytest.mark.parametrize(
+    ("implementation", "added", "file"),
+    [
+        ("OpenMPI", {"OMPI_MCA_orte_tag_output": "1"}, None),
+        ("MPICH", {"HYDRA_CONFIG_FILE": "/etc/mpi/hydra.conf"}, "-prepend-pattern [%r]<output>:\n"),
+        ("Intel", {}, None),  # has no variable
+    ],
+)
+def test_output_is_tagged_by_the_environment(implementation: str, added: Object, file: str | None) -> None:
+    before = {"spec/transport": "exec", "spec/mpiImplementation": implementation}
+    after = before | {"spec/tagOutput": True}
+    untagged, tagged = (variables(launcher("v2beta1", one)["spec"]["containers"][0]) for one in (before, after))
+    assert tagged == untagged | added
+    assert objects.config_map(job("v2beta1", after), SETTINGS, [0])["data"].get("hydra.conf") == file
+    mounted = next(one["configMap"]["items"] for one in launcher("v2beta1", after)["spec"]["volumes"])
+    assert ("hydra.conf" in {one["key"] for one in mounted}) is (file is not None)
 
 
 def test_on_the_hosts_network_no_interface_is_named() -> None:

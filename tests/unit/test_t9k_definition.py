@@ -42,7 +42,7 @@ T9K = {
 }
 OLDER = {"worker.processesPerWorker", "worker.processRecovery", "runMode.debug.enable", "runMode.pause.enable"}
 OURS = {
-    *("transport", "ranksLost", "rbac", "workerAgent", "tools", "ssh.port", "ssh.keyType", "ssh.passwd"),
+    *("transport", "ranksLost", "rbac", "workerAgent", "tools", "tagOutput", "ssh.port", "ssh.keyType", "ssh.passwd"),
     *("runPolicy.cleanPodPolicy", "runPolicy.ttlSecondsAfterFinished", "runPolicy.activeDeadlineSeconds"),
     "runPolicy.backoffLimit",
 }

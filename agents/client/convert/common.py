@@ -135,6 +135,7 @@ def settings(job: Job) -> dict[str, str | None]:
         "rbac": str(job.rbac) if job.rbac is not Rbac.MANAGED else None,
         "ranksLost": str(job.ranks_lost) if job.ranks_lost is not RanksLost.FAIL else None,
         "workerAgent": None if job.worker_agent is None else str(job.worker_agent),
+        "tagOutput": "true" if job.tags_output else None,
         "tools": None if not job.tools else ",".join(job.tools),
         "sshPort": None if job.ssh.port is None else str(job.ssh.port),
         "sshKeyType": str(job.ssh.key_type) if job.ssh.key_type is not known.key_type else None,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from agents.job import tags
 from agents.job.json_object import Body
 from agents.job.model import Dialect, Implementation, Job, Transport
 from agents.operator.kube import CONFIG_MAP, SECRET, SERVICE
 from agents.operator.objects import names
 from agents.operator.settings import PodSettings
 
+HYDRA_OPTIONS = "hydra.conf"  # the file that MPICH's launcher reads further options from
 _NOTHING = ":\n"
 _NO_SLOTS, _BY_IP = "hostfile_noslots", "hostfile_ip"
 _KUBEXEC = f"#!{names.TOOLS_PATH}/rshagent\n"
@@ -40,6 +42,8 @@ def config_map(
     """
     separator = " slots=" if job.implementation is Implementation.OPEN_MPI else ":"
     files = {"hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in _hosts(job, settings, hosts))}
+    if _has_options(job):
+        files[HYDRA_OPTIONS] = " ".join(tags.OPTIONS[job.implementation]) + "\n"
     if job.dialect is Dialect.VIRTUAL:
         files[_NO_SLOTS] = "".join(f"{host}\n" for host in _hosts(job, settings, hosts))
         files[_BY_IP] = "".join(f"{address}{separator}{job.slots}\n" for address in addresses)
@@ -57,6 +61,7 @@ def launcher_files(job: Job) -> list[str]:
     """Return which of its files a launcher needs."""
     by_exec = ["kubexec.sh"] if job.transport is Transport.EXEC else []
     others = [_NO_SLOTS, _BY_IP] if job.dialect is Dialect.VIRTUAL else []
+    others += [HYDRA_OPTIONS] if _has_options(job) else []
     return [*by_exec, "hostfile", *others, "discover_hosts.sh", *(["ssh.sh"] if has_own_ssh(job) else [])]
 
 
@@ -66,6 +71,10 @@ def has_own_ssh(job: Job) -> bool:
     Intel MPI knows itself by the name that its address has (getnameinfo): the one with the cluster's domain alone.
     """
     return job.transport is Transport.SSH and job.launcher_is_worker and job.implementation is Implementation.INTEL
+
+
+def _has_options(job: Job) -> bool:
+    return job.tags_output and job.implementation is Implementation.MPICH
 
 
 def _echoed(job: Job, settings: PodSettings, hosts: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from agents.job.model import LAUNCHER, WORKER, Dialect, Implementation, Job, Transport
 from agents.job.template import wants_gpu
 from agents.operator.objects import names
-from agents.operator.objects.config import has_own_ssh
+from agents.operator.objects.config import HYDRA_OPTIONS, has_own_ssh
 
 _LEAST_AT_ONCE = 1000  # agents that may run at once: Open MPI 5 stays attached, and hangs at one more
 
@@ -31,6 +31,8 @@ def launcher(job: Job) -> dict[str, str]:
         # Whatever the implementation: by this very text horovodrun knows that there is no ssh.
         found["OMPI_MCA_plm_rsh_agent"] = names.AGENT
     found |= _FAMILIES[job.implementation](job)
+    if job.tags_output:
+        found |= _TAGS.get(job.implementation, {})
     if not (job.launcher_is_worker or wants_gpu(job.launcher.template)):
         # Images for GPUs would have the launcher see all of its node's, which others have asked for.
         found |= {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
@@ -110,6 +112,11 @@ def _mpich(job: Job) -> dict[str, str]:
     }
 
 
+# Open MPI 5.0 and Intel MPI have options only.
+_TAGS = {
+    Implementation.OPEN_MPI: {"OMPI_MCA_orte_tag_output": "1"},
+    Implementation.MPICH: {"HYDRA_CONFIG_FILE": f"{names.CONFIG_PATH}/{HYDRA_OPTIONS}"},
+}
 _FAMILIES = {Implementation.OPEN_MPI: _open_mpi, Implementation.INTEL: _intel, Implementation.MPICH: _mpich}
 
 
