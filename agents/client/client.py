@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -25,7 +26,9 @@ from agents.client.pod_command import Done
 from agents.client.queue import Queues
 from agents.client.rank_looks import RankLooks
 from agents.client.summaries import events_of, status_of, summary_of
+from agents.client.tags import RankOutput
 from agents.job.json_object import Body, Object, part
+from agents.job.model import Implementation
 from agents.operator.kube import POD
 
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
@@ -123,17 +126,26 @@ class MpiClient:
         name: str,
         *,
         worker: int | None = None,
+        rank: int | None = None,
         follow: bool = False,
         previous: bool = False,
         tail: int | None = None,
     ) -> Iterator[str]:
-        """Return the lines of the launcher's output, or of a worker's.
+        """Return the lines of the launcher's output, or of a worker's, or of a rank's: those with its tag.
 
         `follow`: until the container ends. `previous`: of the container before its last restart. `tail`: only so many
-        last lines.
+        last lines, of a rank when the container has ended. Raises NotFoundError: also if no line has a rank's tag.
         """
         pod = self.pod(name, worker)
-        return self.output(pod, follow=follow, previous=previous, tail=tail)
+        if rank is None:
+            return self.output(pod, follow=follow, previous=previous, tail=tail)
+        lines = self.rank_output(name, rank).lines(self.output(pod, follow=follow, previous=previous))
+        return lines if tail is None else iter(deque(lines, tail))
+
+    def rank_output(self, name: str, rank: int) -> RankOutput:
+        """Return what finds the lines of a rank in the output of a job's launcher."""
+        job = self.facts(name).job
+        return RankOutput(rank, Implementation.OPEN_MPI if job is None else job.implementation)
 
     def doctor(
         self,

@@ -27,7 +27,7 @@ _PER_HOST = frozenset({"N", "npernode"})
 _PAIRS = frozenset({"mca", "omca", "gmca", "pmca", "prtemca", "pmixmca", "env", "genv"})
 _NO_PLACE = re.compile(  # with a value each, which has no influence on where ranks run
     "x|bind-to|wdir|wd|prefix|path|timeout|report-uri|stdin|output|output-filename|iface|launcher|launcher-exec"
-    "|bootstrap|bootstrap-exec|envlist|genvlist|display|network-interface|start-timeout|p|ssh-port"
+    "|bootstrap|bootstrap-exec|envlist|genvlist|display|prepend-pattern|network-interface|start-timeout|p|ssh-port"
 )
 _PLACE = frozenset({"H", "host", "hosts", "f", "hostfile", "machinefile", "map-by", "rank-by", "ppn", "perhost", "rf"})
 _FLAGS = re.compile(

@@ -23,7 +23,7 @@ class AccessError(ClientError):
 
 
 class NotFoundError(ClientError):
-    """There is no such job, or no such pod of it, or the cluster has no MPIJobs at all."""
+    """There is no such job, pod or tag of a rank in its output, or the cluster has no MPIJobs at all."""
 
 
 class ForbiddenError(ClientError):

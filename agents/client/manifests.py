@@ -17,6 +17,7 @@ import yaml
 
 from agents.client.command_line import LAUNCHERS
 from agents.client.errors import ManifestError
+from agents.job import tags
 from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
 from agents.job.model import (
@@ -81,8 +82,8 @@ class Options:
     """What a new job is made of. Per worker: `slots`, `gpus`, `cpu`, `memory`, `shm`; None and "" are not set.
 
     `template` is a job whose fields hold where nothing else is said. Where it says nothing either: transport exec, Open
-    MPI. `volumes` and `secrets` are mounted: path → claim, path → Secret. `time_s`: the job fails after so many
-    seconds.
+    MPI, output with tags of ranks. `volumes` and `secrets` are mounted: path → claim, path → Secret. `time_s`: the job
+    fails after so many seconds.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Options:
     time_s: int | None = None
     transport: Transport | None = None
     implementation: Implementation | None = None
+    tags_output: bool | None = None
     template: Object | None = None
 
 
@@ -113,9 +115,12 @@ def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
         raise ManifestError("a template for new jobs must be an MPIJob of kubeflow.org/v1 or v2beta1")
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     options = _completed(options, metadata, spec)
-    replaced = {LAST_APPLIED, annotation("transport"), annotation("mpiImplementation")}
+    replaced = {LAST_APPLIED, annotation("transport"), annotation("mpiImplementation"), annotation("tagOutput")}
     annotations = {key: text for key, text in part(metadata, "annotations").items() if key not in replaced}
     annotations[annotation("transport")] = str(options.transport)
+    spec.pop("tagOutput", None)
+    if options.tags_output:
+        annotations[annotation("tagOutput")] = "true"
     labels = {**part(metadata, "labels")} | ({KUEUE_QUEUE: options.queue} if options.queue else {})
     policy = {"cleanPodPolicy": "Running", "backoffLimit": 0, **part(spec, "runPolicy")}
     policy |= {"activeDeadlineSeconds": options.time_s} if options.time_s is not None else {}
@@ -221,6 +226,7 @@ def _completed(options: Options, metadata: Object, spec: Object) -> Options:
     slots = options.slots or fields.number("slotsPerWorker", least=1)
     transport = options.transport or given.choice("transport", Transport) or Transport.EXEC
     implementation = options.implementation or given.choice("mpiImplementation", Implementation)
+    tags_output = given.flag("tagOutput") if options.tags_output is None else options.tags_output
     has_launcher = bool(given.flag("runLauncherAsWorker"))
     if problems:
         raise ManifestError(f"the template: {'; '.join(map(str, problems[:_FAULTS]))}")
@@ -228,8 +234,14 @@ def _completed(options: Options, metadata: Object, spec: Object) -> Options:
     workers = workers or -(-options.ranks // slots)
     if (workers + has_launcher) * slots < options.ranks:
         raise ManifestError(f"{options.ranks} ranks don't fit onto {workers} workers with {slots} slots each")
-    implementation = implementation or Implementation.OPEN_MPI
-    return replace(options, workers=workers, slots=slots, transport=transport, implementation=implementation)
+    return replace(
+        options,
+        workers=workers,
+        slots=slots,
+        transport=transport,
+        implementation=implementation or Implementation.OPEN_MPI,
+        tags_output=tags_output is not False,
+    )
 
 
 def _launch(options: Options) -> list[str]:
@@ -237,10 +249,12 @@ def _launch(options: Options) -> list[str]:
     command = [literal(word) for word in options.command]
     if command and os.path.basename(command[0]) in LAUNCHERS:
         return command
-    if options.implementation is not Implementation.OPEN_MPI:
-        return ["mpiexec", "-n", str(options.ranks), *command]
+    implementation = options.implementation or Implementation.OPEN_MPI
+    given = ["-n", str(options.ranks), *(tags.OPTIONS[implementation] if options.tags_output else ())]
+    if implementation is not Implementation.OPEN_MPI:
+        return ["mpiexec", *given, *command]
     exported = [word for name in options.env for word in ("-x", name)]  # sshd starts daemons without them
-    return ["mpirun", "-n", str(options.ranks), *exported, *command]
+    return ["mpirun", *given, *exported, *command]
 
 
 def literal(text: str) -> str:

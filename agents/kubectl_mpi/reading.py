@@ -9,6 +9,7 @@ import click
 from agents.client import AccessError, JobStatus, MpiClient
 from agents.client.model import as_json
 from agents.client.outage import Outage
+from agents.client.tags import RankOutput
 from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.options import (
     CLEAR,
@@ -22,6 +23,7 @@ from agents.kubectl_mpi.options import (
     wrapped,
 )
 
+_UNTAGGED = 20  # lines without a tag that may be the launcher's own
 _LOOK_S = 2.0  # how often `status -w` looks
 
 
@@ -100,17 +102,47 @@ def why(client: MpiClient, *, job: str, output: str | None) -> None:
 @click.command()
 @click.argument("job")
 @click.option("--worker", type=click.IntRange(min=0), metavar="N", help="A worker's output instead of the launcher's.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Only what this rank wrote.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the container ends.")
 @click.option("--previous", is_flag=True, help="Of the container before its last restart.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only so many last lines.")
 @cluster_options
-def logs(client: MpiClient, *, job: str, worker: int | None, follow: bool, previous: bool, tail: int | None) -> None:
-    """Print the output of a job's launcher, or of a worker."""
+def logs(
+    client: MpiClient,
+    *,
+    job: str,
+    worker: int | None,
+    rank: int | None,
+    follow: bool,
+    previous: bool,
+    tail: int | None,
+) -> None:
+    """Print the output of a job's launcher, of a worker, or of a rank."""
+    if rank is not None and (worker is not None or (follow and tail is not None)):
+        raise click.UsageError(f"--rank can't be combined with {'--tail and -f' if worker is None else '--worker'}")
     if follow and worker is None and tail is None and not previous:  # from before its start, over lost connections
-        client.follow(job, report=note, output=lambda line: show([line]))
+        _follow(client, job, None if rank is None else client.rank_output(job, rank))
         return
-    for line in client.logs(job, worker=worker, follow=follow, previous=previous, tail=tail):
+    number = 0
+    for number, line in enumerate(  # noqa: B007 (it is needed behind the loop)
+        client.logs(job, worker=worker, rank=rank, follow=follow, previous=previous, tail=tail), 1
+    ):
         show([line])
+    if rank is not None and not number:
+        note(f"no output of rank {rank}")
+
+
+def _follow(client: MpiClient, job: str, only: RankOutput | None) -> None:
+    """Print the launchers' output until the job has ended, or only a rank's part of it."""
+
+    def write(line: str) -> None:
+        show([line] if only is None else only.feed(line))
+        if only is not None and not only.has_tags and only.untagged == _UNTAGGED:
+            note(f"so far {only.remedy}")
+
+    client.follow(job, report=note, output=write)
+    if only is not None:
+        show(only.end())
 
 
 @click.command()

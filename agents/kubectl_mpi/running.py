@@ -82,6 +82,7 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @click.option("--time", "time_s", callback=duration, metavar="TIME", help="Time limit, as 30m or 4h.")
 @click.option("--transport", type=click.Choice([str(one) for one in Transport]), help="Default: exec.")
 @click.option("--mpi", type=click.Choice(list(MPI)), help="The image's MPI; default: openmpi.")
+@click.option("--no-tag-output", "tags_output", flag_value=False, default=None, help="Lines of output without ranks.")
 @click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob whose fields hold where no option is given.")
 @click.option("--sync", "folder", metavar="DIR", help="Give all pods the files of a folder, to start in.")
 @click.option("--rm", "removes", is_flag=True, help="Delete the job when it has ended, and on Ctrl-C.")

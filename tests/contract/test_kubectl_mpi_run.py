@@ -25,7 +25,7 @@ def test_a_program_in_the_foreground(shell: Shell) -> None:
     """Its output is stdout's, its exit code the command's; what `sh` reads is what was written."""
     program = ("sh", "-c", 'echo "$GREETING from $OMPI_COMM_WORLD_RANK, $(echo $$ | wc -l)"')
     found = shell.run("run", "none", "-n", "3", "--slots", "2", "--env", "GREETING=hello", "--rm", "--", *program)
-    assert sorted(found.splitlines()) == [f"hello from {rank}, 1" for rank in range(3)]
+    assert sorted(found.splitlines()) == [f"[1,{rank}]<stdout>:hello from {rank}, 1" for rank in range(3)]
     failing = shell.run("run", "none", "-n", "1", "--name", "ends", "--", "sh", "-c", "exit 4", code=4)
     assert "[ends] ends failed after" in failing
     assert cells(shell.run("list"), "ends")[1:3] == ["Failed", "ExitCode4"]
@@ -38,7 +38,7 @@ def test_ctrl_c_detaches_or_removes(shell: Shell, *, removes: bool) -> None:
     program = ["sh", "-c", "echo begun; sleep 600"]
     process = shell.start("run", "none", *options, "--", *program, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
+    assert process.stdout.readline() == "[1,0]<stdout>:begun\n"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -60,7 +60,7 @@ def test_an_outage_is_waited_for(shell: Shell, operated: Operated, tmp_path: Pat
     following = shell.start("run", "none", "-n", "1", "--name", "lasts", "--", *program, stdout=PIPE, stderr=PIPE)
     assert following.stdout is not None
     assert following.stderr is not None
-    assert following.stdout.readline() == "begun\n"
+    assert following.stdout.readline() == "[1,0]<stdout>:begun\n"
     watches = operated.cluster.stats()["requests"]["watch"]
     waiting = shell.start("wait", "lasts", stdout=PIPE)
     operated.cluster.until(lambda stats: stats["requests"]["watch"] > watches)
@@ -100,7 +100,7 @@ def test_files_of_a_folder_reach_all_pods(shell: Shell, operated: Operated, tmp_
     (tmp_path / "go.sh").chmod(0o755)
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text("secret")
-    given = ("run", "none", "-n", "2", "--name", "synced", "--sync", str(tmp_path))
+    given = ("run", "none", "-n", "2", "--no-tag-output", "--name", "synced", "--sync", str(tmp_path))
     found = shell.run(*given, "--", "./go.sh")
     assert sorted(found.splitlines()) == [f"synced-worker-{index}: of the folder" for index in range(2)]
     config_maps = "/api/v1/namespaces/default/configmaps"

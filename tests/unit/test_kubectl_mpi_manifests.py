@@ -11,6 +11,7 @@ from agents.client.errors import ManifestError
 from agents.client.manifests import Options, again, name_of, named, new_job, next_name
 from agents.job.model import Dialect, Implementation, Job, Transport
 from agents.job.read import read
+from agents.job.tags import OPTIONS
 
 Object = dict[str, Any]
 
@@ -53,13 +54,20 @@ def test_ranks_that_do_not_fit_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("given", "command"),
     [
-        ({}, ["mpirun", "-n", "4", "pi"]),
-        ({"env": {"A": "b"}}, ["mpirun", "-n", "4", "-x", "A", "pi"]),
+        ({}, ["mpirun", "-n", "4", "--tag-output", "pi"]),
+        ({"tags_output": False}, ["mpirun", "-n", "4", "pi"]),
+        ({"env": {"A": "b"}}, ["mpirun", "-n", "4", "--tag-output", "-x", "A", "pi"]),
         ({"command": ("/opt/bin/mpirun", "-n", "2", "pi")}, ["/opt/bin/mpirun", "-n", "2", "pi"]),
-        ({"implementation": Implementation.MPICH, "env": {"A": "b"}}, ["mpiexec", "-n", "4", "pi"]),
+        (
+            {"implementation": Implementation.MPICH, "env": {"A": "b"}},
+            ["mpiexec", "-n", "4", *OPTIONS[Implementation.MPICH], "pi"],
+        ),
         # Kubernetes makes $$ a dollar sign, and replaces $(NAME).
-        ({"command": ("sh", "-c", "$HOME $$ $(id)")}, ["mpirun", "-n", "4", "sh", "-c", "$HOME $$$$ $$(id)"]),
-        ({"command": ("sh", "-c", "$HOME")}, ["mpirun", "-n", "4", "sh", "-c", "$HOME"]),
+        (
+            {"command": ("sh", "-c", "$HOME $$ $(id)")},
+            ["mpirun", "-n", "4", "--tag-output", "sh", "-c", "$HOME $$$$ $$(id)"],
+        ),
+        ({"command": ("sh", "-c", "$HOME")}, ["mpirun", "-n", "4", "--tag-output", "sh", "-c", "$HOME"]),
     ],
 )
 def test_the_launchers_command(given: Object, command: list[str]) -> None:
@@ -146,7 +154,14 @@ def test_a_templates_size_mpi_and_transport_hold_where_no_option_is_given(versio
     assert (job.worker.replicas, job.slots) == (4, 8)
     assert (job.implementation, job.transport) == (Implementation.INTEL, Transport.SSH)
     assert main(body, "Launcher")["command"][0] == "mpiexec"
-    assert body["metadata"]["annotations"] == {"mpi-agents/transport": "ssh"}
+    assert body["metadata"]["annotations"] == {"mpi-agents/transport": "ssh", "mpi-agents/tag-output": "true"}
+
+
+@pytest.mark.parametrize(("option", "is_tagged"), [(None, False), (True, True), (False, False)])
+def test_output_is_tagged_unless_the_template_or_an_option_says_otherwise(option: bool | None, is_tagged: bool) -> None:
+    body = made(template=mpijob("v1", {"spec/tagOutput": False}), tags_output=option)
+    assert read_(body).tags_output is is_tagged
+    assert ("--tag-output" in main(body, "Launcher")["command"]) is is_tagged
 
 
 def test_options_win_over_a_template() -> None:

@@ -154,6 +154,7 @@ def _job(asked: Request, name: str, image: str, implementation: Implementation, 
         queue=asked.partition,
         time_s=asked.time_s,
         implementation=implementation,
+        tags_output=False,  # srun -l asks for it
     )
     body = manifests.new_job(options)
     spec = body["spec"]
