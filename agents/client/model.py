@@ -125,6 +125,8 @@ class JobStatus:
     timeline: tuple[Step, ...]
     exit_code: int | None = None
     """The launcher's, once it has ended; None if it is not known."""
+    notes: tuple[str, ...] = ()
+    """What can't be told, and what would tell it."""
 
     @property
     def state(self) -> State:

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from agents.client import command_line
 from agents.client.diagnosis import diagnose
 from agents.client.facts import Facts, PodFacts
-from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, PodSummary, Step
+from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, PodSummary
 from agents.client.objects import event_time, kind_of
+from agents.client.ranks import lacks
+from agents.client.timeline import timeline
 from agents.common.not_ready import NotReady, not_ready
 from agents.common.text import printable
-from agents.job.conditions import KUBEFLOW
 from agents.job.json_object import Object, mappings, part
-from agents.job.model import LAUNCHER, WORKER
+from agents.job.model import WORKER
 from agents.job.read import dialect_of
 from agents.job.status import seconds
 
@@ -55,7 +56,8 @@ def status_of(facts: Facts) -> JobStatus:
         workers=tuple(
             _pod(pod, hosts) if (pod := facts.workers.get(index)) else _absent(facts, index, hosts) for index in wanted
         ),
-        timeline=_timeline(facts),
+        timeline=timeline(facts),
+        notes=_notes(facts, hosts),
         exit_code=_exit_code(facts),
     )
 
@@ -87,6 +89,13 @@ def _hosts(facts: Facts) -> dict[int | None, tuple[int, str]]:
     placed = command_line.places(facts.job)
     shown = [""] * len(hosts) if placed is None else [_range(one) for one in placed]
     return {host: (facts.job.slots, one) for host, one in zip(hosts, shown, strict=True)}
+
+
+def _notes(facts: Facts, hosts: Mapping[int | None, tuple[int, str]]) -> tuple[str, ...]:
+    """What can't be told of a job, and what would tell it."""
+    if facts.has_ended or not any(slots > 1 and not ranks for slots, ranks in hosts.values()):
+        return ()
+    return (f"Which ranks run where: {lacks(facts) or f'`kubectl mpi top {facts.name}` asks the worker agents'}.",)
 
 
 def _range(of: range) -> str:
@@ -124,45 +133,6 @@ def _message(why: NotReady | None) -> str:
     if why is None:
         return ""
     return printable(f"{why.message}: {why.detail}" if why.detail else why.message)
-
-
-def _timeline(facts: Facts) -> tuple[Step, ...]:
-    steps = [(facts.created_at, "created")]
-    for one in facts.conditions:
-        if one.get("status") == "True" and one.get("type") in KUBEFLOW and one.get("type") != "Created":
-            steps.append((seconds(one.get("lastTransitionTime")), str(one.get("type")).lower()))
-    ready = [_ready_at(pod) for pod in facts.workers.values()]
-    if facts.wanted and len(ready) == facts.wanted and None not in ready:
-        steps.append((max(at for at in ready if at is not None), f"{facts.wanted} workers ready"))
-    for pod in facts.launchers:
-        for what, at in _launcher_times(pod):
-            steps.append((at, f"{LAUNCHER} {pod.name} {what}"))
-    known = [Step(at, printable(what)) for at, what in steps if at is not None]
-    return tuple(sorted(known, key=lambda step: step.at))
-
-
-def _ready_at(pod: PodFacts) -> float | None:
-    conditions = mappings(part(pod.raw, "status").get("conditions"))
-    return next(
-        (
-            seconds(one.get("lastTransitionTime"))
-            for one in conditions
-            if (one.get("type"), one.get("status")) == ("Ready", "True")
-        ),
-        None,
-    )
-
-
-def _launcher_times(pod: PodFacts) -> list[tuple[str, float | None]]:
-    for one in mappings(part(pod.raw, "status").get("containerStatuses")):
-        if pod.main is not None and one.get("name") == pod.main.name:
-            state = part(one, "state")
-            now = part(state, "terminated") or part(state, "running")
-            found = [("started", seconds(now.get("startedAt")))]
-            if "terminated" in state:
-                found.append((f"ended with exit code {now.get('exitCode')}", seconds(now.get("finishedAt"))))
-            return found
-    return []
 
 
 def _exit_code(facts: Facts) -> int | None:

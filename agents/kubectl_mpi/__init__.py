@@ -1,5 +1,5 @@
 """The command `kubectl mpi`: a thin layer on `agents.client`.
 
-- options: what all commands share; cli: the commands that read, wait and delete
-- tables, screen, printing: what is shown, without I/O; and how it is written
+- cli: all commands, errors as exit codes; options: what they share. Each other file has the commands of one kind
+- tables: what is shown, without I/O; live: screens that are drawn again
 """

@@ -36,8 +36,6 @@ from agents.job.model import Implementation
 MPI = {"openmpi": Implementation.OPEN_MPI, "mpich": Implementation.MPICH, "intel": Implementation.INTEL}
 FAILED, USAGE, NO_ACCESS, NOT_FOUND, FORBIDDEN, TIMEOUT, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
 
-CLEAR = "\x1b[H\x1b[J"
-"""What clears a terminal's screen."""
 _PROGRESS_S = 2.0
 _ERASE = "\r\x1b[K"
 

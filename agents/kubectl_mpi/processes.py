@@ -14,8 +14,8 @@ from agents.client.outage import Outage
 from agents.client.rank_looks import RankLooks, RankReport
 from agents.client.ranks import STATES, Group, RankProcess, groups, ranges
 from agents.kubectl_mpi import tables
+from agents.kubectl_mpi.live import Live
 from agents.kubectl_mpi.options import (
-    CLEAR,
     FAILED,
     Progress,
     cluster_options,
@@ -48,9 +48,9 @@ def top(client: MpiClient, *, job: str, output: str | None) -> None:
 
 
 def _watch(looks: RankLooks, found: RankReport) -> None:
-    outage = Outage(note)
+    outage, live = Outage(note), Live()
     while True:
-        show([CLEAR + "\n".join([*rows(found.ranks), *found.notes])])
+        live.draw([*rows(found.ranks), *found.notes])
         time.sleep(_LOOK_S)
         try:
             found = looks.look()

@@ -11,8 +11,8 @@ from agents.client.model import as_json
 from agents.client.outage import Outage
 from agents.client.tags import RankOutput
 from agents.kubectl_mpi import tables
+from agents.kubectl_mpi.live import Live
 from agents.kubectl_mpi.options import (
-    CLEAR,
     cluster_options,
     is_live,
     note,
@@ -66,7 +66,8 @@ def _screen(found: JobStatus, *, is_wide: bool) -> list[str]:
 
 def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
     """On a terminal redraw the screen; in a pipe print a line for each change."""
-    before, outage = "", Outage(note)
+    before, live, lines = "", Live(), list[str]()
+    outage = Outage((lambda line: live.draw([*lines, "", line])) if is_live() else note)
     while True:
         try:
             found = client.get(job)
@@ -75,7 +76,8 @@ def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
             continue
         outage.ended()
         if is_live():
-            show([CLEAR + "\n".join(_screen(found, is_wide=is_wide))])
+            lines = _screen(found, is_wide=is_wide)
+            live.draw(lines, is_last=found.state.has_ended)
         elif (line := f"{found.state} {found.summary.ready}/{found.summary.workers} {found.summary.reason}") != before:
             before = line
             show([f"{time.strftime('%H:%M:%S')} {found.state}: {found.explanation.what}"])

@@ -113,6 +113,7 @@ def screen(
         "",
     ]
     lines += pods(job.launchers, job.workers, is_wide=is_wide, style=style)
+    lines += [line for note in job.notes for line in ["", *wrap(note)]]
     lines += ["", *_timeline(job, now)]
     return lines
 

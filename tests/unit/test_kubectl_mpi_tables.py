@@ -83,7 +83,19 @@ def test_status_of_a_running_job() -> None:
     ]
     assert lines[10] == "TIME AFTER WHAT"
     assert lines[11].endswith("+0s created")
-    assert lines[12].endswith("+5s running")
+    assert lines[12].endswith("+1s first worker created")
+
+
+def test_status_says_what_would_tell_where_ranks_run() -> None:
+    given = job("v1", "Running", changes={"spec/slotsPerWorker": 4, COMMAND: ["mpirun", "pi"]})
+    asked = [pod("pi-worker-0", "ready"), pod("pi-worker-1", "ready")]
+    assert "set spec.workerAgent: {processes: true}" in "\n".join(tables.screen(status_of(facts(given, *asked)), NOW))
+    for one in asked:
+        one["spec"] |= {"shareProcessNamespace": True, "initContainers": [{"name": "a", "command": ["mpi-worker"]}]}
+    lines = tables.screen(status_of(facts(given, *asked)), NOW)
+    assert "Which ranks run where: `kubectl mpi top pi` asks the worker agents." in lines
+    assert "up to 4" in next(line for line in lines if line.startswith("pi-worker-0"))
+    assert status_of(RUNNING).notes == ()
 
 
 def test_status_says_why_pods_are_not_ready() -> None:
