@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agents.client import shell
 from agents.job.json_object import mappings
 from agents.job.model import Job
 from agents.job.t9k_launcher import HOSTFILE
@@ -20,21 +20,26 @@ from agents.job.template import main_container
 LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "horovodrun"})
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _SCRIPT_MAX = 16384  # characters
-_SEPARATORS = frozenset("();<>|&")
 _RANKS = frozenset({"n", "np", "c", "num-proc"})
 _PER_HOST = frozenset({"N", "npernode"})
-# Options by how many values follow; other ones are taken for such without any.
-_PAIRS = frozenset({"mca", "omca", "gmca", "pmca", "prtemca", "pmixmca", "env", "genv"})
+# Options by how many values follow. Open MPI 4.1 orterun.c, 5.0 schizo_ompi.c; MPICH and Intel MPI: mpiexec.hydra.
+_PAIRS = frozenset({"mca", "omca", "gmca", "pmca", "prtemca", "pmixmca", "gpmixmca", "env", "genv"})
 _NO_PLACE = re.compile(  # with a value each, which has no influence on where ranks run
-    "x|bind-to|wdir|wd|prefix|path|timeout|report-uri|stdin|output|output-filename|iface|launcher|launcher-exec"
-    "|bootstrap|bootstrap-exec|envlist|genvlist|display|prepend-pattern|network-interface|start-timeout|p|ssh-port"
+    "x|bind-to|wdir|wd|prefix|path|timeout|report-uri|report-pid|stdin|output|output-filename|iface|launcher"
+    "|launcher-exec|bootstrap|bootstrap-exec|envlist|genvlist|display|network-interface|start-timeout|p|ssh-port"
+    "|prepend-pattern|max-restarts|personality|launch-agent|outfile-pattern|errfile-pattern"
 )
-_PLACE = frozenset({"H", "host", "hosts", "f", "hostfile", "machinefile", "map-by", "rank-by", "ppn", "perhost", "rf"})
+_PLACE = re.compile(
+    "H|hosts?|f|hostfile|machinefile|default-hostfile|map-by|rank-by|ppn|perhost|rf|rankfile|npersocket|tune|am"
+    "|cpus-per-proc|cpus-per-rank|cpu-set|cpu-list"
+)
 _FLAGS = re.compile(
     "allow-run-as-root|oversubscribe|tag-output|timestamp-output|quiet|q|v|verbose|report-bindings|display-map"
-    "|gloo|mpi|l|prepend-rank|genvall|envall|genvnone"
+    "|display-allocation|gloo|mpi|l|prepend-rank|genvall|envall|genvnone|bind-to-(core|socket|none)|enable-recovery"
+    "|continuous|forward-signals|merge-stderr-to-stdout|get-stack-traces|xml|use-hwthread-cpus"
 )
-_DEFAULTS = frozenset({HOSTFILE, "slot"})  # values of options of _PLACE that change nothing
+_PLACE_FLAGS = re.compile("nooversubscribe|nolocal|pernode|by(node|slot|core|socket)")
+_DEFAULTS = frozenset({HOSTFILE, "slot"})  # of options of _PLACE: values that change nothing
 _MAPPING_VARIABLES = ("OMPI_MCA_rmaps_", "PRTE_MCA_rmaps_", "I_MPI_PERHOST", "I_MPI_HYDRA_HOST_FILE", "HYDRA_HOST_FILE")
 
 
@@ -45,6 +50,15 @@ class Asked:
     total: int | None = None
     per_host: int | None = None
     in_order: bool = True
+
+
+def values_of(option: str) -> int | None:
+    """Return how many words follow an option, which is given without dashes; None if it is not known."""
+    if option in _PAIRS:
+        return 2
+    if option in _RANKS | _PER_HOST or _PLACE.fullmatch(option) or _NO_PLACE.fullmatch(option):
+        return 1
+    return 0 if _FLAGS.fullmatch(option) or _PLACE_FLAGS.fullmatch(option) else None
 
 
 def ranks_of(job: Job) -> int | None:
@@ -98,20 +112,8 @@ def _commands(words: Sequence[str]) -> Iterator[list[str]]:
     if script is None:
         yield [*words]
         return
-    lexer = shlex.shlex(
-        script[:_SCRIPT_MAX].replace("\\\n", " ").replace("\n", " ; "), posix=True, punctuation_chars=True
-    )
-    command: list[str] = []
-    try:
-        for token in lexer:
-            if _SEPARATORS.issuperset(token):
-                yield command
-                command = []
-            else:
-                command.append(token)
-    except ValueError:  # a quote without its end
-        return
-    yield command
+    for command in shell.commands(script[:_SCRIPT_MAX]):
+        yield [word.text for word in command.words]
 
 
 def _read(words: Sequence[str]) -> Asked:
@@ -139,11 +141,11 @@ def _part(words: Sequence[str]) -> Asked:
             key = next(rest, "")
             next(rest, "")
             in_order &= not key.startswith("rmaps")
-        elif name in _RANKS | _PER_HOST | _PLACE or _NO_PLACE.fullmatch(name):
+        elif values_of(name):
             value = value if has_value else next(rest, "")
             total = _count(value) if name in _RANKS else total
             per_host = _count(value) if name in _PER_HOST else per_host
-            in_order &= name not in _PER_HOST | _PLACE or value in _DEFAULTS
+            in_order &= not (name in _PER_HOST or _PLACE.fullmatch(name)) or value in _DEFAULTS
         else:
             in_order &= _FLAGS.fullmatch(name) is not None
     return Asked(total, per_host, in_order)

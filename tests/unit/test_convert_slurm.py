@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agents.client.convert import Target, from_sbatch
 from agents.client.convert.slurm.options import SBATCH, SRUN, devices, elements, mebibytes, parse, seconds
 from agents.client.convert.slurm.request import ELEMENTS_MAX
-from agents.client.convert.slurm.shell import commands
 from agents.client.errors import ManifestError
+from agents.client.shell import commands
 from agents.job.model import Implementation, Job
 from agents.job.read import read
 from agents.playground.definitions import problems, schemas, unknown
@@ -205,6 +205,15 @@ def test_an_array_is_a_job_per_element() -> None:
     assert lost == ["the limit %2 of the array: all its jobs are created at once"]
 
 
+def test_the_shell_is_the_scripts_but_for_a_login() -> None:
+    [body], lost = jobs("#!/usr/bin/env bash\n#SBATCH -n 1\n\nsrun a\n")
+    assert container(body, "Launcher")["command"] == ["/bin/bash", "-c", "mpirun -n 1 a\n"]
+    assert not lost
+    [body], lost = jobs("#! /bin/sh -l -e\r\nsrun a\r\n")
+    assert container(body, "Launcher")["command"] == ["/bin/sh", "-e", "-c", "mpirun -n 1 a\n"]
+    assert lost == ["line 1: -l: the image's environment holds, not that of a login"]
+
+
 @pytest.mark.parametrize("to", [Target.V1, Target.V2BETA1, Target.T9K])
 def test_each_target(to: Target) -> None:
     found = from_sbatch(script("-N 2", "srun a"), "x.sh", "img", OPEN_MPI, to)
@@ -226,6 +235,7 @@ def test_each_target(to: Target) -> None:
         (script("-a 0-1000"), f"at most {ELEMENTS_MAX}"),
         (script("--comment='x"), "line 2: No closing quotation"),
         (script("") + "\n" + "x" * (256 << 10), "is larger than 256 KiB"),
+        (script("-a 0-999") + "\n" + "x" * (17 << 10), "1000 jobs with this script are too large"),
     ],
 )
 def test_what_can_not_be_converted(text: str, message: str) -> None:

@@ -44,7 +44,6 @@ def launched(line: str, version: str = "v1", **changes: Any) -> Job:
         ("bash -lc 'for i in 1 2; do mpirun -n 4 pi; done'", 4),
         ("sh -c 'mpirun -n 4 a\nmpirun -n 2 b'", None),
         ("sh -c 'mpirun -n $NP a'", None),
-        ('sh -c "mpirun -n 4 \'a"', None),
         ("sh --norc mpirun -n 4", 4),
         ("sh", None),
         ("", None),

@@ -6,32 +6,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PROGRAMS = frozenset({"mpirun", "mpiexec", "orterun", "prterun"})
+from agents.client.command_line import values_of
 
-# Open MPI 4.1 orte/tools/orterun/orterun.c, 5.0 schizo_ompi.c; MPICH and Intel MPI: mpiexec.hydra's utils.
-_VALUES = {  # how many words follow an option
-    **dict.fromkeys(
-        (
-            *("n", "np", "c", "N", "npernode", "npersocket", "ppn", "perhost", "x", "map-by", "rank-by", "bind-to"),
-            *("H", "host", "hosts", "hostfile", "machinefile", "default-hostfile", "f", "wd", "wdir", "path", "prefix"),
-            *("cpus-per-proc", "cpus-per-rank", "cpu-set", "cpu-list", "output-filename", "output", "timeout"),
-            *("max-restarts", "tune", "am", "stdin", "personality", "rf", "rankfile", "report-pid", "report-uri"),
-            *("launch-agent", "launcher", "iface", "envlist", "genvlist", "outfile-pattern", "errfile-pattern"),
-        ),
-        1,
-    ),
-    **dict.fromkeys(("mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca", "genv", "env"), 2),
-    **dict.fromkeys(
-        (
-            *("allow-run-as-root", "oversubscribe", "nooversubscribe", "use-hwthread-cpus", "use-hwthreads-as-cpus"),
-            *("tag-output", "timestamp-output", "report-bindings", "display-map", "display-allocation", "v", "verbose"),
-            *("q", "quiet", "nolocal", "pernode", "bynode", "byslot", "bycore", "bysocket", "bind-to-core"),
-            *("bind-to-socket", "bind-to-none", "enable-recovery", "continuous", "forward-signals", "l", "xml"),
-            *("merge-stderr-to-stdout", "get-stack-traces", "report-state-on-timeout", "genvall", "genvnone", "envall"),
-        ),
-        0,
-    ),
-}
+PROGRAMS = frozenset({"mpirun", "mpiexec", "orterun", "prterun"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +34,8 @@ def split(words: Sequence[str]) -> Mpirun | None:
     options: list[tuple[str, ...]] = []
     while rest and rest[0].startswith("-"):
         name, has_value = name_of(rest[0]), "=" in rest[0]
-        count = 0 if has_value else _VALUES.get(name, -1)
-        if count < 0 or len(rest) <= count:
+        count = 0 if has_value else values_of(name)
+        if count is None or len(rest) <= count:
             return None
         options.append(tuple(rest[: count + 1]))
         rest = rest[count + 1 :]

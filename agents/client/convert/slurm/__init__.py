@@ -1,1 +1,1 @@
-"""Slurm's batch scripts as jobs: `shell` and `options` read, `request` counts, `steps` rewrites, `sbatch` makes."""
+"""Slurm's batch scripts as jobs: `options` reads, `request` counts, `steps` rewrites, `sbatch` makes."""

@@ -21,7 +21,9 @@ from agents.job.json_object import Body, mappings, part
 from agents.job.model import Implementation
 
 SCRIPT_MAX = 256 << 10  # bytes: the script is in the pod's template
+_ARRAY_MAX = 16 << 20  # characters of the scripts of all jobs of an array
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
+_LOGIN = ("-l", "--login")  # would run /etc/profile, which sets PATH anew
 _VARIABLE = re.compile(r"\$\{?(SLURM_\w+|SLURMD_\w+)")
 _NAME_MAX = 40
 _SHOWN = 400  # characters of a lost phrase
@@ -56,6 +58,8 @@ def sbatch_jobs(text: str, file: str, image: str, implementation: Implementation
         raise ManifestError(f"{file}: {printable('; '.join(asked.problems[:3]))}")
     if asked.array:
         asked.env |= {"SLURM_ARRAY_TASK_ID": "", **_of_array(asked.array, script.body)}
+    if len(text) * len(asked.array) > _ARRAY_MAX:
+        raise ManifestError(f"{file}: {len(asked.array)} jobs with this script are too large: put it into the image")
     name = _name(asked.name or file.rpartition("/")[2].partition(".")[0])
     steps = rewritten(script.body, asked, implementation, script.first_line)
     variables, not_set = _variables(script.body, asked, name)
@@ -85,7 +89,8 @@ def _read(text: str, file: str) -> _Script:
         raise ManifestError(f"{file}: is for {printable(' '.join(shell), 63)}, and only shells like bash are known")
     options: list[tuple[int, Option]] = []
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
-    lost = []
+    lost = [f"line 1: {one}: the image's environment holds, not that of a login" for one in shell if one in _LOGIN]
+    shell = [one for one in shell if one not in _LOGIN]
     for number, line in enumerate(lines, 1):
         if not line.startswith("#SBATCH"):
             continue

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from agents.client.convert import mpirun
 from agents.client.convert.slurm.options import SRUN, count, parse
 from agents.client.convert.slurm.request import Request
-from agents.client.convert.slurm.shell import Command, commands, replaced
+from agents.client.shell import Command, commands, replaced
 from agents.job.model import Implementation
 
 _BINDINGS = {  # of --cpu-bind: Open MPI's --bind-to
