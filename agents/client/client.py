@@ -15,8 +15,8 @@ from agents.client.bundle import Bundle
 from agents.client.clusters import Clusters
 from agents.client.connection import Connection
 from agents.client.diagnosis import LINES, diagnose, failed_container
-from agents.client.doctor import Check, Examination, Subject
-from agents.client.errors import AccessError, ClientError, NotFoundError, WaitTimeoutError
+from agents.client.doctor import Check, Examination, Group, Subject, ordered, skip
+from agents.client.errors import AccessError, ClientError, ForbiddenError, NotFoundError, WaitTimeoutError
 from agents.client.facts import End, Facts, PodFacts
 from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
@@ -102,6 +102,10 @@ class MpiClient:
 
     def why(self, name: str) -> Explanation:
         """Say what a job waits for or what it died of, and what to do."""
+        return diagnose(self._evidence(name))
+
+    def _evidence(self, name: str) -> Facts:
+        """Return a job with its pods, events, and the end of a failed container's log."""
         resource = self.resource(name)
         pods = self._objects.pods(resource)
         facts = Facts(resource, pods, time.time())
@@ -112,7 +116,7 @@ class MpiClient:
             except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth showing
                 lines = []
             facts = replace(facts, output=lines)
-        return diagnose(facts)
+        return facts
 
     def events(self, name: str) -> tuple[JobEvent, ...]:
         """Return the events of a job, its launchers, and some workers that are not ready, oldest first.
@@ -160,10 +164,15 @@ class MpiClient:
         Nothing is changed. `probes`: execute a script in the job's running pods, too. `report` gets what is checked.
         """
         subject = None if manifest is None else Subject(manifests.placed(manifest, self.namespace))
+        unread = []
         if name is not None:
-            facts = self.facts(name)
-            subject = Subject(facts.resource, facts, self.why(name))
-        return Examination(self._connection, self.namespace, subject, report, probes=probes).checks()
+            try:
+                facts = self._evidence(name)
+                subject = Subject(facts.resource, facts)
+            except ForbiddenError as error:
+                unread = [skip(Group.JOB, "state", str(error))]
+        found = Examination(self._connection, self.namespace, subject, report, probes=probes).checks()
+        return ordered([*found, *unread])
 
     def submit(self, manifest: Object, *, folder: str | None = None) -> JobSummary:
         """Create a job of a manifest. `folder`: its files are at the working directory of all its pods (`sync`).

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import click
 
 from agents.client import AccessError, MpiClient, manifests
-from agents.client.doctor import Check, Group, Level, Subject, ordered, without_cluster
-from agents.client.doctor.check import skip
+from agents.client.doctor import Check, Group, Level, Subject, ordered, skip, without_cluster
 from agents.client.manifests import placed
 from agents.client.model import as_json
 from agents.job.json_object import Body, part

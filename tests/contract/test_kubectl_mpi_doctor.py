@@ -81,6 +81,14 @@ def test_a_user_with_few_rights(foreign: Cluster) -> None:
     )
 
 
+def test_a_job_whose_pods_may_not_be_read(foreign: Cluster) -> None:
+    Shell(foreign.kubeconfig()).run("submit", "-f", "-", stdin=manifest("hidden", "true"))
+    shell = Shell(foreign.kubeconfig(foreign.token("get mpijobs", "list mpijobs")))
+    found = checks(shell.call("doctor", "hidden", "-o", "json", code=1)[0])
+    assert "list pods" in found["rights: list, status, why, logs"]["what"]
+    assert found["job: state"]["level"] == "skip"
+
+
 def test_nobody_runs_jobs(foreign: Cluster) -> None:
     found = Shell(foreign.kubeconfig()).run("doctor")
     assert "cluster: operator                 warn    none seen" in found

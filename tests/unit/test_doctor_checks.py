@@ -169,6 +169,16 @@ def test_pods() -> None:
     assert levels(found) == {"images": "fail", "ready": "warn"}
     assert "pi-worker-0: container mpi can't get its image (ErrImagePull): not found" in found[0].what
     assert found[0].remedy == "Check the image's name, the registry and the pull secret."
+    starts = pod("pi-launcher", phase="Pending", spec={"nodeName": "n"})  # it waits for the workers
+    mounts = pod("pi-worker-0", phase="Pending", containerStatuses=[{"name": "mpi", "state": {"waiting": {}}}])
+    event = {"reason": "FailedMount", "message": "no secret", "involvedObject": {"uid": "pi-worker-0"}}
+    found = job.pods(Facts(resource(replicas=1), [starts, mounts], NOW, [event]))
+    assert [(one.level, one.what) for one in found] == [
+        (Level.FAIL, "pi-worker-0: can't start (FailedMount): no secret")
+    ]
+    assert levels(job.pods(Facts(resource(replicas=1), [starts, pod("pi-worker-0", **READY)], NOW))) == {
+        "ready": "warn"
+    }
     suspended = Facts(resource(runPolicy={"suspend": True}), (), NOW)
     assert levels(job.pods(suspended)) == {"ready": "skip"}
 

@@ -6,7 +6,7 @@
 - examine, probing: ask the API server, and execute the script
 """
 
-from agents.client.doctor.check import Check, Group, Level, ordered
+from agents.client.doctor.check import Check, Group, Level, ordered, skip
 from agents.client.doctor.examine import Examination, Subject, without_cluster
 
-__all__ = ["Check", "Examination", "Group", "Level", "Subject", "ordered", "without_cluster"]
+__all__ = ["Check", "Examination", "Group", "Level", "Subject", "ordered", "skip", "without_cluster"]

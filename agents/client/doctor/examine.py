@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from agents.client import manifests
 from agents.client.connection import Connection
+from agents.client.diagnosis import diagnose
 from agents.client.doctor import admission, capacity, cluster, job, rights
 from agents.client.doctor.check import Check, Group, ordered, skip
 from agents.client.doctor.probing import Probing
 from agents.client.errors import AccessError, ClientError, ForbiddenError
 from agents.client.facts import Facts
-from agents.client.model import Explanation
 from agents.client.objects import Objects, kind_of
 from agents.job.json_object import Body, Object, part
 from agents.job.model import Job, Problem
@@ -31,7 +31,6 @@ class Subject:
 
     resource: Object
     facts: Facts | None = None
-    why: Explanation | None = None
 
     @property
     def read(self) -> Job | tuple[Problem, ...]:
@@ -91,9 +90,9 @@ class Examination:
             if isinstance(read := subject.read, Job):
                 steps.append((Group.CAPACITY, "nodes", lambda: capacity.nodes(read, [*self._items(_NODE)])))
                 steps.append((Group.CAPACITY, "quotas", lambda: self._quotas(read, subject)))
-            if subject.why is not None and subject.facts is not None:
-                found += [job.state(subject.why), *job.pods(subject.facts)]
-            if self._probes and (facts := subject.facts) is not None and facts.job is not None:
+            if (facts := subject.facts) is not None:
+                found += [job.state(diagnose(facts)), *job.pods(facts)]
+            if self._probes and facts is not None and facts.job is not None:
                 probing = Probing(self._connection, facts, facts.job, self._report)
                 steps.append((Group.PODS, "probes", probing.checks))
         for group, name, step in steps:

@@ -67,10 +67,16 @@ def pods(facts: Facts) -> list[Check]:
 
 
 def _unready(facts: Facts) -> Iterable[tuple[str, NotReady]]:
-    for name, why, _seconds in facts.waiting():
-        yield name, why
-    if facts.launcher is not None and facts.launcher.why is not None and facts.launcher.state.phase != "Succeeded":
-        yield facts.launcher.name, facts.launcher.why
+    """Give the pods that are not ready, and why. A launcher that starts is not there while it waits for workers."""
+    uids = {pod.name: pod.uid for pod in facts.workers.values()}
+    waiting = [(name, starting.held_back(why, uids.get(name, ""), facts.events)) for name, why, _ in facts.waiting()]
+    yield from waiting
+    launcher = facts.launcher
+    if launcher is None or launcher.why is None or launcher.state.phase == "Succeeded":
+        return
+    why = starting.held_back(launcher.why, launcher.uid, facts.events)
+    if not (waiting and why.kind in _PASSING):
+        yield launcher.name, why
 
 
 def _pods(same: list[tuple[str, NotReady]]) -> Check:
