@@ -40,6 +40,7 @@ _BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 M
 _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
 _API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
 _FAULTS = 3  # of an invalid job are named
+_IGNORED_MAX = 16
 _GENERATED = 5  # characters that the API server appends to a generateName, of which it takes so many:
 _BASE_MAX = 63 - _GENERATED
 _AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
@@ -169,6 +170,12 @@ def checked(manifest: Object, namespace: str) -> Body:
         more = f" (and {len(found) - _FAULTS} more)" if len(found) > _FAULTS else ""
         raise ManifestError(f"job {name}: {'; '.join(map(str, found[:_FAULTS]))}{more}")
     return body
+
+
+def ignored(manifest: Object) -> list[Problem]:
+    """Return names that nothing reads: the API server drops such fields without a word, and the job runs."""
+    found = parsed(manifest)
+    return [] if isinstance(found, tuple) else [*found.ignored[:_IGNORED_MAX]]
 
 
 def placed(manifest: Object, namespace: str) -> Body:

@@ -25,15 +25,24 @@ INT64_MAX = 2**63 - 1
 
 
 class Fields:
-    """An object at a path. All that are reached from one share its list of problems.
+    """An object at a path. All that are reached from one share its list of problems, and `asked`.
 
-    The keys of a map are its user's, and stand in brackets: `metadata.annotations[mpi-agents/rbac]`.
+    The keys of a map are its user's, and stand in brackets: `metadata.annotations[mpi-agents/rbac]`. `asked`: which
+    keys have been asked for, by the path of their object: what nothing asks for is ignored. Those in lists don't count.
     """
 
     def __init__(
-        self, value: object, path: str, problems: list[Problem], *, is_map: bool = False, is_reported: bool = False
+        self,
+        value: object,
+        path: str,
+        problems: list[Problem],
+        asked: dict[str, tuple[Fields, set[str]]] | None = None,
+        *,
+        is_map: bool = False,
+        is_reported: bool = False,
     ) -> None:
-        self.path, self.problems, self._is_map = path, problems, is_map
+        self.path, self.problems, self.is_map = path, problems, is_map
+        self.asked = {} if asked is None else asked
         self.is_given = value is not None
         self.is_object = isinstance(value, Mapping)
         # Reported already: nothing can be here.
@@ -49,7 +58,7 @@ class Fields:
 
     def at(self, key: str) -> str:
         """Return the path of a key."""
-        if self._is_map:
+        if self.is_map:
             return f"{self.path}[{key}]"
         return f"{self.path}.{key}" if self.path else key
 
@@ -60,11 +69,13 @@ class Fields:
 
     def child(self, key: str, *, is_map: bool = False) -> Fields:
         """Return the object at a key, empty if there is none."""
-        return Fields(self.value.get(key), self.at(key), self.problems, is_map=is_map, is_reported=self._is_reported)
+        value, path = self._get(key), self.at(key)
+        return Fields(value, path, self.problems, self.asked, is_map=is_map, is_reported=self._is_reported)
 
     def instead(self, value: Object) -> Fields:
         """Return another object in this one's place."""
-        return Fields(value, self.path, self.problems, is_map=self._is_map, is_reported=self._is_reported)
+        more = {"is_map": self.is_map, "is_reported": self._is_reported}
+        return Fields(value, self.path, self.problems, self.asked, **more)
 
     def text(self, key: str) -> str:
         """Return the text at a key, "" if there is none."""
@@ -83,7 +94,7 @@ class Fields:
 
     def number(self, key: str, *, least: int = -INT32_MAX, most: int = INT32_MAX) -> int | None:
         """Return the whole number at a key."""
-        value = self.value.get(key)
+        value = self._get(key)
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # JSON has no difference between 1 and 1.0
         if value is None:
@@ -129,7 +140,7 @@ class Fields:
 
     def quantity(self, key: str) -> str:
         """Return the amount at a key, which may be written as a number; "" if there is none."""
-        value = self.value.get(key)
+        value = self._get(key)
         if value is None:
             return ""
         text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else self.text(key)
@@ -140,8 +151,16 @@ class Fields:
     def _list(self, key: str) -> list[Any]:
         return self._typed(key, list, "a list") or []
 
+    def ask(self, key: str) -> None:
+        """Note that a key has a meaning here."""
+        self.asked.setdefault(self.path, (self, set()))[1].add(key)
+
+    def _get(self, key: str) -> Any:
+        self.ask(key)
+        return self.value.get(key)
+
     def _typed(self, key: str, wanted: type[T], expected: str) -> T | None:
-        value = self.value.get(key)
+        value = self._get(key)
         if value is None or isinstance(value, wanted):
             return value
         self.add(f"must be {expected}, not {kind(value)}", key)
@@ -152,31 +171,27 @@ class Settings:
     """The settings of one job in one object of its spec. Each may be an annotation instead, which wins.
 
     Annotations exist because another CRD, or a client that knows only kubeflow's fields, drops our fields. `names`:
-    what annotations are called instead of a field's own name, as `sshPort` for `port` in `spec.ssh`. `asked`: which
-    names have been asked for, by the path of their object: what nothing asks for is ignored.
+    what annotations are called instead of a field's own name, as `sshPort` for `port` in `spec.ssh`.
     """
 
-    def __init__(
-        self,
-        spec: Fields,
-        annotations: Fields,
-        names: Mapping[str, str] | None = None,
-        asked: dict[str, tuple[Fields, set[str]]] | None = None,
-    ) -> None:
+    def __init__(self, spec: Fields, annotations: Fields, names: Mapping[str, str] | None = None) -> None:
         self.fields, self._annotations, self._names = spec, annotations, names or {}
-        self._asked = {} if asked is None else asked
 
     def child(self, key: str, names: Mapping[str, str] | None = None) -> Settings:
         """Return the settings in the object at a key of the spec."""
-        self._ask(self.fields, key)
-        return Settings(self.fields.child(key), self._annotations, names, self._asked)
+        return Settings(self.fields.child(key), self._annotations, names)
 
     def ignored(self) -> list[Problem]:
-        """Return the annotations of ours that nothing has asked for, and fields that look like misspelt settings."""
+        """Return the annotations of ours that nothing has asked for, and fields of the spec that look misspelt.
+
+        Those of pod templates are the API server's.
+        """
         found: list[Problem] = []
-        for path, (fields, names) in self._asked.items():
-            report = ignored_annotations if fields is self._annotations else misspelt_fields
-            found += report(path, fields.names, names)
+        for path, (fields, names) in self.fields.asked.items():
+            if path == self._annotations.path:
+                found += ignored_annotations(path, fields.names, names)
+            elif path.startswith(self.fields.path) and not fields.is_map and ".template" not in path:
+                found += misspelt_fields(path, fields.names, names)
         return found
 
     @property
@@ -187,7 +202,7 @@ class Settings:
     def is_annotated(self, key: str) -> bool:
         """Return whether the annotation gives it."""
         name = annotation(self._names.get(key, key))
-        self._ask(self._annotations, name)
+        self._annotations.ask(name)
         return bool(self._annotations.value.get(name))
 
     def path(self, key: str) -> str:
@@ -248,12 +263,9 @@ class Settings:
 
     def _given(self, key: str) -> tuple[Fields, str]:
         """Return the object that gives a setting, and its name there."""
-        self._ask(self.fields, key)
+        self.fields.ask(key)
         name = annotation(self._names.get(key, key))
         return (self._annotations, name) if self.is_annotated(key) else (self.fields, key)
-
-    def _ask(self, fields: Fields, name: str) -> None:
-        self._asked.setdefault(fields.path, (fields, set()))[1].add(name)
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -1,7 +1,8 @@
 """Names in a job that nothing reads, with the closest one that something does. Pure.
 
-An annotation under our prefix and a replica type are always reported. A field is if it resembles one of our settings:
-kubeflow may get fields that we don't know. What a definition's schema doesn't know never gets here.
+An annotation under our prefix and a replica type are always reported. A field is if it resembles a known one of
+the same object: kubeflow may get fields that we don't know. What a definition's schema doesn't know never gets to the
+operator, but to who reads a file.
 """
 
 from __future__ import annotations

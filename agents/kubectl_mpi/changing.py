@@ -30,6 +30,8 @@ def submit(*, file: str, namespace: str | None, context: str | None, kubeconfig:
     with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
         jobs = [(client if namespace else client.within(_namespace(one) or client.namespace), one) for one in found]
         for there, manifest in [(there, there.checked(one)) for there, one in jobs]:
+            for typo in manifests.ignored(manifest):
+                note(f"warning: {typo}")
             show([f"{there.submit(manifest).resource} created"])
 
 

@@ -33,6 +33,19 @@ def test_files_are_checked_before_anything_is_created(shell: Shell, tmp_path: Pa
     shell.run("delete", "twice")
 
 
+def test_misspelt_names_are_warned_of(foreign: Cluster, tmp_path: Path) -> None:
+    """The API server drops them without a word."""
+    job = yaml.safe_load(manifest("typos", "true"))
+    job["spec"]["slotsPerWroker"] = 2
+    job["spec"]["mpiReplicaSpecs"]["Workers"] = {}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    process = Shell(foreign.kubeconfig()).start("submit", "-f", str(tmp_path / "job.yaml"), stdout=PIPE, stderr=PIPE)
+    output, said = process.communicate(timeout=100)
+    assert (process.returncode, output) == (0, "mpijob.kubeflow.org/typos created\n")
+    assert "warning: spec.slotsPerWroker: is unknown and ignored; did you mean slotsPerWorker?" in said
+    assert "warning: spec.mpiReplicaSpecs[Workers]: is unknown and ignored; did you mean Worker?" in said
+
+
 def test_the_api_server_makes_a_name(foreign: Cluster) -> None:
     job = yaml.safe_load(manifest("", "true"))
     job["metadata"] = {"generateName": "made-"}

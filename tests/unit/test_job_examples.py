@@ -35,6 +35,11 @@ def images(job: Job) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_none_of_their_names_is_ignored(name: str) -> None:
+    assert example(name).ignored == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_images_are_ours(name: str) -> None:
     found = example(name)
     [image] = images(found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import plans
 import pytest
-from job_states import CREATED, READY, resource, workers
+from job_states import CREATED, OURS, READY, resource, workers
 from mpijobs import annotated, job, mpijob, problems
 from test_job_definition import VERSIONS, fields
 from test_t9k_definition import VERSION as T9KS
@@ -78,6 +78,21 @@ def test_a_misspelt_launcher_is_named_where_the_job_is_refused() -> None:
         ("v1", {"spec/ssh": {"keytype": "ecdsa"}}, [f"spec.ssh.keytype: {UNKNOWN}; did you mean keyType?"]),
         ("t9k", {"spec/runmode": {}}, [f"spec.runmode: {UNKNOWN}; did you mean runMode?"]),
         ("virtual", {"spec/mainContainers": "x"}, [f"spec.mainContainers: {UNKNOWN}; did you mean mainContainer?"]),
+        ("v2beta1", {"spec/slotsPerWroker": 2}, [f"spec.slotsPerWroker: {UNKNOWN}; did you mean slotsPerWorker?"]),
+        (
+            "v1",
+            {"spec/runPolicy": {"cleanPodPolcy": "All"}},
+            [f"spec.runPolicy.cleanPodPolcy: {UNKNOWN}; did you mean cleanPodPolicy?"],
+        ),
+        (
+            "v1",
+            {"spec/mpiReplicaSpecs/Worker/replica": 2},
+            [f"{ROLES}[Worker].replica: {UNKNOWN}; did you mean replicas?"],
+        ),
+        ("v1", {"spec/mpiReplicaSpecs/Worker/template/spec/ephemeralContainer": []}, []),  # the API server's
+        ("v1", {"spec/runPolicy": {"schedulingPolicy": {"minResources": {"gpus": 1, "gpu": 1}}}}, []),
+        ("t9k", {"spec/worker/replica": 2}, [f"spec.worker.replica: {UNKNOWN}; did you mean replicas?"]),
+        ("virtual", {"spec/dvm": {"enable": True}}, [f"spec.dvm.enable: {UNKNOWN}; did you mean enabled?"]),
         ("v2beta1", {"spec/elasticPolicy": {}}, []),  # of another operator, or of a later version
         ("v2beta1", {"spec/transprot": None}, []),
     ],
@@ -120,6 +135,17 @@ def test_the_job_runs_and_says_what_it_ignores(version: str) -> None:
     body["status"] = plans.status(found)
     later = plans.plan(body, *workers(), now=plans.NOW + 60)
     assert "SettingsIgnored" not in plans.conditions(later)
+
+
+@pytest.mark.parametrize("version", ["t9k", "virtual"])
+def test_jobs_of_other_definitions_say_it_too(version: str) -> None:
+    body = mpijob(version, annotated(trnsport="exec"))
+    body["metadata"] |= {"resourceVersion": "7", "managedFields": OURS}
+    body["status"] = {"conditions": [CREATED]}
+    found = plans.plan(body, **plans.NOTHING)
+    message = f"metadata.annotations[mpi-agents/trnsport]: {UNKNOWN}; did you mean mpi-agents/transport?"
+    assert plans.conditions(found)["SettingsIgnored"] == ("True", "SettingsIgnored", message)
+    assert ("Warning", "SettingsIgnored", message) in plans.events(found)
 
 
 def test_many_are_counted_and_none_forges_a_line() -> None:
