@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from agents.client.tags import untagged
+
 _TEXT_MAX = 200_000  # characters: of the end of a log
 _RULER = re.compile(r"[-=]{20,}")
 _NOTICE = re.compile(  # what a launcher says of a failure, in general words
@@ -132,17 +134,18 @@ def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
     """Return the last lines that say something: the program's own, if there are any behind the launcher's notices."""
     parts: list[list[str]] = [[]]
     for line in (one.rstrip() for one in lines):
-        if _RULER.fullmatch(line.strip()):
+        text = untagged(line).strip()
+        if _RULER.fullmatch(text):
             parts.append([])
-        elif line.strip():
+        elif text:
             parts[-1].append(line)
-    own = [line for part in parts if not _NOTICE.search("\n".join(part)) for line in part]
+    own = [line for part in parts if not _NOTICE.search("\n".join(map(untagged, part))) for line in part]
     return tuple((own or [line for part in parts for line in part])[-most:])
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Return lines as one text, without rulers and line breaks."""
-    return " ".join(_RULER.sub(" ", "\n".join(lines)[-_TEXT_MAX:]).split())
+    """Return lines as one text, without rulers, ranks' tags and line breaks."""
+    return " ".join(_RULER.sub(" ", untagged("\n".join(lines)[-_TEXT_MAX:])).split())
 
 
 def failed_rank(lines: Iterable[str]) -> RankFailure | None:

@@ -25,6 +25,7 @@ from agents.job.model import Implementation
 _TAG = re.compile(
     r"\[(?:(?P<job>[^\[\],\s]{1,255}),)?(?P<rank>\d{1,9})\](?:\[[^\[\]\s]{1,255}\])?<(?P<stream>std\w{1,8}|output)>:"
 )
+_TAG_AND_BLANK = re.compile(f"{_TAG.pattern} ?")
 _PLAIN = re.compile(r"\[(?P<rank>\d{1,9})\] ")  # at the begin of a line only: elsewhere it may be a program's own text
 _PART_MAX = 64 << 10  # characters of a line that is held until its end
 _HYDRA = "start it by `mpiexec -prepend-rank`"
@@ -33,6 +34,11 @@ _REMEDIES = {
     Implementation.MPICH: f"set spec.tagOutput: true, or {_HYDRA}",
     Implementation.INTEL: _HYDRA,
 }
+
+
+def untagged(text: str) -> str:
+    """Return a text without tags, but for those of -prepend-rank."""
+    return _TAG_AND_BLANK.sub("", text)
 
 
 class RankOutput:

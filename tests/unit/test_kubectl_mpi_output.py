@@ -48,6 +48,24 @@ prterun noticed that process rank 1 with PID 28357 on node pi-worker-1.pi.defaul
 signal 9 (Killed).
 {RULER}
 """
+OPEN_MPI_5_TAGGED = f"""\
+[1,0]<stdout>: step 0
+[1,1]<stderr>: out of luck
+[1,1]<stderr>: {RULER}
+[1,1]<stderr>: MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD
+[1,1]<stderr>:   Proc: [[41180,1],1]
+[1,1]<stderr>:   Errorcode: 7
+[1,1]<stderr>:\x20
+[1,1]<stderr>: NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.
+[1,1]<stderr>: You may or may not see output from other processes, depending on
+[1,1]<stderr>: exactly when Open MPI kills them.
+[1,1]<stderr>: {RULER}
+{RULER}
+prterun has exited due to process rank 1 with PID 0 on node run-worker-1 calling
+"abort". This may have caused other processes in the application to be
+terminated by signals sent by prterun (as reported here).
+{RULER}
+"""
 OPEN_MPI_5_ABORT = f"""\
 {RULER}
 MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD
@@ -103,6 +121,11 @@ INTEL_SIGNAL = f"""\
         ),
         (
             OPEN_MPI_5_ABORT,
+            RankFailure(1, exit_code=7, has_aborted=True),
+            "rank 1 aborted the job (MPI_Abort) with exit code 7",
+        ),
+        (
+            OPEN_MPI_5_TAGGED,
             RankFailure(1, exit_code=7, has_aborted=True),
             "rank 1 aborted the job (MPI_Abort) with exit code 7",
         ),
@@ -183,6 +206,7 @@ def test_a_program_of_its_own_makes_no_known_mistake() -> None:
         (OPEN_MPI_4_CODE, ("hello",)),
         (f"one\n\ntwo\nthree\n{MPICH_SIGNAL}", ("two", "three")),
         (f"{OPEN_MPI_5_SIGNAL}after\n", ("after",)),
+        (OPEN_MPI_5_TAGGED, ("[1,0]<stdout>: step 0", "[1,1]<stderr>: out of luck")),
         (INTEL_SIGNAL, ("=   RANK 1 PID 28504 RUNNING AT pi-worker-0", "=   KILLED BY SIGNAL: 9 (Killed)")),
         ("", ()),
     ],
