@@ -287,7 +287,7 @@ class MpiClient:
         pod = facts.launcher if worker is None else facts.workers.get(worker)
         if pod is None:
             what = "launcher pod" if worker is None else f"worker {worker}"
-            raise NotFoundError(f"{name} has no {what}: {diagnose(facts)}")
+            raise NotFoundError(f"{name} has no {what}: {diagnose(facts)} `kubectl mpi why {name}` may say more.")
         return pod
 
     def output(
@@ -300,9 +300,9 @@ class MpiClient:
         since_s: int | None = None,
     ) -> Iterator[str]:
         """Return the lines of a pod's main container; `since_s`: of so many last seconds. Raises NotFoundError."""
-        if not pod.state.containers:
+        if pod.main is None or (pod.main.state == "waiting" and not pod.main.restarts):
             why = pod.why.message if pod.why is not None else "it has not started"
-            raise NotFoundError(f"{pod.name} has no output yet: {why}")
+            raise NotFoundError(f"{pod.name} has no output yet: {why}. `kubectl mpi why` says more.")
         return self.container_log(
             pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail, since_s=since_s
         )

@@ -13,6 +13,7 @@ A label is no proof: a pod counts if the job, or the launcher's batch Job, is it
 from __future__ import annotations
 
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -21,12 +22,13 @@ from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
 from agents.client.facts import Facts
 from agents.job.json_object import Body, Object, mappings, part
-from agents.job.model import LAUNCHER, PREFIX, is_t9k, is_virtual
+from agents.job.model import LAUNCHER, PREFIX, WORKER, is_t9k, is_virtual
 from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER, Kind
 
 _VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves the first, another one the second
 _JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"
 _UNKNOWN = "this cluster knows no MPIJobs: install mpi-agents (docs/install.md), or choose another --context"
+_POD = re.compile(rf"(.+)-(?:{LAUNCHER}(?:-[a-z0-9]{{5}})?|{WORKER}-\d+)")
 _EVENTS_MAX = 500  # looked at of one object
 _KNOWN_MAX = 1000  # jobs that are remembered
 _ASKED_MAX = 5  # launchers, and workers, whose events are asked for
@@ -102,7 +104,9 @@ class Objects:
                 continue
             _remember(self._kinds, (namespace, name), kind)
             return {"apiVersion": kind.api_version, "kind": kind.name, **found}
-        raise NotFoundError(f'no MPIJob "{name}" in namespace "{namespace}": `kubectl mpi list -A` shows all')
+        of_pod = _POD.fullmatch(name)
+        hint = f"name the job ({of_pod[1]}?), not its pod" if of_pod else "`kubectl mpi list -A` shows all"
+        raise NotFoundError(f'no MPIJob "{name}" in namespace "{namespace}": {hint}')
 
     def pods(self, resource: Object, *, may_be_old: bool = False) -> list[Body]:
         """Return a job's pods, oldest first. `may_be_old`: as the API server has them in memory: that costs it less."""

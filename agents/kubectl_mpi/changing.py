@@ -110,9 +110,13 @@ def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> N
 @cluster_options
 def delete(client: MpiClient, *, jobs: tuple[str, ...], ignore_not_found: bool) -> None:
     """Delete jobs with all that belongs to them."""
+    missing = None
     for job in jobs:
         try:
             show([f"{client.delete(job).resource} deleted"])
-        except NotFoundError:
-            if not ignore_not_found:
-                raise
+        except NotFoundError as error:
+            if missing is not None:
+                note(f"error: {missing}")
+            missing = None if ignore_not_found else error
+    if missing is not None:  # when the others are deleted, as by kubectl
+        raise missing

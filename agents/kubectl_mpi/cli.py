@@ -22,6 +22,7 @@ from agents.kubectl_mpi import (
     reading,
     running,
 )
+from agents.kubectl_mpi.group import Commands
 from agents.kubectl_mpi.options import FAILED, INTERRUPTED, USAGE, exit_code, note
 from rshagent import __version__
 
@@ -38,7 +39,9 @@ def main() -> None:
         note(f"error: {error}")
         code = exit_code(error)
     except click.ClickException as error:
-        note(f"error: {error.format_message()} (`{_name()} --help` lists commands and options)")
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else _name()
+        note(f"error: {error.format_message()} (`{path} --help` shows what there is)")
         code = USAGE
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = INTERRUPTED
@@ -54,7 +57,7 @@ def _name() -> str:
     return "kubectl mpi" if os.path.basename(sys.argv[0]) == "kubectl-mpi" else "kubectl-mpi"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="kubectl-mpi %(version)s")
 def command() -> None:
     """Run, watch and understand MPI jobs: those of mpi-agents and of kubeflow's operators."""

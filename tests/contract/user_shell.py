@@ -52,12 +52,21 @@ class Shell:
         assert "Traceback" not in done.stderr
         return done.stdout, done.stderr
 
-    def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """Call kubectl; return its stdout."""
+    def kubectl(self, *arguments: str, stdin: str = "", path: str = "") -> str:
+        """Call kubectl, which looks for plugins in `path` first; return its stdout."""
+        environ = self.environ()
+        environ["PATH"] = f"{path}{os.pathsep}{environ['PATH']}" if path else environ["PATH"]
         command = ["kubectl", *arguments]
-        return subprocess.run(
-            command, env=self.environ(), input=stdin, capture_output=True, text=True, check=True
-        ).stdout
+        return subprocess.run(command, env=environ, input=stdin, capture_output=True, text=True, check=True).stdout
+
+    def completed(self, shell: str, line: str, word: str) -> str:
+        """What a shell is told that the word at the end of a line may become."""
+        place = word if shell == "fish" else str(line.count(" "))
+        asked = {"_KUBECTL_MPI_COMPLETE": f"{shell}_complete", "COMP_WORDS": line + word, "COMP_CWORD": place}
+        command = [sys.executable, "-m", "agents.kubectl_mpi"]
+        done = subprocess.run(command, env=self.environ(**asked), capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.stdout
 
     def on_terminal(self, *arguments: str, **more: str) -> str:
         """Call it with a terminal as its stdout; return what is on that."""

@@ -1,0 +1,29 @@
+"""`kubectl_complete-mpi`, which kubectl runs to complete `kubectl mpi …`.
+
+It gets the words behind `mpi`, of which the last one, maybe empty, is to be completed. It prints what that may become,
+and a last line with a number for the shell, cobra's ShellCompDirective (kubectl's pkg/cmd/plugin_completion.go).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from click.shell_completion import ShellComplete
+
+from agents.kubectl_mpi.cli import command
+
+_DEFAULT, _NO_FILES = 0, 4
+
+
+def main() -> None:
+    """Print the completions of sys.argv."""
+    *words, incomplete = sys.argv[1:] or [""]
+    found = ShellComplete(command, {}, "kubectl mpi", "").get_completions(words, incomplete)
+    names = [one for one in found if one.type == "plain"]
+    for one in names:
+        sys.stdout.write(f"{one.value}\t{one.help}\n" if one.help else f"{one.value}\n")
+    sys.stdout.write(f":{_NO_FILES if names or not found else _DEFAULT}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What people type who know kubectl and Slurm, and what their shells complete."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from user_shell import Shell, manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from agents.playground.cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def user(foreign: Cluster) -> Iterator[Shell]:
+    """A shell on a cluster with the jobs `one` and `other`, which nobody runs."""
+    shell = Shell(foreign.kubeconfig())
+    shell.run("submit", "-f", "-", stdin=manifest("one", "true") + "---\n" + manifest("other", "true"))
+    yield shell
+    shell.run("delete", "one", "other", "--ignore-not-found")
+
+
+def test_options_may_be_before_the_command(user: Shell) -> None:
+    assert user.run("-n", "default", "list", "-o", "name") == user.run("list", "-o", "name")
+    assert "one" in user.run("-A", "--kubeconfig", user.kubeconfig, "list")
+    assert user.run("--namespace=nowhere", "list", "-o", "name") == ""
+    found = user.run("-n", "hpc", "run", "image", "-n", "2", "--dry-run", "pi", "-n", "3")
+    assert "namespace: hpc" in found
+    assert "'3'" in found
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["squeue"], 2, "It is 'list' here. (`kubectl-mpi --help`"),
+        (["scancel", "one"], 2, "It is 'delete' here."),
+        (["sttus", "one"], 2, "Did you mean 'status'?"),
+        (["wait", "one", "--for=condition=Succeeded"], 2, "(`kubectl-mpi wait --help`"),
+        (["wait", "one", "--timeout", "soon"], 2, "Invalid value for '--timeout'"),
+        (["wait"], 2, "Missing argument 'JOB'"),
+        (["events", "one-launcher"], 4, "name the job (one?), not its pod"),
+        (["attach", "one-worker-3"], 4, "name the job (one?), not its pod"),
+        (["events", "mpijob/none"], 4, 'no MPIJob "none"'),
+        (["delete", "--all"], 2, "No such option '--all'"),
+        (["logs", "one"], 4, "`kubectl mpi why one`"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(user: Shell, words: list[str], code: int, told: str) -> None:
+    found = user.run(*words, code=code)
+    assert told in found
+    assert found.count("\n") == 1
+
+
+def test_jobs_are_named_as_they_are_printed(user: Shell) -> None:
+    names = user.run("list", "-o", "name").split()
+    assert "mpijob.kubeflow.org/one" in names
+    assert "default/one: " in user.run("status", "mpijob.kubeflow.org/one")
+    assert "default/other: " in user.run("status", "mpijobs/other")
+
+
+def test_what_is_there_is_deleted_whatever_else_is_named(user: Shell) -> None:
+    user.run("submit", "-f", "-", stdin=manifest("third", "true"))
+    assert 'no MPIJob "none"' in user.run("delete", "none", "third", code=4)
+    assert "third" not in user.run("list")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_completes_jobs(user: Shell, shell: str) -> None:
+    assert "other" in user.completed(shell, "kubectl-mpi status ", "o")
+    assert "one" not in user.completed(shell, "kubectl-mpi delete one ", "o")
+    assert "status" in user.completed(shell, "kubectl-mpi ", "sta")
+
+
+def test_completion_without_a_cluster_is_quiet(tmp_path: Path) -> None:
+    assert Shell(str(tmp_path / "none")).completed("bash", "kubectl-mpi status ", "").strip() == ""
+
+
+def test_kubectl_completes_its_plugin(user: Shell, tmp_path: Path) -> None:
+    for name, module in (
+        ("kubectl-mpi", "agents.kubectl_mpi"),
+        ("kubectl_complete-mpi", "agents.kubectl_mpi.completing"),
+    ):
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    assert user.kubectl("__complete", "mpi", "stat", path=str(tmp_path)).startswith("status\tShow a job on one screen")
+    assert user.kubectl("__complete", "mpi", "why", "", path=str(tmp_path)).splitlines()[:2] == ["one", "other"]
