@@ -55,15 +55,14 @@ class Command:
 
 def commands(script: str, start: int = 0, end: int | None = None, line: int = 1) -> Iterator[Command]:
     """Give the simple commands of a part of the script, which begins at a line, and those of substitutions in them."""
-    scan = _Scan(line, Command(line))
-    for token in _TOKEN.finditer(script, start, len(script) if end is None else end):
-        if token.start() < scan.resumes_at:  # in a here-document
-            continue
+    scan, end = _Scan(line, Command(line)), len(script) if end is None else end
+    while token := _TOKEN.match(script, start, end):
         if token.lastgroup == "word" and not scan.redirection:
             for inner in _SUBSTITUTION.finditer(script, *token.span()):
                 if (group := inner.lastgroup) and group != "quoted":
                     yield from commands(script, *inner.span(group), scan.line)
         yield from scan.take(token)
+        start = max(token.end(), scan.resumes_at)
     yield from _simple(scan.command)
 
 
@@ -75,7 +74,7 @@ class _Scan:
     command: Command
     redirection: str = ""  # the next word is what it goes to
     ends: list[str] = field(default_factory=list)  # of here-documents that begin at the next line
-    resumes_at: int = 0
+    resumes_at: int = 0  # behind the last here-document
 
     def take(self, token: re.Match[str]) -> Iterator[Command]:
         """Take a token, and give the command that has ended with it."""
@@ -103,9 +102,11 @@ class _Scan:
 
 def replaced(script: str, edits: Sequence[tuple[int, int, str]]) -> str:
     """Return the script with texts in the place of others, given by start and end."""
-    for start, end, text in sorted(edits, reverse=True):
-        script = script[:start] + text + script[end:]
-    return script
+    pieces, done = list[str](), 0
+    for start, end, text in sorted(edits):
+        pieces += [script[done:start], text]
+        done = end
+    return "".join([*pieces, script[done:]])
 
 
 def _simple(command: Command) -> Iterator[Command]:

@@ -36,7 +36,10 @@ def convert(*, file: str, source: str | None, to: str, image: str | None, mpi: s
 
 
 def _converted(file: str, to: Target, image: str | None, mpi: str | None) -> Iterator[Converted]:
-    if image is None:
-        yield from (converted(manifest, to) for manifest in manifests.read(file))
+    text = manifests.read_text(file)
+    if image is not None:
+        yield from_sbatch(text, file, image, MPI[mpi or "openmpi"], to)
+    elif text.startswith("#!"):
+        raise click.UsageError(f"{file} is a script: --from sbatch --image IMAGE makes a job of it")
     else:
-        yield from_sbatch(manifests.read_text(file), file, image, MPI[mpi or "openmpi"], to)
+        yield from (converted(manifest, to) for manifest in manifests.read(file, text))

@@ -130,6 +130,10 @@ STEPS = [
     ("echo srun; echo 'srun -n 1 a' # srun a", "echo srun; echo 'srun -n 1 a' # srun a"),
     ("cat <<EOF\nsrun a\nEOF\nsrun -n 1 b", "cat <<EOF\nsrun a\nEOF\nmpirun -n 1 b"),
     ("cat <<-'E' <<F\nsrun a\n\tE\nsrun b\nF\nsrun -n 1 c", "cat <<-'E' <<F\nsrun a\n\tE\nsrun b\nF\nmpirun -n 1 c"),
+    (
+        "cat <<EOF\nisn't\nEOF\nsrun -n 1 b # isn't\nsrun -n 1 c",
+        "cat <<EOF\nisn't\nEOF\nmpirun -n 1 b # isn't\nmpirun -n 1 c",
+    ),
     ("srun -n 2 a &\nsrun -n 2 b", "mpirun -n 2 a &\nmpirun -n 2 b"),
     ("mpirun ./a", "mpirun -n 8 ./a"),
     ("export A=1\nmpirun -np 2 ./a", "export A=1\nmpirun -x A -np 2 ./a"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpijobs import ABSENT, annotated, mpijob
+from test_job_definition import KUBEFLOW, OURS
 from test_job_goldens import NAMES, load
 from test_job_t9k_goldens import NAMES as T9K_NAMES
 from test_job_t9k_goldens import load as load_t9k
@@ -106,7 +107,7 @@ def meaning(job: Job) -> Object:
     return found | roles | {"policy": policy, "main_container": main}
 
 
-OURS = (["--hostfile", "/etc/mpi/hostfile"], ["--prefix", "/opt/ompi"])  # what T9k writes into mpirun's line
+LINES = (["--hostfile", "/etc/mpi/hostfile"], ["--prefix", "/opt/ompi"])  # what T9k writes into mpirun's line
 
 
 def alike(role: Role, main: str) -> Role:
@@ -115,7 +116,7 @@ def alike(role: Role, main: str) -> Role:
         return role
     chosen = main_container(role.template, main)
     words = [*chosen.get("command", ()), *chosen.get("args", ())]
-    while words[:1] and words[0].endswith("mpirun") and words[1:3] in OURS:
+    while words[:1] and words[0].endswith("mpirun") and words[1:3] in LINES:
         del words[1:3]
     changed = {key: value for key, value in chosen.items() if key not in ("command", "args")}
     changed |= {"name": "main", "words": words}
@@ -203,6 +204,10 @@ CHANGES: list[Object] = [
     {"spec/ssh": {"sshdPath": "/opt/sshd", "port": 2222, "keyType": "ecdsa"}},
     {"spec/workerUpdateStrategy": "OnDelete"},
     {"spec/tools": []},
+    {"spec/tagOutput": True},
+    {"spec/ranksLost": "Ignore"},
+    {"spec/rbac": "none"},
+    {"spec/mpiImplementation": "OpenMPI"},
     {"spec/tools": ["kubectl"]},
     {"spec/workerAgent": True},
     {"spec/workerAgent": {"processes": True}},
@@ -260,6 +265,11 @@ def changed(command: list[str], changes: list[Object]) -> Object:
             containers[1:] = [value]
     roles["Launcher"]["template"]["spec"]["containers"][0].setdefault("command", command)
     return resource
+
+
+def test_changes_are_of_all_settings() -> None:
+    names = {path.split("/")[1] for one in CHANGES for path in one}
+    assert {one for one in OURS | KUBEFLOW if "." not in one} - names == {"dialect", "cleanPodPolicy"}
 
 
 @given(st.sampled_from(COMMANDS), st.lists(st.sampled_from(CHANGES), max_size=6), st.sampled_from(["v2beta1", "t9k"]))

@@ -48,11 +48,10 @@ def converted(resource: Object, to: Target) -> Converted:
         found, lost = to_trainjob(job, named | given({"annotations": kept}))
         return Converted(job.name, found, tuple(lost))
     form = to_t9k(job) if to is Target.T9K else to_kubeflow(job, Dialect(to))
-    annotations = kept | form.annotations
     body: Body = {
         "apiVersion": _API_VERSIONS[to],
         "kind": MPI_JOB,
-        "metadata": named | ({"annotations": annotations} if annotations else {}),
+        "metadata": named | given({"annotations": kept | form.annotations}),
         "spec": form.spec,
     }
     after = _read(body, f"job {{}} can't be one of {to}: {{}}")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agents.client.convert.common import gang
 from agents.job.json_object import Object
 from agents.job.model import Job
 from agents.job.template import main_container
@@ -16,27 +17,15 @@ _FIELDS = {  # of a Job: what users call them
     "launcher_waits": "a launcher that is created when all workers are ready",
     "worker_update": "workerUpdateStrategy",
 }
-_POLICY = {"managed_by": "runPolicy.managedBy"}
-_SCHEDULING = {
-    "min_available": "minAvailable",
-    "queue": "queue",
-    "min_resources": "minResources",
-    "priority_class": "priorityClass",
-    "timeout_s": "scheduleTimeoutSeconds",
-}
 
 
 def differences(before: Job, after: Job) -> list[str]:
     """Return what is another one, a phrase each."""
     lost = [_phrase(text, getattr(before, name), getattr(after, name)) for name, text in _FIELDS.items()]
-    lost += [_phrase(text, getattr(before.policy, name), getattr(after.policy, name)) for name, text in _POLICY.items()]
-    wanted, found = before.policy.scheduling, after.policy.scheduling
-    lost += [
-        _phrase(f"schedulingPolicy.{text}", getattr(wanted, name), getattr(found, name))
-        for name, text in _SCHEDULING.items()
-    ]
-    added = _added(before.launcher.template, after.launcher.template, after.main_container)
-    if added:
+    lost.append(_phrase("runPolicy.managedBy", before.policy.managed_by, after.policy.managed_by))
+    found = gang(after.policy.scheduling)
+    lost += [_phrase(f"schedulingPolicy.{key}", v, found.get(key)) for key, v in gang(before.policy.scheduling).items()]
+    if added := _added(before.launcher.template, after.launcher.template, after.main_container):
         lost.append(f"a launcher without the workers' {', '.join(added)}: its template is made of theirs")
     return [one for one in lost if one]
 

@@ -27,20 +27,19 @@ _HINTS = {  # by option: what to do instead
     "licenses": "nothing counts them",
     "export-file": "use --export, or env in both templates",
 }
-_ALREADY = frozenset(
-    {"no-requeue", "verbose", "quiet", "parsable", "wait", "ignore-pbs"}
-)  # true here, or sbatch's only
+_ALREADY = frozenset({"no-requeue", "verbose", "quiet", "parsable", "wait", "ignore-pbs"})  # so here, or of sbatch
 
 
 @dataclass(slots=True)
 class Request:
-    """A job's size and limits. `gpus`: per worker; memory in MiB, per worker; None and "" where nothing was said."""
+    """A job's size and limits. `cpu`, `gpus` and `memory` (MiB) are a worker's. None and "": nothing was said."""
 
     name: str = ""
     nodes: int = 0
     ntasks: int = 0
     per_node: int | None = None
     cpus_per_task: int | None = None
+    cpu: int | None = None
     memory: int | None = None
     time_s: int | None = None
     gpus: int | None = None
@@ -51,7 +50,6 @@ class Request:
     array: list[int] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    cpu: int | None = None  # per worker
 
     @property
     def slots(self) -> int:
@@ -78,10 +76,6 @@ def request(options: Iterable[tuple[int, Option]]) -> Request:
     return found
 
 
-def _text(value: str) -> str:
-    return value
-
-
 def _gres(value: str) -> tuple[int, str]:
     """Return the GPUs of a list of generic resources. Raises ValueError if it has others."""
     found = (0, "")
@@ -97,7 +91,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "ntasks-per-gpu"), count),
     **dict.fromkeys(("mem", "mem-per-cpu", "mem-per-gpu"), mebibytes),
     **dict.fromkeys(("gpus", "gpus-per-node", "gpus-per-task"), devices),
-    **dict.fromkeys(("job-name", "partition", "chdir", "export", "hold"), _text),
+    **dict.fromkeys(("job-name", "partition", "chdir", "export", "hold"), str),
     "gres": _gres,
     "time": seconds,
     "array": lambda value: (value, elements(value, ELEMENTS_MAX)),

@@ -148,7 +148,7 @@ def _job(asked: Request, name: str, image: str, implementation: Implementation, 
     options = manifests.Options(
         name=name,
         image=image,
-        command=["mpirun"],
+        command=["mpirun"],  # until it is the script's shell
         ranks=asked.ntasks,
         workers=asked.nodes,
         slots=asked.slots,

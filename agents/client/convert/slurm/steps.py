@@ -38,7 +38,8 @@ _HERE = {  # of srun: what is said of an option that has no meaning
 _UNCHANGED = ("multi-prog", "pty")  # with these srun can't be mpirun
 _IN_VARIABLE = re.compile(r"=[\"']?srun\b")
 _PLAIN = re.compile(r"[\w./:=,@%+-]+")
-_EXPORT = re.compile(r"([A-Za-z_]\w*)(=.*)?", re.DOTALL)
+_EXPORT = re.compile(r"([A-Za-z_]\w{0,127})(=.*)?", re.DOTALL)
+_EXPORTS_MAX = 256  # each step names them all
 
 Edit = tuple[int, int, str]  # of a text: its start and end, and what is to be there
 
@@ -75,7 +76,8 @@ def rewritten(script: str, request: Request, implementation: Implementation, fir
         words = [word.text for word in command.words]
         is_step = command.program == "srun" or command.program in mpirun.PROGRAMS
         if command.program == "export":
-            job.exported.extend(name for name in map(_exported, words[1:]) if name and name not in job.exported)
+            names = dict.fromkeys([*job.exported, *filter(None, map(_exported, words[1:]))])
+            job.exported[:] = [*names][:_EXPORTS_MAX]
         elif command.program in ("module", "ml"):
             found.has_modules = True
             lost.append(f"{' '.join(words)}: the image must have it")
@@ -88,7 +90,7 @@ def rewritten(script: str, request: Request, implementation: Implementation, fir
         line = command.line + first_line - 1
         found.lost += [f"line {line}: {text}" for text in lost if text not in told]
         told.update(lost)
-    for match in _IN_VARIABLE.finditer(script):
+    if match := _IN_VARIABLE.search(script):
         line = script.count("\n", 0, match.start()) + first_line
         found.lost.append(f"line {line}: srun in a variable: is as it was; write mpirun's words")
     found.script = replaced(script, edits)
