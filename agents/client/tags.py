@@ -23,14 +23,15 @@ from agents.client.errors import NotFoundError
 from agents.job.model import Implementation
 
 _TAG = re.compile(
-    r"\[(?:(?P<job>[^\[\],\s]{1,255}),)?(?P<rank>\d{1,9})\](?:\[[^\[\]\s]{1,255}\])?<(?P<stream>std\w{1,8}|output)>:"
+    r"\[(?:(?P<job>[^\[\],\s]{1,255}),)?(?P<rank>\d{1,9})\](?:\[[^\[\]\s]{1,255}\])?"
+    r"<(?P<stream>stdout|stderr|stddiag|output)>:"
 )
 _TAG_AND_BLANK = re.compile(f"{_TAG.pattern} ?")
 _PLAIN = re.compile(r"\[(?P<rank>\d{1,9})\] ")  # at the begin of a line only: elsewhere it may be a program's own text
 _PART_MAX = 64 << 10  # characters of a line that is held until its end
-_HYDRA = "start it by `mpiexec -prepend-rank`"
+_HYDRA = "call `mpiexec -prepend-rank`"
 _REMEDIES = {
-    Implementation.OPEN_MPI: "set spec.tagOutput: true (Open MPI 4.1), or start it by `mpirun --tag-output`",
+    Implementation.OPEN_MPI: "set spec.tagOutput: true (Open MPI 4.1), or call `mpirun --tag-output`",
     Implementation.MPICH: f"set spec.tagOutput: true, or {_HYDRA}",
     Implementation.INTEL: _HYDRA,
 }

@@ -84,9 +84,9 @@ def test_lines_of_a_rank(implementation: Implementation, output: str, rank: int,
 @pytest.mark.parametrize(
     ("implementation", "output", "remedy"),
     [
-        (OPEN_MPI, PREPENDED, r"set spec\.tagOutput: true \(Open MPI 4\.1\), or start it by `mpirun --tag-output`"),
-        (MPICH, "a[1] = 5", r"set spec\.tagOutput: true, or start it by `mpiexec -prepend-rank`"),
-        (INTEL, "hi", r"no line of the output names its rank: start it by `mpiexec -prepend-rank`"),
+        (OPEN_MPI, PREPENDED, r"set spec\.tagOutput: true \(Open MPI 4\.1\), or call `mpirun --tag-output`"),
+        (MPICH, "a[1] = 5", r"set spec\.tagOutput: true, or call `mpiexec -prepend-rank`"),
+        (INTEL, "hi", r"no line of the output names its rank: call `mpiexec -prepend-rank`"),
     ],
 )
 def test_output_without_tags(implementation: Implementation, output: str, remedy: str) -> None:
