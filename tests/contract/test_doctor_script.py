@@ -1,16 +1,22 @@
-"""Doctor's script logs in by the launcher's ssh to a real sshd."""
+"""Doctor's script with real launchers, and with a real sshd."""
 
 from __future__ import annotations
 
 import getpass
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
+from launching import MPI
 from ssh_server import SshServer, needs_sshd, new_key
 
 from agents.client.doctor import script
-from agents.job.model import LAUNCHER, Job
+from agents.client.doctor.probe import Mpi, Probe
+from agents.job.model import LAUNCHER, WORKER, Implementation, Job
 from agents.job.read import read
+from agents.playground import wheels
+from agents.playground.launchers import LAUNCHERS
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -29,6 +35,17 @@ def job_of(keys: Path) -> Job:
     found = read(body)
     assert isinstance(found, Job)
     return found
+
+
+@pytest.mark.parametrize("name", MPI)
+def test_each_mpi_is_known(tmp_path: Path, name: str) -> None:
+    launcher = LAUNCHERS[name]
+    environ = {**launcher.environment(wheels.installed(launcher, print), os.defpath), "HOME": str(tmp_path)}
+    command = script.argv(job_of(tmp_path), WORKER, "pi-launcher")
+    done = subprocess.run(command, env=environ, capture_output=True, timeout=60, check=True)
+    found = Probe("pi-worker-0", WORKER, script.parse(done.stdout))
+    assert found.mpi == Mpi(Implementation(launcher.implementation), launcher.version)
+    assert any(found.one(f"path.{daemon}") for daemon in found.mpi.daemons)
 
 
 @needs_sshd

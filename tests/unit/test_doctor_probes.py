@@ -132,6 +132,25 @@ def test_mpi(launcher: Probe, other: Probe, expected: dict[str, str]) -> None:
     assert_remedies(found)
 
 
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [
+        (OPEN_MPI_4, "Open MPI 4.1.8"),
+        ("mpiexec (OpenRTE) 4.1.8", "Open MPI 4.1.8"),
+        (OPEN_MPI_5, "Open MPI 5.0.11"),
+        (INTEL, "Intel 2021.18"),
+        ("Version: 5.0.2", "MPICH 5.0.2"),
+        ("sh: mpirun: not found", "None"),
+    ],
+)
+def test_versions(version: str, known: str) -> None:
+    assert str(one(version=version).mpi) == known
+
+
+def test_workers_without_a_launcher() -> None:
+    assert levels([*probe.mpi_checks(job_of(), [worker()])]) == {"version": "ok", "daemon": "fail"}
+
+
 def test_another_implementation_than_the_jobs() -> None:
     found = levels([*probe.mpi_checks(job_of("v2beta1"), [one(version=INTEL)])])
     assert found == {"version": "ok", "mpiImplementation": "fail", "hostfile": "warn", "daemon": "skip"}
@@ -144,6 +163,12 @@ def test_another_implementation_than_the_jobs() -> None:
         (None, 3.0, {"exec": "warn", "shell": "ok"}),
         (ForbiddenError("x"), 0.0, {"exec": "skip"}),
         (RefusedError('exec: "/bin/sh": stat /bin/sh: no such file or directory'), 0.0, {"shell": "fail"}),
+        (
+            RefusedError('OCI runtime exec failed: unable to start: exec: "/bin/sh": permission denied'),
+            0.0,
+            {"shell": "fail"},
+        ),
+        (RefusedError('container "mpi" not found'), 0.0, {"exec": "fail"}),
         (WaitTimeoutError("pi-worker-0: no end of /bin/sh within 30 s"), 0.0, {"exec": "fail"}),
     ],
 )

@@ -12,7 +12,7 @@ from fractions import Fraction
 from agents.client.doctor.check import Check, Group, fail, ok
 from agents.common.quantity import asked_for, format_quantity, parse_quantity
 from agents.job.json_object import Object, mappings, part
-from agents.job.model import Job, Role
+from agents.job.model import LAUNCHER, WORKER, Job, Role
 
 _PODS = "pods"
 _SHOWN = 4  # obstacles
@@ -163,7 +163,7 @@ def quotas(job: Job, found: Sequence[Object], missing: Mapping[str, int]) -> lis
 def _needed(job: Job, missing: Mapping[str, int]) -> dict[str, Fraction]:
     """Return what the pods that are to be created count in quotas, by the quotas' names."""
     needed: defaultdict[str, Fraction] = defaultdict(Fraction)
-    for role, count in ((job.launcher, missing["launcher"]), (job.worker, missing["worker"])):
+    for role, count in ((job.launcher, missing[LAUNCHER]), (job.worker, missing[WORKER])):
         needed["pods"] += count
         needed["count/pods"] += count
         for name, value in asked_for(role.template).items():

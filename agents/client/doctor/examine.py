@@ -17,7 +17,7 @@ from agents.client.errors import AccessError, ClientError, ForbiddenError
 from agents.client.facts import Facts
 from agents.client.objects import Objects, kind_of
 from agents.job.json_object import Body, Object, part
-from agents.job.model import Job, Problem
+from agents.job.model import LAUNCHER, WORKER, Job, Problem
 from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS, LEASES, OWN_LEASE, find_operators
 from agents.operator.kube import LEASE, MPI_JOB_V2BETA1, POD, Kind
 
@@ -45,10 +45,10 @@ class Subject:
         found = self.read
         workers = found.worker.replicas if isinstance(found, Job) else 0
         if self.facts is None:
-            return {"launcher": 1, "worker": workers}
+            return {LAUNCHER: 1, WORKER: workers}
         if self.facts.has_ended:
-            return {"launcher": 0, "worker": 0}
-        return {"launcher": int(self.facts.launcher is None), "worker": max(0, workers - len(self.facts.workers))}
+            return {LAUNCHER: 0, WORKER: 0}
+        return {LAUNCHER: int(self.facts.launcher is None), WORKER: max(0, workers - len(self.facts.workers))}
 
 
 def without_cluster(subject: Subject) -> list[Check]:

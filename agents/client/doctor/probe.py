@@ -15,10 +15,12 @@ from agents.job.model import LAUNCHER, Dialect, Implementation, Job, Transport
 
 _SLOW_S = 2.0  # for an exec of nothing: mpirun starts a daemon in each worker by one
 _SHM_DEFAULT_KB = 65536  # of container runtimes
-_NO_SHELL = re.compile(r"no such file|not found", re.IGNORECASE)
+_NO_SHELL = re.compile(
+    r"exec(?:utable file)?\b.*(?:no such file|not found|permission denied)", re.IGNORECASE
+)  # runc's words
 _RDMA = re.compile(r"rdma|infiniband|roce|hca|efa\b", re.IGNORECASE)  # in a device's resource name
 _VERSIONS = (
-    (Implementation.OPEN_MPI, re.compile(r"\(Open MPI\) (\d[\w.]*)")),
+    (Implementation.OPEN_MPI, re.compile(r"\((?:Open MPI|OpenRTE)\) (\d[\w.]*)")),
     (Implementation.INTEL, re.compile(r"Intel\(R\) MPI Library.*?Version (\d[\w.]*)")),
     (Implementation.MPICH, re.compile(r"^\s*Version:\s+(\d[\w.]*)")),  # HYDRA build details
 )
@@ -123,20 +125,26 @@ def exec_checks(probes: Sequence[Probe]) -> Iterator[Check]:
 def mpi_checks(job: Job, probes: Sequence[Probe]) -> Iterator[Check]:
     """Check that all pods have one MPI, the job's, and its daemon; and that it reads the variables that are set."""
     launcher = next((one for one in probes if one.role == LAUNCHER), None)
-    by_mpi: defaultdict[Mpi | None, list[str]] = defaultdict(list)
+    by_mpi: defaultdict[Mpi, list[str]] = defaultdict(list)
+    unknown = []
     for one in probes:
-        by_mpi[one.mpi].append(one.pod)
-    unknown = by_mpi.pop(None, [])
+        if one.mpi is None:
+            said = next(iter(one.values.get("version", ())), "")
+            unknown.append(f"{one.pod} ({said or 'not on PATH'})")
+        else:
+            by_mpi[one.mpi].append(one.pod)
     if unknown:
-        remedy = "Put its bin folder on PATH in the image, or in the template's env."
-        yield warn(Group.MPI, "mpirun", f"no mpirun or mpiexec on PATH, or no known one: {names(unknown)}", remedy)
+        remedy = "Put its bin folder on PATH in the image, or in the template's env; `mpirun --version` must work."
+        yield warn(Group.MPI, "mpirun", f"no known mpirun or mpiexec: {names(unknown)}", remedy)
     if len(by_mpi) > 1:
         what = "; ".join(f"{mpi}: {names(pods)}" for mpi, pods in by_mpi.items())
         yield fail(Group.MPI, "version", what, "Use one image for launcher and workers: versions don't work together.")
     elif by_mpi:
         yield ok(Group.MPI, "version", f"{next(iter(by_mpi))} in all pods that have one")
-    if launcher is not None and (mpi := launcher.mpi) is not None:
+    mpi = None if launcher is None else launcher.mpi
+    if launcher is not None and mpi is not None:
         yield from _variables(job, launcher, mpi)
+    if mpi := mpi or next(iter(by_mpi), None):  # of a launcher that does not run yet only workers tell
         yield _daemons(mpi, [one for one in probes if one.role != LAUNCHER])
 
 
@@ -178,12 +186,13 @@ def limit_checks(job: Job, probes: Sequence[Probe]) -> Iterator[Check]:
         what = f"at least {min(sizes.values()) >> 10} MiB of shared memory"
         remedy = "Ranks of a pod talk through /dev/shm: mount an emptyDir of medium Memory there (`run --shm`)."
         yield warn(Group.PODS, "shm", f"{what} ({names(small)})", remedy) if small else ok(Group.PODS, "shm", what)
-    limited = [one.pod for one in probes if one.one("memlock").isdecimal()]
+    limits = {one.pod: limit for one in probes if (limit := one.one("memlock"))}
+    limited = [pod for pod, limit in limits.items() if limit != "unlimited"]
     is_rdma = any(_RDMA.search(name) for role in (job.launcher, job.worker) for name in asked_for(role.template))
     if limited and is_rdma:
         remedy = "RDMA registers memory: raise the container runtime's limit (LimitMEMLOCK=infinity), or add IPC_LOCK."
         yield warn(Group.PODS, "memlock", f"locked memory is limited in {names(limited)}", remedy)
-    else:
+    elif limits:
         yield ok(Group.PODS, "memlock", "unlimited" if not limited else "limited, which matters for RDMA only")
 
 

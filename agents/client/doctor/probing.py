@@ -35,8 +35,8 @@ class Probing:
         """Look into all running pods, and check what is found."""
         pods = [pod for pod in (self._facts.launcher, *self._facts.workers.values()) if pod is not None]
         running = [pod for pod in pods if pod.main is not None and pod.main.state == "running"]
-        if left := len(pods) - len(running):
-            yield skip(Group.PODS, "probes", f"{left} of {len(pods)} pods are not running")
+        if len(running) < len(pods) or not pods:
+            yield skip(Group.PODS, "probes", f"{len(running)} of {len(pods)} pods run")
         if more := len(running[_PODS_MAX:]):
             yield skip(Group.PODS, "probes", f"{more} more pods than the first {_PODS_MAX}")
         if not running:
@@ -57,8 +57,10 @@ class Probing:
     def _probe(self, pod: PodFacts) -> Probe:
         try:
             begun = time.monotonic()
-            self._run(pod, [*script.SHELL, ":"])
+            shell = self._run(pod, [*script.SHELL, ":"])
             latency_s = time.monotonic() - begun
+            if shell.exit_code:  # so Docker and CRI-O end what can't be started, and containerd by an error
+                raise RefusedError(f"{pod.name}: {(shell.stdout + shell.stderr).decode('utf-8', 'replace')}")
             done = self._run(pod, script.argv(self._job, pod.role, self._launcher))
             values = script.parse(done.stdout)
             if script.END not in values:

@@ -41,8 +41,8 @@ done
 for one in {" ".join(VARIABLES)}; do eval "value=\\${{$one-}}"; [ -z "$value" ] || say "env.$one" "$value"; done
 say memlock "$(ulimit -l 2>/dev/null)"
 df -kP /dev/shm 2>/dev/null | while read -r _ size _ _ _ where; do say shm "$size $where"; done
-resolve() {{
-  if has getent; then getent hosts "$1"; elif has nslookup; then nslookup "$1"
+resolve() {{  # glibc gives up after 2 s at each server and search domain, not 10
+  if has getent; then RES_OPTIONS="timeout:2 attempts:1" getent hosts "$1"; elif has nslookup; then nslookup "$1"
   elif has python3; then python3 -c 'import socket, sys; socket.gethostbyname(sys.argv[1])' "$1"; else return 99; fi
 }} >/dev/null 2>&1 </dev/null
 hosts=$launcher
