@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 import click
 
@@ -83,7 +84,7 @@ def debug(client: MpiClient, *, job: str, state: str) -> None:
         note(f"its present launcher is as it was: `kubectl mpi pause {job}`, then resume, replaces it")
 
 
-_UNTIL = {
+_UNTIL: dict[str, Callable[[JobStatus], bool]] = {
     "ended": lambda status: status.state.has_ended,
     "running": lambda status: status.state is State.RUNNING or status.state.has_ended,
 }
@@ -98,7 +99,17 @@ _UNTIL = {
 @cluster_options
 def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> None:
     """Wait until a job has ended. Exit code 0: it succeeded, 1: it failed, 124: not within the time limit."""
-    found: JobStatus = client.wait(job, timeout_s=timeout, until=_UNTIL[until])
+    told = ""
+
+    def is_there(status: JobStatus) -> bool:
+        nonlocal told
+        is_over, now = _UNTIL[until](status), f"{status.state} {status.summary.reason}"
+        if not is_over and now != told:
+            note(f"[{job}] {status.explanation.what}")
+            told = now
+        return is_over
+
+    found = client.wait(job, timeout_s=timeout, until=is_there)
     show(wrapped(str(found.explanation)))
     if found.state is State.FAILED:
         sys.exit(FAILED)

@@ -84,4 +84,6 @@ def test_a_cluster_without_any_operator(foreign: Cluster) -> None:
     shell = Shell(foreign.kubeconfig())
     shell.run("submit", "-f", "-", stdin=manifest("alone", "true"))
     assert "alone was just created" in shell.run("why", "alone")
-    assert "not within 1 s: alone was just created" in shell.run("wait", "alone", "--timeout", "1", code=124)
+    waiting = shell.run("wait", "alone", "--timeout", "1", code=124)
+    assert "[alone] alone was just created.\n" in waiting
+    assert "not within 1 s: alone was just created" in waiting
