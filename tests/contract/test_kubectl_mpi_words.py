@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -77,6 +79,16 @@ def test_each_shell_completes_jobs(user: Shell, shell: str) -> None:
 
 def test_completion_without_a_cluster_is_quiet(tmp_path: Path) -> None:
     assert Shell(str(tmp_path / "none")).completed("bash", "kubectl-mpi status ", "").strip() == ""
+
+
+def test_completion_does_not_wait_for_a_server_that_says_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cluster = {"name": "x", "cluster": {"server": f"http://127.0.0.1:{silent.getsockname()[1]}"}}
+        context = {"contexts": [{"name": "x", "context": {"cluster": "x"}}], "current-context": "x"}
+        (tmp_path / "silent").write_text(json.dumps({"clusters": [cluster], **context}))
+        assert Shell(str(tmp_path / "silent")).completed("bash", "kubectl-mpi status ", "").strip() == ""
+        silent.settimeout(0)
+        silent.accept()[0].close()  # it was asked
 
 
 def test_kubectl_completes_its_plugin(user: Shell, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ class Shell:
         place = word if shell == "fish" else str(line.count(" "))
         asked = {"_KUBECTL_MPI_COMPLETE": f"{shell}_complete", "COMP_WORDS": line + word, "COMP_CWORD": place}
         command = [sys.executable, "-m", "agents.kubectl_mpi"]
-        done = subprocess.run(command, env=self.environ(**asked), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=self.environ(**asked), capture_output=True, text=True, timeout=50, check=False
+        )  # less than the client waits for an answer
         assert done.stderr == ""
         return done.stdout
 
