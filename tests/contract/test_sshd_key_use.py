@@ -37,6 +37,18 @@ def test_a_login_is_seen(call: tuple[str, ...], spec: Spec, pods: Pods) -> None:
     use.close()
 
 
+def test_a_login_through_a_read_only_mount_is_seen(pods: Pods) -> None:
+    """As a pod's container has ~/.ssh."""
+    pod = pods.new()
+    pod.serve()
+    assert pod.run("mount", "-o", "remount,bind,ro", pod.mount_path).returncode == 0
+    use = KeyUse([f"{pod.volume}/auth/id_rsa"])
+    done = pod.run(*_OWN, "-i", f"{pod.mount_path}/id_rsa", "127.0.0.1", "true")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not use.is_unused
+    use.close()
+
+
 def test_what_can_not_be_followed_may_be_used(tmp_path: object) -> None:
     use = KeyUse([f"{tmp_path}/none"])
     assert not use.is_unused

@@ -112,6 +112,7 @@ def _steps(
         steps.write()  # a stale plan must not meet the launcher of a job that has gone back to exec
         steps.add(unused)
     steps.requeue_at(found.may_start_at)
+    steps.requeue_at(found.known_by)
     steps.requeue_at(launcher.deadline(view))
     steps.requeue_at(change.requeue_at)
     for pod in (*view.workers.values(), *view.launchers):

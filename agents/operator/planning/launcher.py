@@ -84,6 +84,7 @@ class Launcher:
     why: str = ""
     ended_at: float | None = None
     may_start_at: float = 0.0  # of a new pod after a failed one
+    known_by: float | None = None  # when a failed Job's end is reported although that of its pod is not known
     interruptions: int = 0  # of a v1 pod that is counted as failed: how many more backoffLimit does not count
     tried: str = TRIED  # the reason of LauncherWaiting that goes with `why` between two of a Job's tries
 
@@ -269,7 +270,7 @@ def _state_of_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
         is_known = found.why and (last is None or last.is_going or _has_failed(view, last))
         if is_known or not 0 < known_by - view.now <= 2 * _EVIDENCE_S:  # a clock that is far off delays nothing
             return found
-        return replace(_trying(view, counts, ended), may_start_at=known_by)
+        return replace(_trying(view, counts, ended), known_by=known_by)
     if is_going:
         return Launcher(Stage.GOING, counts, last)
     return _trying(view, counts, ended)
