@@ -100,7 +100,6 @@ def test_what_it_has() -> None:
             "suspend": True,
             "managedBy": "kueue.x-k8s.io/multikueue",
         },
-        "spec/launcherCreationPolicy": "WaitForWorkersReady",
         "spec/sshAuthMountPath": "/home/me/.ssh",
     }
     runtime, job, lost = made(mpijob("v2beta1", changes))

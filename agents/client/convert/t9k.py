@@ -87,10 +87,6 @@ def _check(job: Job) -> None:
         raise ManifestError(f"job {job.name} can't be one of T9k's: {reason}")
 
 
-def _main(job: Job) -> str:
-    return str(main_container(job.worker.template, job.main_container)["name"])
-
-
 def _expressible(job: Job) -> tuple[Job, list[str]]:
     """Return the job as T9k can have it, but for what the launcher gets of the workers, and what that changes."""
     lost = []
@@ -102,7 +98,7 @@ def _expressible(job: Job) -> tuple[Job, list[str]]:
         if role.restart_policy not in _POLICIES:
             lost.append(f"restartPolicy {role.restart_policy} of the {name}: OnFailure instead")
             roles[name] = replace(role, restart_policy=RestartPolicy.ON_FAILURE)
-    former = _main(job)
+    former = str(main_container(job.worker.template, job.main_container)["name"])
     name = former if former in _MAIN else _MAIN[0]
     if name != former:
         lost.append(f"the name {former} of the container that ranks run in: {name} instead")

@@ -83,17 +83,14 @@ def _lost(job: Job) -> list[str]:
 
 def _runtime(job: Job) -> Body:
     """Return the runtime's spec; the job's limit of retries is v2beta1's."""
-    launcher = {
-        **_replicated(_LAUNCHER, job.launcher, job.main_container),
-        **({"dependsOn": [{"name": _NODE, "status": "Ready"}]} if job.launcher_waits and job.worker.replicas else {}),
-    }
     tries, deadline = job.policy.backoff_limit, job.policy.active_deadline_s
     limits = {"backoffLimit": RETRIES if tries is None else tries, **given({"activeDeadlineSeconds": deadline})}
+    launcher = _replicated(_LAUNCHER, job.launcher, job.main_container)
     launcher["template"] = {"metadata": {"labels": {_STEP: "trainer"}}, "spec": limits | launcher["template"]["spec"]}
     jobs = [launcher]
-    if job.worker.replicas:
-        node = _replicated(_NODE, _with_sshd(job), job.main_container)
-        jobs = [node, launcher] if job.launcher_waits else [launcher, node]  # one may depend on those before it
+    if job.worker.replicas:  # mpirun fails where no sshd answers; a job may depend on those before it
+        jobs.insert(0, _replicated(_NODE, _with_sshd(job), job.main_container))
+        launcher["dependsOn"] = [{"name": _NODE, "status": "Ready"}]
     mpi = {
         "numProcPerNode": job.slots,
         "mpiImplementation": str(job.implementation),
