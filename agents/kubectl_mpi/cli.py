@@ -53,8 +53,9 @@ def main() -> None:
 
 
 def _name() -> str:
-    """How the command was called: kubectl runs a plugin by its file."""
-    return "kubectl mpi" if os.path.basename(sys.argv[0]) == "kubectl-mpi" else "kubectl-mpi"
+    """How the command was called: kubectl runs a plugin by its file. A shell completes the file's name."""
+    is_plugin = os.path.basename(sys.argv[0]) == "kubectl-mpi" and _COMPLETE not in os.environ
+    return "kubectl mpi" if is_plugin else "kubectl-mpi"
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,18 @@ def test_each_shell_completes_jobs(user: Shell, shell: str) -> None:
     assert "other" in user.completed(shell, "kubectl-mpi status ", "o")
     assert "one" not in user.completed(shell, "kubectl-mpi delete one ", "o")
     assert "status" in user.completed(shell, "kubectl-mpi ", "sta")
+
+
+def test_bash_completes_the_program_alone(user: Shell) -> None:
+    """And leaves kubectl's own completion as it is."""
+    script = """
+        eval "$(_KUBECTL_MPI_COMPLETE=bash_source kubectl-mpi)"; complete -p
+        COMP_WORDS=(kubectl-mpi status oth) COMP_CWORD=2; _kubectl_mpi_completion kubectl-mpi; echo "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(["bash", "-c", script], env=user.environ(), capture_output=True, text=True, check=True)
+    registered, completed = done.stdout.splitlines()
+    assert registered.endswith(" kubectl-mpi")
+    assert completed == "other"
 
 
 def test_completion_without_a_cluster_is_quiet(tmp_path: Path) -> None:
