@@ -12,9 +12,10 @@ from typing import Self
 
 from agents.client import manifests, modes, pod_command, sync
 from agents.client.bundle import Bundle
+from agents.client.causes import LINES
 from agents.client.clusters import Clusters
 from agents.client.connection import Connection
-from agents.client.diagnosis import LINES, diagnose, failed_container
+from agents.client.diagnosis import diagnose, failed_container
 from agents.client.doctor import Check, Examination, Group, Subject, ordered, skip
 from agents.client.errors import AccessError, ClientError, ForbiddenError, NotFoundError, WaitTimeoutError
 from agents.client.facts import End, Facts, PodFacts
@@ -34,6 +35,7 @@ from agents.operator.kube import POD
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
 _TAIL = 200  # lines of a failed container that are searched for the cause
 _TAIL_BYTES = 256 << 10  # of them
+_NO_LOG = "unable to retrieve container logs"  # the kubelet's (kuberuntime_logs.go), of a container that is removed
 _LINE_MAX = 64 << 10  # bytes of a line that is held until its end
 
 
@@ -365,4 +367,4 @@ class MpiClient:
             ]
             if sum(len(line.encode()) + 1 for line in lines) < _TAIL_BYTES:
                 break
-        return lines
+        return () if lines and lines[0].startswith(_NO_LOG) else lines

@@ -7,21 +7,19 @@ leaves: conditions, pods, events. The messages of our own operator's conditions 
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agents.client import ends, output, starting
+from agents.client import causes, ends, output, starting
 from agents.client.facts import End, Facts, Pending, PodFacts
 from agents.client.model import Explanation, State
 from agents.common import durations
 from agents.common.not_ready import NotReady, Tolerance, summary
-from agents.common.text import one_line, printable
+from agents.common.text import one_line, printable, sentence
 from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import Object, part
 
-LINES = 5  # of a failed container's output are shown
 _WHAT_MAX = 4096  # bytes
 _NOTES = ("WorkersUnused", "SettingsIgnored")  # conditions of our operator that hold in any state
 _UNSEEN_S = 10.0  # how long an operator may take to write a job's first condition
@@ -33,7 +31,7 @@ def diagnose(facts: Facts) -> Explanation:
     """Return the state of a job, and why."""
     found = next(one for one in (rule(facts) for rule in _RULES) if one is not None)
     notes = [conditions.true_condition(facts.conditions, kind) for kind in _NOTES]
-    what = " ".join([found.what, *(_sentence(str(one.get("message") or "")) for one in notes if one is not None)])
+    what = " ".join([found.what, *(sentence(str(one.get("message") or "")) for one in notes if one is not None)])
     return replace(found, reason=printable(found.reason), what=printable(what, _WHAT_MAX))
 
 
@@ -66,7 +64,7 @@ def _failed(facts: Facts) -> Explanation | None:
     pod = next((one for one in facts.workers.values() if one.name == name), None)
     if found is None or why is None or pod is None:
         return found
-    what = _sentence(f"{found.what} {name} never started: {why.message}{f': {why.detail}' if why.detail else ''}")
+    what = sentence(f"{found.what} {name} never started: {why.message}{f': {why.detail}' if why.detail else ''}")
     return replace(found, reason=_reason(pod, why), what=what, remedy=starting.remedy(why, name))
 
 
@@ -78,40 +76,18 @@ def _failure(facts: Facts) -> Explanation | None:
     what = f"{facts.name} failed{_took(facts)}: "
     if reason == "DeadlineExceeded":
         remedy = "Raise runPolicy.activeDeadlineSeconds, or give it more workers."
-        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", remedy)
+        return Explanation(State.FAILED, reason, f"{what}{sentence(message)}", remedy)
     end = None if reason == "RanksLost" else ends.first_failure(facts)
     if end is None:
-        return Explanation(State.FAILED, reason, f"{what}{_sentence(message)}", _remedy_by(message, facts))
-    return _died(facts, State.FAILED, end, what)
-
-
-def _died(facts: Facts, state: State, end: End, what: str) -> Explanation:
-    """What a container's end means, with what its output says of it."""
-    pod = next(one for one in (*facts.launchers, *facts.workers.values()) if one.name == end.pod)
-    lines = facts.output or end.message.splitlines()
-    rank = output.failed_rank(lines)
-    is_explained = end.reason == "OOMKilled" or (rank is not None and rank.signal not in {None, signal.SIGBUS})
-    known = None if is_explained else output.mistake(lines)  # else a line of long ago would hide what the kernel says
-    reason = end.reason if end.reason != "Error" else f"ExitCode{end.exit_code}"
-    parts = [_sentence(f"{what}{pod.role} {ends.described(end)}")]
-    if rank is not None:
-        parts.append(f"The first rank to fail: {rank}.")
-        reason = f"Signal{rank.signal}" if rank.signal is not None and reason.startswith("ExitCode") else reason
-    remedy = ends.remedy(end, pod.raw)
-    if known is not None:
-        parts.append(f"{known.what[0].upper()}{known.what[1:]}.")
-        reason, remedy = known.reason, known.remedy
-    elif rank is not None and rank.signal == 9:
-        remedy = "The kernel kills a rank that exceeds its container's memory limit: raise it, or start fewer ranks."
-    shown = tuple(printable(line) for line in output.last_lines(lines, LINES))
-    return Explanation(state, reason, " ".join(parts), remedy, end.pod, shown)
+        return Explanation(State.FAILED, reason, f"{what}{sentence(message)}", _remedy_by(message, facts))
+    return causes.died(facts, State.FAILED, end, what)
 
 
 def _blocked(facts: Facts) -> Explanation | None:
     condition = facts.condition(Type.VALIDATION_ERROR, Type.RESOURCE_EXISTS, Type.OTHER_OPERATOR)
     if condition is None:
         return None
-    kind, message = Type(str(condition.get("type"))), _sentence(one_line(str(condition.get("message") or "")))
+    kind, message = Type(str(condition.get("type"))), sentence(one_line(str(condition.get("message") or "")))
     if kind is Type.OTHER_OPERATOR:
         has_begun = bool(facts.launchers or facts.workers or facts.condition(Type.RUNNING))
         return None if has_begun else Explanation(State.PENDING, kind, f"{facts.name} has not begun: {message}")
@@ -132,7 +108,7 @@ def _suspended(facts: Facts) -> Explanation | None:
         place = f", at position {pending.position}" if pending.position is not None else ""
         what = f"{facts.name} waits in queue {facts.kueue_queue} to be admitted{_since(facts)}{place}{still}."
         if pending.reason:
-            return Explanation(State.QUEUED, "NotAdmitted", f"{what} Kueue: {_sentence(pending.reason)}")
+            return Explanation(State.QUEUED, "NotAdmitted", f"{what} Kueue: {sentence(pending.reason)}")
         remedy = f"`kubectl -n {facts.namespace} get workloads` shows the queue's reason."
         return Explanation(State.QUEUED, "NotAdmitted", what, remedy)
     what = f"{facts.name} is suspended and has no pods{still}."
@@ -171,7 +147,7 @@ def _refused(facts: Facts) -> Explanation | None:
         return Explanation(
             State.BLOCKED, "QuotaExceeded", what, "Ask for less, wait until other pods end, or have the quota raised."
         )
-    what = f"{facts.name} can't create its pods: {_sentence(one_line(message))}"
+    what = f"{facts.name} can't create its pods: {sentence(one_line(message))}"
     return Explanation(State.BLOCKED, "CreationRefused", what, "Correct the pod templates, or ask for the right.")
 
 
@@ -193,17 +169,19 @@ def _restarting(facts: Facts) -> Explanation | None:
     is_retried = facts.condition(Type.RESTARTING) is not None
     if launcher is None and is_retried and condition is not None:  # between two launchers, the first one gone
         message = one_line(str(condition.get("message") or ""))
-        what = f"{facts.name}'s launcher is started again: {_sentence(message)}"
+        what = f"{facts.name}'s launcher is started again: {sentence(message)}"
         return Explanation(State.RESTARTING, str(condition.get("reason") or ""), what, _remedy_by(message, facts))
-    if launcher is None or not (end := ends.first_failure(facts)):
+    if not any(one.ends for one in facts.launchers) or launcher is None or not (end := ends.first_failure(facts)):
         return None
     if launcher.main is not None and launcher.main.state == "running" and not is_retried:
         return None
     if launcher.state.phase == "Failed" and not is_retried:  # for a moment, or for ever if the operator is down
-        return _died(facts, State.RUNNING, end, f"{facts.name}'s launcher has failed; its operator has yet to react: ")
+        return causes.died(
+            facts, State.RUNNING, end, f"{facts.name}'s launcher has failed; its operator has yet to react: "
+        )
     failures = sum(len(pod.ends) > 0 for pod in facts.launchers) + max(0, launcher.restarts - 1)
     times = f" (failed {failures} times)" if failures > 1 else ""
-    found = _died(facts, State.RESTARTING, end, f"{facts.name}'s launcher is started again{times}: ")
+    found = causes.died(facts, State.RESTARTING, end, f"{facts.name}'s launcher is started again{times}: ")
     return replace(found, reason=launcher.reason if launcher.reason == "CrashLoopBackOff" else found.reason)
 
 
@@ -218,7 +196,7 @@ def _workers(facts: Facts) -> Explanation | None:
     running = facts.condition(Type.RUNNING) is not None
     text = summary(facts.ready, facts.wanted, waiting)
     what = f"{facts.name} {'runs, but not all its workers are ready' if running else 'waits for its workers'}"
-    what, remedy = f"{what}: {_sentence(text)}", starting.remedy(why, "" if pod is None else pod.name)
+    what, remedy = f"{what}: {sentence(text)}", starting.remedy(why, "" if pod is None else pod.name)
     if (failed := _restarting(facts)) is not None:  # kubeflow's launchers don't wait for workers, and fail without them
         return replace(failed, reason=reason, what=f"{what} Meanwhile {failed.what}", remedy=remedy)
     return Explanation(State.RUNNING if running else State.STARTING, reason, what, remedy)
@@ -235,7 +213,7 @@ def _launcher(facts: Facts) -> Explanation | None:
         return None
     why = starting.held_back(launcher.why, launcher.uid, facts.events)
     detail = f": {why.detail}" if why.detail else ""
-    what = f"{facts.name} waits for its launcher: {launcher.name} {_sentence(why.message + detail)}"
+    what = f"{facts.name} waits for its launcher: {launcher.name} {sentence(why.message + detail)}"
     return Explanation(State.STARTING, _reason(launcher, why), what, starting.remedy(why, launcher.name))
 
 
@@ -286,10 +264,6 @@ def _remedy_by(message: str, facts: Facts) -> str:
     if known is not None:
         return known.remedy
     return "" if facts.launchers else f"The launcher's pod is gone: `kubectl mpi events {facts.name}` may show more."
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "…", "?", "!")) else f"{text}."
 
 
 def _names(names: Sequence[str]) -> str:

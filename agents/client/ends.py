@@ -9,6 +9,7 @@ from agents.common import pods
 from agents.job.json_object import Object, mappings, part
 
 _OOM = "OOMKilled"
+EVICTED = "The program is not at fault: submit the job again, or ask for what the pod uses (requests = limits)."
 _CLOCKS_S = 2.0  # by how much the clocks of two nodes may differ, and a second's rounding
 
 _SIGNALS = {  # what people call them
@@ -45,13 +46,16 @@ def _counts(end: End, launcher: End | None) -> bool:
     return (launcher.started_at or 0.0) <= end.at < launcher.at
 
 
-def described(end: End) -> str:
-    """Return how a container ended: `pi-launcher: container mpi exited with 139 (SIGSEGV: segmentation fault)`."""
+def described(end: End, *, has_signal: bool = True) -> str:
+    """Return how a container ended: `pi-launcher: container mpi exited with 139 (SIGSEGV: segmentation fault)`.
+
+    Not `has_signal`: the exit code is another program's, and tells of no signal.
+    """
     if end.exit_code is None:
         return f"{end.pod} failed ({end.reason})" + (f": {end.message}" if end.message else "")
     text = f"{end.pod}: {pods.exited(f'container {end.container}', end.exit_code, end.reason)}"
     number = signal_of(end)
-    if number is None or end.reason == _OOM:
+    if number is None or end.reason == _OOM or not has_signal:
         return text
     meaning = _SIGNALS.get(number)
     return f"{text} ({number.name}{f': {meaning}' if meaning else ''})"
@@ -70,7 +74,7 @@ def signal_of(end: End) -> signal.Signals | None:
 def remedy(end: End, raw: Object | None) -> str:
     """Return what to do about a failed container; `raw` is its pod."""
     if end.exit_code is None:
-        return "The program is not at fault: submit the job again, or ask for what the pod uses (requests = limits)."
+        return EVICTED
     if end.reason == _OOM:
         limit = _memory_limit(raw, end.container)
         return f"Raise its memory limit{f' (now {limit})' if limit else ''}, or start fewer ranks per worker."

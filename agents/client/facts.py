@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from agents.client.starting import held_back
+from agents.client.starting import held_back, without_sshd
 from agents.common import pods
 from agents.common.not_ready import STARTING, NotReady, not_ready
 from agents.job import conditions
@@ -55,7 +55,7 @@ class PodFacts:
         self.index = int(found[1]) if found else None
         """A worker's index; None for a launcher."""
         self.role = LAUNCHER if found is None else WORKER
-        self.why: NotReady | None = not_ready(self.state)
+        self.why: NotReady | None = without_sshd(not_ready(self.state), self.state)
         """Why it is not ready; None if it is."""
 
     @property
@@ -81,6 +81,8 @@ class PodFacts:
         for one in self.state.containers:
             if one.state == "waiting" and one.reason not in STARTING:
                 return one.reason
+        if self.why.kind == "crash" and self.restarts:  # between its end and the kubelet's word for it
+            return "CrashLoopBackOff"
         return _REASONS.get(self.why.kind, "NotReady")
 
     @cached_property
@@ -128,6 +130,7 @@ _REASONS = {
     "gated": "SchedulingGated",
     "unschedulable": "Unschedulable",
     "crash": "Crashed",
+    "sshd": "NoSshd",
     "schedule": "Pending",
     "accept": "ContainerCreating",
     "pull": "ContainerCreating",

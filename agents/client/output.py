@@ -6,9 +6,10 @@ lines, so they are read as one text.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.client.tags import untagged
 
@@ -62,11 +63,15 @@ class RankFailure:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A known mistake: one word for it, what it is, and what to do."""
+    """A known mistake: one word for it, what it is, and what to do. `line`: where it is told, from the end."""
 
     reason: str
     what: str
     remedy: str
+    line: int = 0
+
+
+WORKER_LOST = "WorkerLost"
 
 
 _MISTAKES = tuple(
@@ -81,17 +86,18 @@ _MISTAKES = tuple(
         (
             r"not enough slots available in the system to satisfy|option to ignore the number of available slots",
             "NotEnoughSlots",
-            "mpirun was asked for more ranks than there are slots",
+            "there are fewer slots than ranks",
             "Start fewer ranks, or raise slotsPerWorker or the number of workers.",
         ),
         (
-            r"unable to find the specified executable file|execvp error on file \S+ \(No such file",
+            r"(?:unable to find the specified executable file|could not access or execute an executable)"
+            r"(?:.{0,700}?Executable: (?P<detail>\S+))?|execvp error on file \S+ \(No such file",
             "ProgramNotFound",
             "a host does not have the program",
             "Check its path, and that the workers' image has it too.",
         ),
         (
-            r"[Cc]ould not resolve hostname (?P<what>[^\s:]+)|getaddrinfo\S{0,80} (?:failed|error)",
+            r"[Cc]ould not resolve hostname (?P<detail>[^\s:]+)|getaddrinfo\S{0,80} (?:failed|error)",
             "HostNotResolved",
             "the launcher can't resolve a worker's host name",
             "The workers may have started later: set launcherCreationPolicy: WaitForWorkersReady, or retry.",
@@ -103,7 +109,7 @@ _MISTAKES = tuple(
             "Check sshAuthMountPath, the user, and StrictModes in the image's sshd_config.",
         ),
         (
-            r"connect to host \S+ port \d+: Connection refused",
+            r"connect to host (?P<detail>\S+) port \d+: Connection refused",
             "SshNotListening",
             "no sshd listens in a worker",
             "Does the workers' command start sshd on this port? With mpi-agents, transport: exec needs none.",
@@ -119,6 +125,12 @@ _MISTAKES = tuple(
             "NoSsh",
             "the launcher's image has no ssh",
             "Install openssh-client in it; with mpi-agents, transport: exec needs none.",
+        ),
+        (
+            r"lost communication with a remote daemon(?:.{0,200}?Remote daemon: \S+ on node (?P<detail>[^\s.]+))?",
+            WORKER_LOST,
+            "mpirun lost a worker: its pod ended, or the network between them failed",
+            "See by `kubectl mpi events` and the workers' restarts whether it was evicted, killed or deleted.",
         ),
         (
             r"No space left on device|unable to allocate shared memory|Bus error",
@@ -168,9 +180,16 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
 
 def mistake(lines: Iterable[str]) -> Mistake | None:
     """Return the known mistake that these lines show: of several the last one, as a program goes on after others."""
-    text = joined(lines)
-    found = [(match.start(), one) for pattern, one in _MISTAKES for match in pattern.finditer(text)]
-    return max(found, key=lambda one: one[0], default=(0, None))[1]
+    cut = "\n".join(lines)[-_TEXT_MAX:].split("\n")
+    text = joined(cut)
+    found = [(match, one) for pattern, one in _MISTAKES for match in pattern.finditer(text)]
+    if not found:
+        return None
+    match, one = max(found, key=lambda one: one[0].start())
+    detail = match.groupdict().get("detail")
+    ends = itertools.accumulate(len(piece) + 1 if (piece := joined([line])) else 0 for line in cut)
+    line = next(index for index, end in enumerate(ends) if end > match.start())
+    return replace(one, what=f"{one.what}{f' ({detail})' if detail else ''}", line=line - len(cut))
 
 
 def _number(text: str | None) -> int | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from agents.common.not_ready import NotReady, Tolerance
+from agents.common.pods import Pod
 from agents.common.text import one_line
 from agents.job.json_object import Object, part
 
@@ -21,6 +22,7 @@ _HINTS = {
     "FailedCreatePodSandBox": "see whether the node's network plugin and container runtime work",
 }
 _LATER = frozenset({"Pulling", "Pulled", "Created", "Started", "BackOff"})
+_WORKER_AGENT = "worker-agent"  # our operator's sidecar, which is ready when the worker's sshd answers
 _ASK_FOR_LESS = "Ask for less (requests, fewer workers), or wait for or add nodes."
 _UNSCHEDULABLE = tuple(
     (re.compile(pattern), remedy)
@@ -52,6 +54,15 @@ _UNSCHEDULABLE = tuple(
         ),
     )
 )
+
+
+def without_sshd(why: NotReady | None, pod: Pod) -> NotReady | None:
+    """Return why a pod is not ready: of a worker whose agent alone is not, that no sshd answers."""
+    unready = {one.name for one in pod.containers if not one.ready and (one.sidecar or not one.init)}
+    if why is None or why.kind != "unready" or unready != {_WORKER_AGENT}:
+        return why
+    hint = "its command must start sshd (on ssh.port, else 22 or 2222); with mpi-agents, transport: exec needs none"
+    return NotReady("sshd", "running, no sshd answers in it", hint=hint)
 
 
 def held_back(why: NotReady, uid: str, events: Sequence[Object]) -> NotReady:

@@ -29,6 +29,11 @@ def printable(text: str, most: int = LINE_MAX) -> str:
     return data[: most - 3].decode("utf-8", "ignore") + "…"
 
 
+def sentence(text: str) -> str:
+    """Return a text that ends as a sentence does."""
+    return text if text.endswith((".", "…", "?", "!")) else f"{text}."
+
+
 def last_lines(output: str, most: int) -> str:
     """Return the end of a container's output as one printable line of at most `most` bytes: lines parted by ` | `.
 

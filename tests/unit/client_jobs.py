@@ -75,5 +75,22 @@ def event(message: str, reason: str = "FailedCreate", kind: str = "MPIJob") -> O
     return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about, "lastTimestamp": at(20)}
 
 
+def with_sidecar(worker: Object, name: str) -> Object:
+    """A worker with a sidecar that runs, and is not ready."""
+    state = {"running": {"startedAt": at(5)}}
+    sidecar = {"name": name, "state": state, "lastState": {}, "restartCount": 0, "ready": False, "started": True}
+    worker["spec"]["initContainers"] = [{"name": name, "restartPolicy": "Always"}]
+    worker["status"]["initContainerStatuses"] = [sidecar]
+    for one in worker["status"]["conditions"]:
+        one["status"] = "False" if one["type"] in {"Ready", "ContainersReady"} else one["status"]
+    return worker
+
+
+def told(pod_name: str, reason: str, message: str) -> Object:
+    """An event of a pod."""
+    about = {"kind": "Pod", "name": pod_name, "uid": f"uid-{pod_name}"}
+    return {**event(message, reason, "Pod"), "involvedObject": about, "lastTimestamp": at(90)}
+
+
 def facts(resource: Object, *pods: Object, events: tuple[Object, ...] = (), output: tuple[str, ...] = ()) -> Facts:
     return Facts(resource, pods, NOW, events, output)

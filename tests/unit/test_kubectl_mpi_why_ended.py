@@ -6,12 +6,19 @@ import copy
 from typing import Any
 
 import pytest
-from client_jobs import facts, job, pod, with_hub, workers
+from client_jobs import facts, job, pod, told, with_hub, workers
 from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
 
 from agents.client.diagnosis import failed_container
 from agents.client.model import State
 
+WORKERS = "spec/mpiReplicaSpecs/Worker/template/spec/containers"
+LIMITED = {"name": "mpi", "image": "example/mpi", "resources": {"limits": {"memory": "64Mi"}}}
+LOST = (
+    "ORTE has lost communication with a remote daemon.",
+    "  HNP daemon   : [[37562,0],0] on node pi-launcher",
+    "  Remote daemon: [[37562,0],1] on node pi-worker-1.pi.default.svc",
+)
 SEGFAULT = (
     "step 17",
     "-" * 74,
@@ -27,6 +34,38 @@ def limited(pod_: dict[str, Any], memory: str) -> dict[str, Any]:
 
 
 CASES: dict[str, Case] = {
+    "a shell's rank was killed": (
+        facts(
+            job("v1", "Failed", changes={WORKERS: [LIMITED]}),
+            *UP,
+            pod(LAUNCHER, "failed", exit_code=137),
+            output=("Killed", "Process name: [[5,1],0]", "Exit code: 137"),
+        ),
+        State.FAILED,
+        "ExitCode137",
+        ["container mpi exited with 137. The first rank", "memory limit (now 64Mi): raise it"],
+    ),
+    "mpirun lost a worker, which was evicted": (
+        facts(
+            job("v1", "Failed"),
+            *UP,
+            pod(LAUNCHER, "failed", exit_code=205),
+            events=(told("pi-worker-1", "Evicted", "Usage of EmptyDir exceeds the limit"),),
+            output=LOST,
+        ),
+        State.FAILED,
+        "Evicted",
+        ["(pi-worker-1). pi-worker-1 was taken away (Evicted): Usage of EmptyDir exceeds the limit.", "not at fault"],
+    ),
+    "mpirun lost a worker, and nobody knows why": (
+        facts(job("v1", "Failed"), *UP, pod(LAUNCHER, "failed", exit_code=205), output=LOST),
+        State.FAILED,
+        "WorkerLost",
+        [
+            "Mpirun lost a worker: its pod ended, or the network between them failed (pi-worker-1).",
+            "`kubectl mpi events`",
+        ],
+    ),
     "a launcher that did not wait for a worker, which can't start": (
         facts(
             job("v2beta1", "Failed", reason="BackoffLimitExceeded"),
@@ -79,7 +118,7 @@ CASES: dict[str, Case] = {
         State.FAILED,
         "Signal11",
         [
-            "exited with 139 (SIGSEGV: segmentation fault).",
+            "exited with 139.",
             "The first rank to fail: rank 3 on pi-worker-1 was killed by signal 11 (Segmentation fault).",
             "under a debugger",
         ],

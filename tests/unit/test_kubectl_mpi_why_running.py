@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from client_jobs import event, facts, job, pod, workers
+from client_jobs import facts, job, pod, told, with_sidecar, workers
 from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
 
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.model import State
 
-
-def told(pod_name: str, reason: str, message: str) -> dict[str, Any]:
-    """An event of a pod."""
-    found = event(message, reason, "Pod")
-    return {**found, "involvedObject": {"kind": "Pod", "name": pod_name, "uid": f"uid-{pod_name}"}}
-
-
+SSHD_MISSING = with_sidecar(pod("pi-worker-1", "ready"), "worker-agent")
 MISSING = told("pi-worker-1", "FailedMount", 'MountVolume.SetUp failed for volume "k" : secret "keys" not found')
 
 CASES: dict[str, Case] = {
@@ -56,6 +48,18 @@ CASES: dict[str, Case] = {
         State.STARTING,
         "ContainerCreating",
         ["0/2 ready", "pi-worker-0 pulling image or mounting volumes"],
+    ),
+    "a worker crashes, and the launcher waits for it": (
+        facts(job("v1", "Created"), UP[0], pod("pi-worker-1", "failed"), pod(LAUNCHER, "initializing")),
+        State.STARTING,
+        "ExitCode1",
+        ["pi waits for its workers: 1/2 ready", "pi-worker-1"],
+    ),
+    "a worker without sshd": (
+        facts(job("v2beta1", "Running"), UP[0], SSHD_MISSING, pod(LAUNCHER, "ready")),
+        State.RUNNING,
+        "NoSshd",
+        ["1/2 ready · pi-worker-1 running, no sshd answers in it", "Its command must start sshd"],
     ),
     "a worker's Secret is missing": (
         facts(job("v1", "Created"), *workers("ready", "pulling"), events=(MISSING,)),
