@@ -10,7 +10,6 @@ import click
 
 from agents.client import AccessError, MpiClient, manifests
 from agents.client.doctor import Check, Group, Level, Subject, ordered, skip, without_cluster
-from agents.client.manifests import placed
 from agents.client.model import as_json
 from agents.job.json_object import Body, part
 from agents.job.model import MPI_JOB
@@ -50,7 +49,7 @@ def doctor(
         raise click.UsageError("--probe needs a job that has pods")
     manifest = None if file is None else _job(file)
     if manifest is not None:
-        namespace = namespace or part(manifest, "metadata").get("namespace")
+        namespace = namespace or str(part(manifest, "metadata").get("namespace") or "") or None
     try:
         with (
             MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client,
@@ -60,7 +59,7 @@ def doctor(
     except AccessError as error:
         if manifest is None:
             raise
-        checks = without_cluster(Subject(placed(manifest, namespace or "default")))
+        checks = without_cluster(Subject(manifests.placed(manifest, namespace or "default")))
         found = ordered([*checks, skip(Group.CLUSTER, "all other checks", str(error))])
     _print(found, output)
     if any(one.level is Level.FAIL for one in found):

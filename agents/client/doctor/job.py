@@ -13,7 +13,7 @@ from agents.job.model import LAUNCHER, WORKER, Job, Problem
 from agents.job.template import main_container
 
 _SHOWN = 16  # problems, and groups of pods
-_PASSING = frozenset({"absent", "gated", "schedule", "accept", "pull", "init", "unready", "starting", "address"})
+_PASSING = frozenset({"absent", "gated", "schedule", "accept", "pull", "init", "unready", "address"})
 
 
 def validity(read: Job | tuple[Problem, ...]) -> list[Check]:
@@ -67,7 +67,7 @@ def pods(facts: Facts) -> list[Check]:
 
 
 def _unready(facts: Facts) -> Iterable[tuple[str, NotReady]]:
-    """Give the pods that are not ready, and why. A launcher that starts is not there while it waits for workers."""
+    """Give the pods that are not ready, and why. A launcher that only starts is left out while its workers do."""
     uids = {pod.name: pod.uid for pod in facts.workers.values()}
     waiting = [(name, starting.held_back(why, uids.get(name, ""), facts.events)) for name, why, _ in facts.waiting()]
     yield from waiting

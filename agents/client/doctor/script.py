@@ -29,7 +29,7 @@ _LAUNCHER, _SSH = "launcher", "ssh"
 _SCRIPT = f"""
 role=$1 transport=$2 keys=$3 sshd=$4 launcher=$5
 set -f
-say() {{ name=$1; shift; echo "$name=$*"; }}
+say() {{ name=$1; shift; printf '%s=%s\\n' "$name" "$*"; }}
 has() {{ command -v "$1" >/dev/null 2>&1; }}
 mpi=$(command -v mpirun || command -v mpiexec) 2>/dev/null
 for one in {" ".join(PROGRAMS)}; do
@@ -70,7 +70,8 @@ if [ "$transport" = {_SSH} ]; then
       (text=$(ssh $options "$host" true 2>&1 </dev/null); say "login.$host" $? $text) &
     done
   else
-    [ ! -x "$sshd" ] || say sshd "$sshd"
+    [ -x "$sshd" ] || sshd=$(command -v sshd)
+    [ -z "$sshd" ] || say sshd "$sshd"
     for file in /run/mpi-agents/ssh/sshd_config "$HOME/.sshd_config" /etc/ssh/sshd_config; do
       [ -r "$file" ] || continue
       while read -r key value _; do case $key in

@@ -42,7 +42,7 @@ def _port(job: Job, workers: Sequence[Probe]) -> Check:
         ports = [job.ssh.port] if job.ssh.port else [int(text) for text in one.values.get("port", ()) if _is_port(text)]
         asked |= {*(ports or _USUAL)}
         listening = {int(text, 16) for text in one.values.get("listen", ()) if _is_hex(text)}
-        if not listening & {*(ports or _USUAL)}:
+        if not listening & {*ports, *_USUAL}:  # its own arguments may have another port than its configuration
             silent.append(one.pod)
     shown = " or ".join(str(one) for one in sorted(asked))
     if silent:
@@ -93,9 +93,7 @@ def _keys(job: Job, one: Probe) -> Check:
         return fail(Group.SSH, "keys", f"{one.pod}: no {job.ssh.mount_path}{_KEY}", remedy)
     mode, owner, path = key
     if owner == one.one("uid") and set(mode[_OTHERS]) != {"-"}:
-        remedy = (
-            "ssh rejects a key that others may read: set runAsUser in the template, or the Secret's defaultMode 0600."
-        )
+        remedy = "ssh rejects a key that others may read: set the template's runAsUser, or defaultMode 0600."
         return fail(Group.SSH, "keys", f"{one.pod}: {path} has mode {mode}", remedy)
     return ok(Group.SSH, "keys", f"{path} has mode {mode}")
 
