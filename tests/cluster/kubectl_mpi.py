@@ -1,0 +1,31 @@
+"""`kubectl mpi` as a user calls it on the cluster under test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.cluster.kube import Namespace
+
+_LONGEST_S = 120.0
+
+
+def command(namespace: Namespace, *arguments: str) -> list[str]:
+    """The words of a call in a namespace."""
+    first = 2 if arguments[0] == "cluster" else 1
+    return [
+        *(sys.executable, "-m", "agents.kubectl_mpi", *arguments[:first]),
+        *("--namespace", namespace.name, *arguments[first:]),
+    ]
+
+
+def kubectl_mpi(namespace: Namespace, *arguments: str, code: int = 0) -> str:
+    """Call it; return stdout, or stderr if it is to fail with a code."""
+    done = subprocess.run(
+        command(namespace, *arguments), capture_output=True, text=True, timeout=_LONGEST_S, check=False
+    )
+    assert done.returncode == code, (arguments, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done.stderr if code else done.stdout
