@@ -107,6 +107,8 @@ class Clusters:
         try:
             found = self._connection.get(kind.path(self._namespace, name))
         except NotFoundError:
+            if not self._objects.is_served(kind):
+                raise NotFoundError(_UNKNOWN) from None
             where = f'no VirtualCluster "{name}" in namespace "{self._namespace}"'
             raise NotFoundError(f"{where}: `kubectl mpi cluster list -A` shows all") from None
         return {"apiVersion": kind.api_version, "kind": kind.name, **found}

@@ -78,16 +78,17 @@ class Objects:
 
     def served(self) -> tuple[Kind, ...]:
         """Return which versions of MPIJobs the API server serves."""
-        return tuple(kind for kind in (*_VERSIONS, MPI_JOB_T9K) if self._is_served(kind))
+        return tuple(kind for kind in (*_VERSIONS, MPI_JOB_T9K) if self.is_served(kind))
 
     def versions(self) -> tuple[str, ...]:
         """Return which versions of kubeflow's MPIJob are served. Raises NotFoundError if none is."""
-        found = [kind.api_version.rpartition("/")[2] for kind in _VERSIONS if self._is_served(kind)]
+        found = [kind.api_version.rpartition("/")[2] for kind in _VERSIONS if self.is_served(kind)]
         if not found:
             raise NotFoundError(_UNKNOWN)
         return tuple(found)
 
-    def _is_served(self, kind: Kind) -> bool:
+    def is_served(self, kind: Kind) -> bool:
+        """Return whether the API server knows a kind."""
         try:
             served = self._connection.get(f"/apis/{kind.api_version}")
         except NotFoundError:

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.client.facts import Facts, PodFacts
+from agents.client.objects import kind_of
 from agents.common.text import printable
 from agents.job.json_object import Object, mapping, mappings, part
-from agents.job.model import Dialect
 
 RANKS_MAX = 2048  # processes that are read of one worker
 _FRAMES_MAX = 64
@@ -94,14 +94,11 @@ def lacks(facts: Facts) -> str:
     """Return why no worker of a job shows its processes, and what to do; "" if one does, or none is there."""
     if not facts.workers or any(map(agent_of, facts.workers.values())):
         return ""
-    setting, kind = "spec.workerAgent: {processes: true}", facts.resource.get("kind")
-    if facts.job is not None and facts.job.dialect is Dialect.VIRTUAL:
-        then = "then delete its pods"
-    else:
-        then = f"then `kubectl mpi rerun {facts.name}` when it has ended"
+    job = f"{kind_of(facts.resource).resource}/{facts.name}"
+    command = f"kubectl -n {facts.namespace} annotate {job} mpi-agents/worker-agent=processes"
     return (
-        f"{facts.name}'s workers don't show their processes: set {setting} in the {kind} (jobs of mpi-agents only), "
-        f"{then}: pods that are there stay as they are"
+        f"{facts.name}'s workers don't show their processes: set spec.workerAgent: {{processes: true}} (`{command}`; "
+        f"jobs of mpi-agents only), and `kubectl mpi rerun {facts.name}` when it has ended, as it holds for new pods"
     )
 
 
@@ -159,7 +156,7 @@ def python_stacks(output: bytes) -> dict[int, tuple[str, ...]]:
     for threads in _documents(output.decode("utf-8", "replace")):
         for thread in threads:
             pid = int(_number(thread, "pid"))
-            if pid not in found or thread.get("thread_name") == "MainThread":
+            if pid not in found or thread.get("os_thread_id") == pid:
                 frames = mappings(thread.get("frames"))[:_FRAMES_MAX]
                 found[pid] = tuple(map(_frame, frames))
     return found

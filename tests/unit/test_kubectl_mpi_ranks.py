@@ -104,21 +104,28 @@ def test_ranges(numbers: list[int], text: str) -> None:
 
 
 def test_python_stacks() -> None:
-    def dump(pid: int, *names: str) -> str:
-        frame = {"name": "load", "filename": "/app/solve.py", "short_filename": "solve.py", "line": 12}
-        return json.dumps([{"pid": pid, "thread_name": name, "frames": [frame, {}]} for name in names], indent=2)
+    def dump(pid: int, **threads: str) -> str:
+        frame = {"filename": "/app/solve.py", "short_filename": "solve.py", "line": 12}
+        made = [
+            {"pid": pid, "os_thread_id": int(number[1:]), "frames": [{**frame, "name": name}, {}]}
+            for number, name in threads.items()
+        ]
+        return json.dumps(made, indent=2)
 
-    frames = ("load (solve.py:12)", " (:0)")
-    text = dump(20, "MainThread") + "\n" + dump(21, "Thread-1", "MainThread")
-    assert ranks.python_stacks(text.encode()) == {20: frames, 21: frames}
-    assert ranks.python_stacks(f"{dump(20, 'MainThread')}[{{".encode()) == {20: frames}
+    main = ("load (solve.py:12)", " (:0)")
+    text = dump(20, _20="load") + "\n" + dump(21, _22="other", _21="load", _23="other")
+    assert ranks.python_stacks(text.encode()) == {20: main, 21: main}
+    assert ranks.python_stacks(f"{dump(20, _20='load')}[{{".encode()) == {20: main}
     assert ranks.python_stacks(b"sh: no [") == {}
 
 
 def test_what_a_job_lacks() -> None:
     resource, pods = job("v1", "Created"), workers("ready", "ready")
     assert ranks.lacks(facts(resource)) == ""
-    assert "set spec.workerAgent: {processes: true} in the MPIJob" in ranks.lacks(facts(resource, *pods))
+    assert (
+        "set spec.workerAgent: {processes: true} (`kubectl -n default annotate mpijobs.kubeflow.org/pi "
+        in ranks.lacks(facts(resource, *pods))
+    )
     pods[1]["spec"]["initContainers"] = [{"name": "agent", "command": ["mpi-worker"]}]
     assert "kubectl mpi rerun pi" in ranks.lacks(facts(resource, *pods))
     pods[1]["spec"]["shareProcessNamespace"] = True
