@@ -57,11 +57,11 @@ class RankLooks:
     def look(self, progress: Callable[[str], None] = _ignore) -> RankReport:
         """Return the ranks, with the CPU that they used since the look before; the first look takes a second for it."""
         self._facts = self._client.facts(self._name, self._facts)
+        pods = [*self._facts.workers.values()]
+        if self._facts.has_ended or not pods:
+            raise NotFoundError(f"{self._name} has no ranks: {self._client.why(self._name).what}")
         if why := ranks.lacks(self._facts):
             raise RefusedError(why)
-        pods = [*self._facts.workers.values()]
-        if not pods:
-            raise NotFoundError(f"{self._name} has no workers to look at: {self._client.why(self._name).what}")
         if not self._samples:
             self._samples, _ = self._each(pods, self._sample, progress)
             time.sleep(_SAMPLE_S)

@@ -91,8 +91,8 @@ def agent_of(pod: PodFacts) -> str:
 
 
 def lacks(facts: Facts) -> str:
-    """Return why no worker of a job shows its processes, and what to do; "" if one does, or none is there."""
-    if not facts.workers or any(map(agent_of, facts.workers.values())):
+    """Return why no worker of a job shows its processes, and what to do; "" if one does."""
+    if any(map(agent_of, facts.workers.values())):
         return ""
     job = f"{kind_of(facts.resource).resource}/{facts.name}"
     command = f"kubectl -n {facts.namespace} annotate {job} mpi-agents/worker-agent=processes"

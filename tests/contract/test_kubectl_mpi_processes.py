@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
@@ -64,11 +65,31 @@ def test_a_hung_rank(foreign: Cluster) -> None:
         report = json.loads(shell.run("top", "hung", "-o", "json"))
         assert next(one for one in report["ranks"] if one["rank"] == RANK)["call"] == "read"
         assert report["notes"][0].startswith("hung-worker-1: ")
+        check_live_table(shell)
     finally:
         process.terminate()
         process.wait()
         process.close()
     until(lambda: f"has no rank {RANK}" in shell.run("stacks", "hung", "--rank", str(RANK), code=4), "it is gone")
+
+
+def check_live_table(shell: Shell) -> None:
+    """It is drawn again and again, until Ctrl-C."""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execve(*shell.command("top", "hung"))
+    seen = b""
+    while seen.count(b"RANK ") < 2:
+        seen += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    os.close(terminal)
+
+
+def test_an_ended_job_has_no_ranks(shell: Shell) -> None:
+    shell.run("submit", "-f", "-", stdin=manifest("ended", "true"))
+    shell.run("wait", "ended", "--timeout", "60s")
+    assert "ended has no ranks: ended succeeded" in shell.run("top", "ended", code=4)
 
 
 def test_without_the_process_view_it_is_said_what_to_set(foreign: Cluster) -> None:
