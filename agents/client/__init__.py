@@ -11,7 +11,7 @@ The files, from the API inwards:
 - doctor: checks with remedies; pod_command: a command in a pod
 - edits: what was edited in a job since it was made. Pure
 - manifests, modes: new jobs, patches; convert: a job in another API. Pure
-- ranks: the ranks' processes as worker agents see them. Pure. rank_looks: asks the agents, by pod_command
+- ranks: the ranks' processes as worker agents see them. Pure. rank_looks: asks the agents. each_pod: many pods at once
 - clusters: virtual clusters; prun: how a program is run in one from outside. Pure
 - client: `MpiClient`; follow, outage: what it does for long, over lost connections
 """

@@ -263,7 +263,7 @@ class MpiClient:
     @property
     def clusters(self) -> Clusters:
         """The virtual clusters of this namespace."""
-        return Clusters(self._connection, self._objects, self.namespace)
+        return Clusters(self, self._connection, self._objects)
 
     def ranks(self, name: str) -> RankLooks:
         """Return what looks at the processes of a job's ranks: CPU, memory, state, and where they hang."""

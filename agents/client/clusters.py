@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from agents.client import prun
 from agents.client.connection import Connection
 from agents.client.diagnosis import diagnose
+from agents.client.each_pod import each_pod
 from agents.client.errors import NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import PodSummary
@@ -19,6 +22,10 @@ from agents.job.status import raw_conditions
 from agents.job.virtual_cluster_status import READY
 from agents.operator.kube import VIRTUAL_CLUSTER
 
+if TYPE_CHECKING:
+    from agents.client.client import MpiClient
+
+_END_S = 30.0
 _UNKNOWN = "this cluster knows no VirtualClusters: install mpi-agents (docs/install.md), or choose another --context"
 _NOTES = (Type.DVM_OUTDATED, Type.WORKERS_OUTDATED, Type.SETTINGS_IGNORED)  # what may hold of one that is ready, too
 
@@ -63,12 +70,12 @@ class ClusterStatus:
 class Clusters:
     """The virtual clusters of one namespace. Methods raise ClientError."""
 
-    def __init__(self, connection: Connection, objects: Objects, namespace: str) -> None:
-        self._connection, self._objects, self._namespace = connection, objects, namespace
+    def __init__(self, client: MpiClient, connection: Connection, objects: Objects) -> None:
+        self._client, self._connection, self._objects = client, connection, objects
 
     def list(self, *, all_namespaces: bool = False) -> tuple[ClusterSummary, ...]:
         """Return all virtual clusters, by namespace and name. Raises NotFoundError if the API server knows none."""
-        path, now = VIRTUAL_CLUSTER.path(None if all_namespaces else self._namespace), time.time()
+        path, now = VIRTUAL_CLUSTER.path(None if all_namespaces else self._client.namespace), time.time()
         try:
             found = [summary_of(Facts(one, (), now)) for one in self._connection.items(path)]
         except NotFoundError:
@@ -93,6 +100,12 @@ class Clusters:
             raise RefusedError(f"{name}'s login pod is not ready: {summary.message}")
         return facts.launcher
 
+    def end(self, name: str, mark: str) -> tuple[str, ...]:
+        """End a program that prun has started with this mark; return a line for each node that can't be asked."""
+        nodes = [*self._facts(name).workers.values()]
+        _, notes = each_pod(nodes, lambda node: self._client.execute(node, prun.end(mark), timeout_s=_END_S))
+        return tuple(notes)
+
     def delete(self, name: str) -> None:
         """Delete a virtual cluster with its pods. Does not wait for their end."""
         resource = self._resource(name)
@@ -105,11 +118,11 @@ class Clusters:
     def _resource(self, name: str) -> Body:
         kind = VIRTUAL_CLUSTER
         try:
-            found = self._connection.get(kind.path(self._namespace, name))
+            found = self._connection.get(kind.path(self._client.namespace, name))
         except NotFoundError:
             if not self._objects.is_served(kind):
                 raise NotFoundError(_UNKNOWN) from None
-            where = f'no VirtualCluster "{name}" in namespace "{self._namespace}"'
+            where = f'no VirtualCluster "{name}" in namespace "{self._client.namespace}"'
             raise NotFoundError(f"{where}: `kubectl mpi cluster list -A` shows all") from None
         return {"apiVersion": kind.api_version, "kind": kind.name, **found}
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from agents.client import ranks
-from agents.client.errors import ClientError, ForbiddenError, NotFoundError, RefusedError
+from agents.client.each_pod import each_pod, ignore
+from agents.client.errors import NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.ranks import RankProcess, Sample
 from agents.common.text import one_line
@@ -22,17 +22,10 @@ if TYPE_CHECKING:
     from agents.client.client import MpiClient
 
 _SAMPLE_S = 1.0  # between the two samples of a first look
-_AT_ONCE = 8  # workers that are asked at the same time
 _ANSWER_S, _STACKS_S = 15.0, 60.0
 _ANSWER_MAX = 4 << 20  # bytes
 # One after the other, as each takes a CPU. nonblocking: the program is not stopped meanwhile.
 _PY_SPY = 'command -v py-spy >/dev/null || exit 0; for pid; do py-spy dump --nonblocking --json --pid "$pid"; done'
-
-_T = TypeVar("_T")
-
-
-def _ignore(_line: str) -> None:
-    """No progress is to be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,7 @@ class RankLooks:
         self._facts: Facts | None = None
         self._samples: dict[str, Sample] = {}
 
-    def look(self, progress: Callable[[str], None] = _ignore) -> RankReport:
+    def look(self, progress: Callable[[str], None] = ignore) -> RankReport:
         """Return the ranks, with the CPU that they used since the look before; the first look takes a second for it."""
         self._facts = self._client.facts(self._name, self._facts)
         pods = [*self._facts.workers.values()]
@@ -63,9 +56,9 @@ class RankLooks:
         if why := ranks.lacks(self._facts):
             raise RefusedError(why)
         if not self._samples:
-            self._samples, _ = self._each(pods, self._sample, progress)
+            self._samples, _ = each_pod(pods, self._sample, progress)
             time.sleep(_SAMPLE_S)
-        before, (self._samples, notes) = self._samples, self._each(pods, self._sample, progress)
+        before, (self._samples, notes) = self._samples, each_pod(pods, self._sample, progress)
         for pod, now in self._samples.items():
             if not now.ranks and now.denied:
                 notes.append(f"{pod}: {now.denied} processes hide which rank they are (docs/worker.md#processes)")
@@ -73,7 +66,7 @@ class RankLooks:
         found.sort(key=lambda one: (one.rank, one.worker, one.pid))
         return RankReport(tuple(found), tuple(notes))
 
-    def stacks(self, rank: int | None = None, progress: Callable[[str], None] = _ignore) -> RankReport:
+    def stacks(self, rank: int | None = None, progress: Callable[[str], None] = ignore) -> RankReport:
         """Return the ranks, or one of them, with the Python stacks of those whose image has py-spy."""
         seen = self.look(progress)
         found = [one for one in seen.ranks if rank in {None, one.rank}]
@@ -81,30 +74,10 @@ class RankLooks:
             raise NotFoundError(f"{self._name} has no rank {rank}: {'; '.join(seen.notes) or 'it is on no worker'}")
         pids = {pod: [one.pid for one in found if one.pod == pod] for pod in {one.pod for one in found}}
         workers = self._facts.workers.values() if self._facts is not None else ()
-        frames, notes = self._each(
-            (pod for pod in workers if pod.name in pids), lambda pod: self._py_spy(pod, pids[pod.name]), progress
+        frames, notes = each_pod(
+            [pod for pod in workers if pod.name in pids], lambda pod: self._py_spy(pod, pids[pod.name]), progress
         )
         return RankReport(ranks.with_frames(found, frames), (*seen.notes, *notes))
-
-    def _each(
-        self, pods: Iterable[PodFacts], ask: Callable[[PodFacts], _T], progress: Callable[[str], None]
-    ) -> tuple[dict[str, _T], list[str]]:
-        """Ask some at once; return their answers, and a line for each that has none. Raises ForbiddenError."""
-        pool = ThreadPoolExecutor(_AT_ONCE)
-        found, notes = {}, []
-        try:
-            answers = [(pod.name, pool.submit(ask, pod)) for pod in pods]
-            for number, (name, answer) in enumerate(answers, 1):
-                try:
-                    found[name] = answer.result()
-                except ForbiddenError:
-                    raise
-                except (ClientError, ValueError) as error:
-                    notes.append(f"{name}: {str(error).removeprefix(f'{name}: ')}")
-                progress(f"asked {number} of {len(answers)} workers")
-        finally:
-            pool.shutdown(cancel_futures=True)
-        return found, notes
 
     def _sample(self, pod: PodFacts) -> Sample:
         agent = ranks.agent_of(pod)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -13,8 +12,9 @@ from agents.client import MpiClient, prun
 from agents.client.clusters import ClusterStatus, ClusterSummary
 from agents.client.model import as_json
 from agents.kubectl_mpi import tables
-from agents.kubectl_mpi.executing import SHELL, become_kubectl, kubectl_options, terminal
+from agents.kubectl_mpi.executing import SHELL, become_kubectl, call_kubectl, kubectl_options, terminal
 from agents.kubectl_mpi.options import (
+    INTERRUPTED,
     ProgramCommand,
     cluster_options,
     connection_options,
@@ -81,17 +81,16 @@ def run_program(*, name: str, ranks: int, program: tuple[str, ...], **access: st
 
     PROGRAM may begin with options of prun: `-- --map-by ppr:2:node solve case.in`.
     """
+    mark = prun.new_mark()
     with MpiClient(**access) as client:
         options = kubectl_options(client.namespace, pod := client.clusters.login(name, needs_dvm=True), access)
-    _hold_stdin()
-    become_kubectl("exec", "-i", *options, pod.name, "--", *prun.command(ranks, program))
-
-
-def _hold_stdin() -> None:
-    """Have a stdin that says nothing and ends with this process: kubectl holds both its ends."""
-    reader, writer = os.pipe()
-    os.set_inheritable(writer, True)
-    os.dup2(reader, sys.__stdin__.fileno() if sys.__stdin__ is not None else 0)
+        try:
+            code = call_kubectl("exec", "-i", *options, pod.name, "--", *prun.command(mark, ranks, program))
+        except KeyboardInterrupt:
+            for line in client.clusters.end(name, mark):
+                note(line)
+            code = INTERRUPTED
+    sys.exit(code)
 
 
 @cluster.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from typing import NoReturn
 
@@ -94,7 +95,17 @@ def terminal() -> list[str]:
 
 def become_kubectl(verb: str, *words: str) -> NoReturn:
     """Go on as kubectl."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        raise click.UsageError(f"{verb} needs kubectl on PATH")
+    kubectl = _kubectl(verb)
     os.execv(kubectl, [kubectl, verb, *words])
+
+
+def call_kubectl(verb: str, *words: str) -> int:
+    """Run kubectl with our streams to its end; return its exit code."""
+    return subprocess.run([_kubectl(verb), verb, *words], check=False).returncode
+
+
+def _kubectl(verb: str) -> str:
+    found = shutil.which("kubectl")
+    if found is None:
+        raise click.UsageError(f"{verb} needs kubectl on PATH")
+    return found

@@ -22,13 +22,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RANK = 4711
+PY_SPY = """\
+#!/bin/sh
+[ "$1 $2 $3 $4" = "dump --nonblocking --json --pid" ] || exit 1
+frame='{"name": "load", "filename": "/app/train.py", "short_filename": "train.py", "line": 41}'
+echo '[{"pid": '$5', "thread_name": null, "os_thread_id": '$5', "frames": ['$frame']}]'
+"""
 
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster without our operator, whose containers have the agents' commands."""
+    """A cluster without our operator. Its containers have the agents' commands, and what answers as py-spy 0.4."""
     folder = str(tmp_path_factory.mktemp("image"))
     image.build(folder)
+    with open(os.open(f"{folder}/bin/py-spy", os.O_WRONLY | os.O_CREAT, 0o755), "w", encoding="utf-8") as file:
+        file.write(PY_SPY)
     environ = image.environ(folder, os.environ)
     with Cluster(tmp_path_factory.mktemp("foreign"), runs_pods=False, environ=environ) as cluster:
         yield cluster
@@ -59,7 +67,7 @@ def test_a_hung_rank(foreign: Cluster) -> None:
     try:
         found = shell.run("stacks", "hung", "--rank", str(RANK))
         assert f"rank {RANK}: read of pipe" in found
-        assert re.search(r"hung-worker-0, process \d+: cat\n", found)
+        assert re.search(r"\n    load \(train.py:41\)\n  hung-worker-0, process \d+: cat\n", found)
         line = next(line for line in shell.run("top", "hung").splitlines() if line.startswith(f"{RANK} "))
         assert re.fullmatch(rf"{RANK} +hung-worker-0 +\d+ +S waiting +0 +\d+ MiB +cat", line)
         report = json.loads(shell.run("top", "hung", "-o", "json"))

@@ -1,44 +1,30 @@
-"""How prun is run in a login pod: by a real shell, with a program of its name."""
+"""How a program that prun has started is ended: by a real shell, on real processes."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from subprocess import PIPE
-from typing import TYPE_CHECKING
 
-import pytest
-
-from agents.client.prun import command
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from agents.client.prun import command, end, new_mark
 
 
-@pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
-    """Has a prun that runs the words behind its four own."""
-    prun = tmp_path / "prun"
-    prun.write_text('#!/bin/sh\n[ "$1 $3" = "--dvm-uri -n" ] || exit 99\nshift 4\nexec "$@"\n')
-    prun.chmod(0o755)
-    return {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+def test_what_has_the_mark_is_ended_and_nothing_else() -> None:
+    mark, other = new_mark(), new_mark()
+    sleep = ["sleep", "1000"]
+    marked = [
+        subprocess.Popen(sleep, env={**os.environ, "TEXT": "two\nlines", **dict([one.split("=")])})
+        for one in (mark, mark, other)
+    ]
+    try:
+        assert subprocess.run(end(mark), check=True, capture_output=True).stdout == b""
+        assert [one.wait(30) for one in marked[:2]] == [-15, -15]
+        assert marked[2].poll() is None
+    finally:
+        for one in marked:
+            one.kill()
+            one.wait()
 
 
-def test_exit_code_output_and_arguments(environ: dict[str, str]) -> None:
-    words = command(2, ["sh", "-c", 'cat; echo "$0"; echo err >&2; exit 7', "a  b"])
-    with subprocess.Popen(words, env=environ, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        # Whoever reads the streams to their ends is not held up by the part that waits for the end of stdin.
-        assert (process.stdout.read(), process.stderr.read()) == ("a  b\n", "err\n")
-        assert process.wait(30) == 7
-
-
-def test_the_end_of_stdin_ends_it(environ: dict[str, str]) -> None:
-    words = command(2, ["sh", "-c", "echo runs; exec sleep 1000"])
-    with subprocess.Popen(words, env=environ, stdin=PIPE, stdout=PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        assert process.stdout.readline() == "runs\n"
-        process.stdin.close()
-        assert process.wait(30) == 128 + 15
+def test_the_call() -> None:
+    words = ["prun", "--dvm-uri", "file:/run/mpi-dvm/uri", "-x", "A=1", "-n", "2", "--map-by", "node", "pi"]
+    assert command("A=1", 2, ["--map-by", "node", "pi"]) == words
