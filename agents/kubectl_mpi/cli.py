@@ -23,7 +23,7 @@ from agents.kubectl_mpi import (
     running,
 )
 from agents.kubectl_mpi.group import Commands
-from agents.kubectl_mpi.options import FAILED, INTERRUPTED, USAGE, exit_code, note
+from agents.kubectl_mpi.options import FAILED, INTERRUPTED, USAGE, exit_code, note, program
 from rshagent import __version__
 
 _COMPLETE = "_KUBECTL_MPI_COMPLETE"  # click's variable: bash_source, zsh_source or fish_source
@@ -32,15 +32,16 @@ _COMPLETE = "_KUBECTL_MPI_COMPLETE"  # click's variable: bash_source, zsh_source
 def main() -> None:
     """Run as a command, and end the process."""
     warnings.filterwarnings("ignore", message="Unverified HTTPS request")  # the kubeconfig asks for it
+    name = "kubectl-mpi" if _COMPLETE in os.environ else program()  # a shell completes the file's name
     try:
-        code = command.main(prog_name=_name(), complete_var=_COMPLETE, standalone_mode=False)
+        code = command.main(prog_name=name, complete_var=_COMPLETE, standalone_mode=False)
         sys.stdout.flush()
     except ClientError as error:
         note(f"error: {error}")
         code = exit_code(error)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else _name()
+        path = context.command_path if context is not None else name
         note(f"error: {error.format_message()} (`{path} --help` shows what there is)")
         code = USAGE
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -50,12 +51,6 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
     sys.exit(code)
-
-
-def _name() -> str:
-    """How the command was called: kubectl runs a plugin by its file. A shell completes the file's name."""
-    is_plugin = os.path.basename(sys.argv[0]) == "kubectl-mpi" and _COMPLETE not in os.environ
-    return "kubectl mpi" if is_plugin else "kubectl-mpi"
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

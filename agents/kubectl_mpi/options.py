@@ -106,6 +106,11 @@ def duration(_context: click.Context, _parameter: click.Parameter, given: str | 
         raise click.BadParameter(str(error)) from None
 
 
+def program() -> str:
+    """How the command was called: kubectl runs a plugin by its file."""
+    return "kubectl mpi" if os.path.basename(sys.argv[0]) == "kubectl-mpi" else "kubectl-mpi"
+
+
 def is_live() -> bool:
     """Whether stdout is a terminal that can show colours and be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

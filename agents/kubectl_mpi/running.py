@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets as random
 import string
 import sys
@@ -25,6 +24,7 @@ from agents.kubectl_mpi.options import (
     connection_options,
     duration,
     note,
+    program,
     show,
     show_as,
 )
@@ -172,7 +172,7 @@ def _follow(client: MpiClient, job: str, *, removes: bool) -> None:
         if removes:
             note(f"\n[{job}] {client.delete(job).resource} deleted")
         else:
-            note(f"\n[{job}] detached, and the job goes on: `{_call('attach', job)}`, or `{_call('delete', job)}`")
+            note(f"\n[{job}] detached, and the job goes on: `{program()} attach {job}`, or `{program()} delete {job}`")
         sys.exit(INTERRUPTED)
     if status.state is State.FAILED:
         note(f"[{job}] {client.why(job)}")
@@ -180,8 +180,3 @@ def _follow(client: MpiClient, job: str, *, removes: bool) -> None:
         with contextlib.suppress(NotFoundError):  # ttlSecondsAfterFinished was faster
             client.delete(job)
     sys.exit(status.exit_code or FAILED if status.state is State.FAILED else 0)
-
-
-def _call(verb: str, job: str) -> str:
-    program = "kubectl mpi" if os.path.basename(sys.argv[0]) == "kubectl-mpi" else "kubectl-mpi"
-    return f"{program} {verb} {job}"
