@@ -77,7 +77,9 @@ def playing(folder: Path, module: str) -> Iterator[Playground]:
     # Not below `folder`: where pods can't have mounts, a socket's path of at most 107 bytes is in it.
     with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as temporary:
         playground = Playground(folder, temporary, module)
-        yield playground
-        if playground.process is not None:
-            playground.process.kill()
-            playground.process.wait()
+        try:
+            yield playground
+        finally:
+            if playground.process is not None:
+                playground.process.kill()
+                playground.process.wait()

@@ -97,9 +97,9 @@ class Operated:
 
     def set_up(self, folder: str | None = None) -> None:
         """Image or engine, cluster, operator. Raises ImageError, EngineError, ClusterError."""
-        if folder is None:
-            folder = self._ending.enter_context(tempfile.TemporaryDirectory(prefix="mpi-playground-"))
-        cluster = self._on_engine(folder) if self._has_containers else self._with_image(folder)
+        kept = folder
+        folder = folder or self._ending.enter_context(tempfile.TemporaryDirectory(prefix="mpi-playground-"))
+        cluster = self._on_engine(folder, is_kept=bool(kept)) if self._has_containers else self._with_image(folder)
         self.cluster = self._ending.enter_context(cluster)
         self.client = Client(self.cluster)
         self._start_operator()
@@ -114,15 +114,16 @@ class Operated:
         }
         return Cluster(folder, environ=images["OpenMPI"][1], images=images)
 
-    def _on_engine(self, folder: str) -> Cluster:
+    def _on_engine(self, folder: str, *, is_kept: bool) -> Cluster:
         try:
             from .engine import Engine  # noqa: PLC0415 - of a package that pods of processes don't need
         except ModuleNotFoundError as error:
             raise JobError(f"{error}: install mpi-agents[containers]") from None
         engine = Engine(secrets.token_hex(4))
-        self._ending.callback(engine.empty, os.path.join(os.path.abspath(folder), "pods"))
         self._ending.callback(engine.remove_all)
         address = engine.make_network()
+        if not is_kept:
+            self._ending.callback(engine.empty, folder)
         return Cluster(folder, address=address, engine={"run": engine.run, "network": engine.network})
 
     def _start_operator(self) -> None:
