@@ -10,7 +10,7 @@ import base64
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.client.connection import Connection
@@ -91,13 +91,18 @@ def create(connection: Connection, manifest: Object, path: str, data: bytes | No
             owners = [*mappings(part(known, "metadata").get("ownerReferences")), owner]
             connection.patch(f"{config_maps}/{used}", {"metadata": {"ownerReferences": owners}})
         elif data is not None:
-            content = {"immutable": True, "binaryData": {_PACKED: base64.b64encode(data).decode()}}
-            of_job = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": used, "ownerReferences": [owner]}}
-            connection.create(config_maps, {**of_job, **content})
+            connection.create(config_maps, config_map(manifest, data, [owner]))
     except ClientError:
         connection.delete(f"{path}/{owner['name']}", str(owner["uid"]))
         raise
     return made
+
+
+def config_map(manifest: Object, data: bytes, owners: Sequence[Object] = ()) -> Body:
+    """Return the ConfigMap of the packed files that a job's pods get."""
+    metadata: Body = {"name": _used(manifest)} | ({"ownerReferences": [*owners]} if owners else {})
+    content = {"immutable": True, "binaryData": {_PACKED: base64.b64encode(data).decode()}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **content}
 
 
 def _used(manifest: Object) -> str:

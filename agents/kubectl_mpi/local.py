@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 import agents
+from agents.client import sync
 from agents.job.json_object import Body
 
 PROCESSES = "processes"
@@ -31,15 +32,24 @@ def local(*, file: str, pods: str, folder: str | None) -> None:
     _become_playground("apply", "--pods", pods, *kept, "--filename", file)
 
 
-def run_job(manifest: Body, pods: str) -> NoReturn:
-    """Run a job that `run` has made; a program that is a process finds its files in the current folder."""
-    if pods == PROCESSES:
+def run_job(manifest: Body, pods: str, folder: str | None) -> NoReturn:
+    """Run a job that `run` has made, with the files of a folder, or as processes in the current one.
+
+    Raises ManifestError.
+    """
+    found = [manifest]
+    if folder is not None:
+        job = sync.mounted(manifest)
+        files = sync.config_map(job, sync.packed(folder))
+        files["metadata"] |= {key: text for key, text in manifest["metadata"].items() if key == "namespace"}
+        found = [files, job]
+    elif pods == PROCESSES:
         launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
         launcher.setdefault("workingDir", os.getcwd())
-    job = os.memfd_create("job")
-    os.write(job, json.dumps(manifest).encode())
-    os.lseek(job, 0, os.SEEK_SET)
-    os.dup2(job, 0)
+    file = os.memfd_create("jobs")
+    os.write(file, "\n---\n".join(map(json.dumps, found)).encode())
+    os.lseek(file, 0, os.SEEK_SET)
+    os.dup2(file, 0)
     _become_playground("apply", "--pods", pods, "--filename", "-")
 
 

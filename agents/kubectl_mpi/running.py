@@ -115,13 +115,13 @@ def run(  # noqa: PLR0913 - options
         raise click.UsageError("--local has no cluster: it goes without --detach, --context and --kubeconfig")
     if dry_run or is_local:
         manifest = manifests.new_job(options)
-        if folder is not None:
-            note(f"without --dry-run the ConfigMap has {len(sync.packed(folder)) // 1000} kB of files of {folder}")
-            manifest = sync.mounted(manifest)
         if namespace:
             manifest["metadata"]["namespace"] = namespace
         if not dry_run:
-            run_job(manifest, pods)
+            run_job(manifest, pods, folder)
+        if folder is not None:
+            note(f"without --dry-run the ConfigMap has {len(sync.packed(folder)) // 1000} kB of files of {folder}")
+            manifest = sync.mounted(manifest)
         show_as(manifest, output)
         return
     with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:

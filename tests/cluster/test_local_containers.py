@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONTAINERS = ("--pods", "containers")
-RUN = ("run", "--local", *CONTAINERS)
+RUN = ("run", "--local", *CONTAINERS, "--no-tag-output")
 LABEL = {"label": "mpi-agents.run"}
 FOR_EVER = "echo begun; sleep 1000"
 
@@ -75,6 +75,13 @@ def test_a_failing_rank_s_code_is_the_command_s(local: Playground) -> None:
     process = local.start(*RUN, image("mpich"), "--mpi", "mpich", "-n", "2", "--", *program)
     assert process.wait(120) == 3, local.errors
     assert "container mpi exited with 3" in local.errors
+
+
+def test_a_folder_s_files_are_in_all_pods(local: Playground, tmp_path: Path) -> None:
+    (tmp_path / "case.in").write_text("a case\n")
+    process = local.start(*RUN, image("openmpi4"), "-n", "2", "--sync", str(tmp_path), "--", "cat", "case.in")
+    assert process.wait(120) == 0, local.errors
+    assert local.output == "a case\n" * 2
 
 
 def test_a_missing_image_is_said_and_waited_for(local: Playground, engine: docker.DockerClient) -> None:

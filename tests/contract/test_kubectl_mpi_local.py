@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PI = "examples/kubeflow/pi.yaml"
+RUN = ("run", "none", "--local", "--no-tag-output")
 
 
 @pytest.fixture
@@ -38,15 +39,25 @@ def test_a_file_s_job_runs_from_any_folder(local: Playground, tmp_path: Path) ->
 
 
 def test_run_finds_the_folder_s_files_and_ends_with_the_program_s_code(local: Playground) -> None:
-    process = local.start("run", "none", "-n", "2", "--local", "--", "sh", "-c", "pwd; exit 3")
+    process = local.start(*RUN, "-n", "2", "--", "sh", "-c", "pwd; exit 3")
     assert process.wait(90) == 3, local.errors
     assert os.getcwd() in local.output.splitlines()
     assert not local.processes()
 
 
+def test_run_syncs_a_folder(local: Playground, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "case.in").write_text("a case\n")
+    process = local.start(
+        *RUN, "-n", "2", "--sync", str(tmp_path / "files"), "--namespace", "x", "--", "cat", "case.in"
+    )
+    assert process.wait(90) == 0, local.errors
+    assert local.output == "a case\n" * 2
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_removes_everything(local: Playground, number: int, code: int) -> None:
-    process = local.start("run", "none", "-n", "2", "--local", "--", "sh", "-c", "echo begun; sleep 1000")
+    process = local.start(*RUN, "-n", "2", "--", "sh", "-c", "echo begun; sleep 1000")
     until(lambda: local.output.count("begun") == 2, "the ranks run")
     process.send_signal(number)
     assert process.wait(60) == code, local.errors
