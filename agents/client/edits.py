@@ -38,7 +38,7 @@ def edits(resource: Object) -> list[Edit]:
     managed = [*_managed(resource)]
     found = []
     for one in _changed(_applied(resource), resource.get("spec"), "spec"):
-        same = [other for other in managed if one.path.startswith(other.path)]
+        same = [other for other in managed if other.path != "spec" and one.path.startswith(other.path)]
         by = max(same, key=lambda other: len(other.path), default=Edit(""))
         found.append(replace(one, by=by.by, at=by.at))
     known = [one.path for one in found]

@@ -58,7 +58,7 @@ def test_what_fields_were_before() -> None:
     ]
     resource["metadata"] |= {
         "annotations": {LAST_APPLIED: json.dumps(before)},
-        "managedFields": [entry(CREATOR, 0), entry(SLOTS, 60), entry(IMAGE, 50)],
+        "managedFields": [entry(CREATOR, 20, "kubectl-client-side-apply"), entry(SLOTS, 60), entry(IMAGE, 50)],
     }
     assert edits(resource) == [
         Edit("spec.runPolicy.suspend", was="true", now="removed"),
