@@ -45,20 +45,21 @@ class RankLooks:
     def __init__(self, client: MpiClient, name: str) -> None:
         self._client, self._name = client, name
         self._facts: Facts | None = None
+        self._pods: list[PodFacts] = []
         self._samples: dict[str, Sample] = {}
 
     def look(self, progress: Callable[[str], None] = ignore) -> RankReport:
         """Return the ranks, with the CPU that they used since the look before; the first look takes a second for it."""
         self._facts = self._client.facts(self._name, self._facts)
-        pods = [*self._facts.workers.values()]
-        if self._facts.has_ended or not pods:
+        self._pods = [*self._facts.workers.values()]
+        if self._facts.has_ended or not self._pods:
             raise NotFoundError(f"{self._name} has no ranks: {self._client.why(self._name).what}")
         if why := ranks.lacks(self._facts):
             raise RefusedError(why)
         if not self._samples:
-            self._samples, _ = each_pod(pods, self._sample, progress)
+            self._samples, _ = each_pod(self._pods, self._sample, progress)
             time.sleep(_SAMPLE_S)
-        before, (self._samples, notes) = self._samples, each_pod(pods, self._sample, progress)
+        before, (self._samples, notes) = self._samples, each_pod(self._pods, self._sample, progress)
         for pod, now in self._samples.items():
             if not now.ranks and now.denied:
                 notes.append(f"{pod}: {now.denied} processes hide which rank they are (docs/worker.md#processes)")
@@ -73,10 +74,8 @@ class RankLooks:
         if rank is not None and not found:
             raise NotFoundError(f"{self._name} has no rank {rank}: {'; '.join(seen.notes) or 'it is on no worker'}")
         pids = {pod: [one.pid for one in found if one.pod == pod] for pod in {one.pod for one in found}}
-        workers = self._facts.workers.values() if self._facts is not None else ()
-        frames, notes = each_pod(
-            [pod for pod in workers if pod.name in pids], lambda pod: self._py_spy(pod, pids[pod.name]), progress
-        )
+        pods = [pod for pod in self._pods if pod.name in pids]
+        frames, notes = each_pod(pods, lambda pod: self._py_spy(pod, pids[pod.name]), progress)
         return RankReport(ranks.with_frames(found, frames), (*seen.notes, *notes))
 
     def _sample(self, pod: PodFacts) -> Sample:
