@@ -11,6 +11,7 @@ from agents.client.model import Explanation, State
 from agents.client.objects import event_time
 from agents.common.text import one_line, printable, sentence
 from agents.job.json_object import Object, mappings, part
+from agents.job.model import LAUNCHER
 from agents.job.status import seconds
 
 LINES = 5  # of a failed container's output are shown
@@ -21,15 +22,17 @@ _TAKEN = frozenset({"Evicted", "Preempted", "TaintManagerEviction", "NodeNotRead
 
 def died(facts: Facts, state: State, end: End, what: str) -> Explanation:
     """Return what a container's end means; `what` is said before it."""
-    pod = next(one for one in (*facts.launchers, *facts.workers.values()) if one.name == end.pod)
+    # None: a launcher that is gone.
+    pod = next((one for one in (*facts.launchers, *facts.workers.values()) if one.name == end.pod), None)
     lines = facts.output or end.message.splitlines()
     rank = output.failed_rank(lines)
     is_explained = end.reason == "OOMKilled" or (rank is not None and rank.signal not in {None, signal.SIGBUS})
     known = None if is_explained else output.mistake(lines)  # else a line of long ago would hide what the kernel says
     # An mpirun that says why ends with a rank's code, or with one of its own: no signal ended it.
     described = ends.described(end, has_signal=rank is None and known is None)
-    parts = [sentence(f"{what}{pod.role} {described}")]
-    reason, remedy = end.reason if end.reason != "Error" else f"ExitCode{end.exit_code}", ends.remedy(end, pod.raw)
+    parts = [sentence(f"{what}{LAUNCHER if pod is None else pod.role} {described}")]
+    reason = end.reason if end.reason != "Error" else f"ExitCode{end.exit_code}"
+    remedy = ends.remedy(end, None if pod is None else pod.raw)
     if rank is not None:
         parts.append(f"The first rank to fail: {rank}.")
         reason = f"Signal{rank.signal}" if rank.signal is not None and reason.startswith("ExitCode") else reason

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from agents.client.facts import End, Facts
 from agents.common import pods
 from agents.job.json_object import Object, mappings, part
+from agents.job.status import seconds
 
 _OOM = "OOMKilled"
 EVICTED = "The program is not at fault: submit the job again, or ask for what the pod uses (requests = limits)."
@@ -22,19 +24,33 @@ _SIGNALS = {  # what people call them
     signal.SIGTERM: "terminated from outside",
     signal.SIGINT: "interrupted",
 }
+# A failed attempt in our operator's words (agents.common.pods): the pod, its container, how it ended, its last lines.
+_ENDED = re.compile(r"(\S+): (?:init )?container (\S+) exited with (\d{1,3})(?: \((\w+)\))?(?:: (.*))?")
+_RECORDED_MAX = 4096
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 
 
 def first_failure(facts: Facts) -> End | None:
-    """Return the end that the job's end, or its launcher's last one, came from; None if no pod tells.
+    """Return the end that the job's end, or its launcher's last one, came from; None if neither pods nor status tell.
 
     It is the launcher's own, unless a worker failed while that launcher ran: mpirun notices that and fails.
     """
     ends = [end for pod in facts.launchers for end in pod.ends]
-    last = max(ends, key=lambda end: end.at or 0.0, default=None)
+    last = max(ends, key=lambda end: end.at or 0.0, default=None if facts.launchers else _recorded(facts))
     workers = [end for pod in facts.workers.values() for end in pod.ends if _counts(end, last)]
     first = min(workers, key=lambda end: end.at or 0.0, default=None)
     return first or last
+
+
+def _recorded(facts: Facts) -> End | None:
+    """Return the launcher's last end as our operator has written it, for when the pod is gone."""
+    attempts = mappings(part(facts.resource, "status").get("failedAttempts"))
+    found = _ENDED.fullmatch(str(attempts[-1].get("message") or "")[:_RECORDED_MAX]) if attempts else None
+    if found is None:
+        return None
+    pod, container, code, reason, said = found.groups(default="")
+    lines = said.replace(" | ", "\n")
+    return End(pod, container, int(code), reason or "Error", lines, None, seconds(attempts[-1].get("endedAt")))
 
 
 def _counts(end: End, launcher: End | None) -> bool:

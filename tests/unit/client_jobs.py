@@ -31,6 +31,13 @@ def job(version: str, *true: str, changes: Object | None = None, message: str = 
     return made
 
 
+def attempted(message: str) -> Object:
+    """A job that failed, whose launcher's pod is gone, with its failed attempt as our operator lists it."""
+    made = job("v2beta1", "Failed", reason="BackoffLimitExceeded", message="Job has reached the limit")
+    made["status"]["failedAttempts"] = [{"pod": "pi-launcher-x", "endedAt": at(100), "message": message}]
+    return made
+
+
 def condition(kind: str, status: str = "True") -> Object:
     return {"type": kind, "status": status, "reason": f"MPIJob{kind}", "message": "", "lastTransitionTime": at(5)}
 

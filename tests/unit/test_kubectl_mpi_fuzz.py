@@ -6,7 +6,7 @@ import copy
 import json
 from typing import Any
 
-from client_jobs import NOW, event, facts, job, pod, workers
+from client_jobs import NOW, attempted, event, facts, job, pod, workers
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_fuzz import SCALARS, places
@@ -22,14 +22,17 @@ Object = dict[str, Any]
 
 TRUE = ("Created", "Running", "Restarting", "Failed")
 SITUATIONS = [
-    (
-        job(version, *TRUE[:count]),
-        [*workers("ready", state), pod("pi-launcher", launcher)],
-        [event("exceeded quota: x")],
-    )
-    for version in ("v1", "v2beta1", "t9k", "t9k-3")
-    for count in (0, 1, 2, 3, 4)
-    for state, launcher in (("unschedulable", "pulling"), ("crash-loop", "crash-loop"), ("evicted", "failed"))
+    (attempted("pi-launcher-x: container mpi exited with 3: no licence"), workers("ready", "ready"), []),
+    *(
+        (
+            job(version, *TRUE[:count]),
+            [*workers("ready", state), pod("pi-launcher", launcher)],
+            [event("exceeded quota: x")],
+        )
+        for version in ("v1", "v2beta1", "t9k", "t9k-3")
+        for count in (0, 1, 2, 3, 4)
+        for state, launcher in (("unschedulable", "pulling"), ("crash-loop", "crash-loop"), ("evicted", "failed"))
+    ),
 ]
 WRONG: st.SearchStrategy[Any] = SCALARS | st.sampled_from(
     [[], {}, [None], {"a": None}, [[]], [{}], "True", "2026-03-01T12:00:00Z", "a\nb\x1b[2J"]

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from client_jobs import facts, job, pod, told, with_hub, workers
+from client_jobs import attempted, facts, job, pod, told, with_hub, workers
 from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
 
 from agents.client.diagnosis import failed_container
@@ -234,6 +234,18 @@ CASES: dict[str, Case] = {
         State.FAILED,
         "BackoffLimitExceeded",
         ["pi-launcher-x: container mpi exited with 1", "Add --allow-run-as-root"],
+    ),
+    "failed, the pod is gone, and our operator has listed the attempt": (
+        facts(attempted("pi-launcher-x: container mpi exited with 137 (OOMKilled): epoch 1 | epoch 2")),
+        State.FAILED,
+        "OOMKilled",
+        ["pi failed after 2 min: launcher pi-launcher-x: container mpi exited with 137 (OOMKilled).", "memory limit"],
+    ),
+    "failed, the pod is gone, and an attempt that has no exit code is listed": (
+        facts(attempted("pi-launcher-x failed (Evicted): low on memory")),
+        State.FAILED,
+        "BackoffLimitExceeded",
+        ["pi failed after 2 min: Job has reached the limit."],
     ),
     "succeeded, without its workers": (
         facts(job("v1", "Succeeded", "WorkersUnused", message="the launcher has started nothing in the workers")),
