@@ -77,7 +77,8 @@ def _running(client: MpiClient, job: str, worker: int | None) -> PodFacts:
     """Return a pod that can be executed in. Raises NotFoundError, also if its container does not run."""
     pod = client.pod(job, worker)
     if pod.main is None or pod.main.state != "running":
-        why = pod.why.message if pod.why is not None else "it has not started"
+        has_ended = pod.main is not None and pod.main.state == "terminated"
+        why = "it has ended" if has_ended or pod.why is None else pod.why.message
         raise NotFoundError(f"container {pod.state.main_container} of {pod.name} does not run: {why}")
     return pod
 

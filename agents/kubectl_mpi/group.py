@@ -33,7 +33,7 @@ _COMPLETION_S = 2.0  # a shell waits for it
 _COMPLETED_MAX = 200  # names
 
 
-class JobName(click.ParamType[str]):
+class JobName(click.types.StringParamType):
     """A job: its name, or with its kind before it."""
 
     name = "job"

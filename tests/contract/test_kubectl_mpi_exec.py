@@ -82,5 +82,5 @@ def test_pods_that_lack_tar_or_do_not_run(shell: Shell, tmp_path: Path) -> None:
     shell.run("submit", "-f", "-", stdin=manifest("over", "true"))
     shell.run("wait", "over")
     for words in (["exec", "over"], ["cp", "over:/etc/hosts", "."]):
-        assert "container mpi of over-launcher does not run: " in shell.run(*words, code=4)
+        assert "container mpi of over-launcher does not run: it has ended" in shell.run(*words, code=4)
     shell.run("delete", "over")
