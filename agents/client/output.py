@@ -185,7 +185,8 @@ def mistake(lines: Iterable[str]) -> Mistake | None:
     found = [(match, one) for pattern, one in _MISTAKES for match in pattern.finditer(text)]
     if not found:
         return None
-    match, one = max(found, key=lambda one: one[0].start())
+    _, last = max(found, key=lambda one: one[0].start())
+    match, one = min((told for told in found if told[1] is last), key=lambda one: one[0].start())  # where it begins
     detail = match.groupdict().get("detail")
     ends = itertools.accumulate(len(piece) + 1 if (piece := joined([line])) else 0 for line in cut)
     line = next(index for index, end in enumerate(ends) if end > match.start())

@@ -196,6 +196,36 @@ def test_of_several_mistakes_the_last_one_is_told() -> None:
     assert found.reason == "DaemonNotFound"
 
 
+@pytest.mark.parametrize(
+    ("lines", "shown", "detail"),
+    [
+        (["a", "sh: 1: orted: not found", "-" * 70, "ORTE was unable"], "sh: 1: orted: not found", ""),
+        (
+            [
+                "There are not enough slots available in the",
+                "system to satisfy the 9",
+                "the",
+                "option to ignore the",
+                "number of available slots",
+            ],
+            "There are not enough slots available in the",
+            "",
+        ),
+        (["ssh: Could not resolve hostname a: x", "b"], "ssh: Could not resolve hostname a: x", " (a)"),
+        (
+            ["mpirun was unable to find the specified executable file, and", "Node: n", "Executable: pi"],
+            "mpirun was unable to find the specified executable file, and",
+            " (pi)",
+        ),
+    ],
+)
+def test_where_a_mistake_is_told(lines: list[str], shown: str, detail: str) -> None:
+    found = mistake(lines)
+    assert found is not None
+    assert lines[found.line] == shown
+    assert found.what.endswith(detail)
+
+
 def test_a_program_of_its_own_makes_no_known_mistake() -> None:
     assert mistake(["Traceback (most recent call last):", "ValueError: out of luck"]) is None
 
