@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.local.places import Places
-from tests.cluster.operators.mpi_operator import MpiOperator
+from tests.cluster.operators.mpi_operator import MpiOperator, MpiOperatorV2
 from tests.cluster.operators.mpijob import OURS
 from tests.cluster.operators.operator import skip_if_taken
 from tests.cluster.operators.submitted import Submitted
@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from tests.cluster.operators.operator import Operator
 
 OPERATORS: dict[str, type[Operator]] = {"training-operator": TrainingOperator, "mpi-operator": MpiOperator}
+_KINDS: dict[str, type[Operator]] = {
+    **OPERATORS,
+    "mpi-operator 0.8.2": MpiOperatorV2,
+}  # this one's jobs are others: a test asks for it
 
 
 @pytest.fixture(scope="package", params=OPERATORS)
 def installed(request: pytest.FixtureRequest, api: Api) -> Iterator[Operator]:
     """One of the operators, installed, and gone afterwards: they define the same kind."""
     skip_if_taken(api)
-    kind = OPERATORS[request.param]
+    kind = _KINDS[request.param]
     if not kind.program.can_be_had and not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
         pytest.skip("the operators are built by Go (https://go.dev), which only a cluster of our own wants anyway")
     kind.program.build(print)

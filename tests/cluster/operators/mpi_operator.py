@@ -1,11 +1,11 @@
-"""kubeflow's mpi-operator, as it had the v1 MPIJob."""
+"""kubeflow's mpi-operator: as it had the v1 MPIJob, and as it is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tests.cluster.operators.operator import NAMESPACE, Operator
-from tests.cluster.operators.programs import MPI_OPERATOR
+from tests.cluster.operators.programs import MPI_OPERATOR, MPI_OPERATOR_V2
 
 if TYPE_CHECKING:
     from tests.cluster.operators.operator import Object
@@ -21,8 +21,8 @@ class MpiOperator(Operator):
     def _arguments(self) -> list[str]:
         return ["-alsologtostderr", f"-lock-namespace={NAMESPACE}"]
 
-    def _delivery_flag(self) -> str:
-        return "-kubectl-delivery-image="
+    def _image_arguments(self, delivery_image: str) -> list[str]:
+        return [f"-kubectl-delivery-image={delivery_image}"]
 
     def _is_ready(self) -> bool:
         return "Started workers" in self.log()
@@ -34,3 +34,23 @@ class MpiOperator(Operator):
 
     def _release(self) -> None:
         self.remove(*self._lock)  # else the next instance waits until this one's lease is over
+
+
+class MpiOperatorV2(Operator):
+    """The mpi-operator of v2beta1 jobs, by ssh: it delivers nothing, and knows of no image for that."""
+
+    program = MPI_OPERATOR_V2
+    _lease = ("Lease", "coordination.k8s.io/v1", "mpi-operator", NAMESPACE)
+
+    def _arguments(self) -> list[str]:
+        return [f"-lock-namespace={NAMESPACE}"]
+
+    def _image_arguments(self, delivery_image: str) -> list[str]:
+        return []
+
+    def _is_ready(self) -> bool:
+        lease = self.api.find(self.path(*self._lease)) or {}
+        return bool(lease.get("spec", {}).get("holderIdentity"))
+
+    def _release(self) -> None:
+        self.remove(*self._lease)

@@ -47,7 +47,7 @@ class Operator:
             self._daemon.stop()
             self._release()
             self._daemon.log.unlink(missing_ok=True)
-            self._daemon.start(self._delivery_flag() + delivery_image)
+            self._daemon.start(*self._image_arguments(delivery_image))
             self._image = delivery_image
             until(f"{self._daemon.name}'s start", self._is_ready, _START_S, self._daemon)
 
@@ -83,7 +83,8 @@ class Operator:
     def _arguments(self) -> list[str]:
         raise NotImplementedError
 
-    def _delivery_flag(self) -> str:
+    def _image_arguments(self, delivery_image: str) -> list[str]:
+        """How it is told of the delivery image."""
         raise NotImplementedError
 
     def _is_ready(self) -> bool:

@@ -35,8 +35,8 @@ class TrainingOperator(Operator):
             f"--webhook-secret-name={self._secret}",
         ]
 
-    def _delivery_flag(self) -> str:
-        return "--mpi-kubectl-delivery-image="
+    def _image_arguments(self, delivery_image: str) -> list[str]:
+        return [f"--mpi-kubectl-delivery-image={delivery_image}"]
 
     def install(self) -> None:
         """As for all, and what its certificates are written to; it has no webhook for an MPIJob."""

@@ -1,0 +1,75 @@
+"""Broken jobs of one operator, submitted side by side, and what `kubectl mpi` says of each."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+from agents.client import Explanation, MpiClient
+from tests.cluster.broken import BREAKS
+from tests.cluster.healthy import healthy
+from tests.cluster.kube import WaitError
+from tests.cluster.said import KINDS, Said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.kube import Namespace
+    from tests.cluster.manifests import KubeflowJob
+
+# What a kind's namespace enforces: Pod Security, and no pods left in a quota.
+_RESTRICTED, _QUOTA = "Pod Security", "quota"
+_SAID_S = 150.0  # all of them start on one small node
+_PAUSE_S = 1.0
+
+
+class BrokenJobs:
+    """All kinds that an operator can have, each in a namespace of its place."""
+
+    def __init__(self, operator: str, new_namespace: Callable[[str], Namespace]) -> None:
+        self.operator = operator
+        self._spaces = {_RESTRICTED: new_namespace("restricted"), _QUOTA: new_namespace("baseline")}
+        self._others = new_namespace("baseline")
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+        self._spaces[_QUOTA].apply([{**quota, "spec": {"hard": {"pods": "0"}}}])
+        for kind in kinds_of(operator):
+            self._submit(kind, healthy(operator, name_of(kind)))
+
+    def explanation(self, kind: str) -> Explanation:
+        """Wait until what is said of a kind is what it should; return it. Raises WaitError."""
+        said = KINDS[kind].of(self.operator)
+        assert said is not None
+        with MpiClient(kubeconfig=os.environ["KUBECONFIG"], namespace=self._space(kind).name) as client:
+            end = time.monotonic() + _SAID_S
+            while not _fits(found := client.why(name_of(kind)), said):
+                if time.monotonic() > end:
+                    raise WaitError(f"{kind}: {found.state} {found.reason}: {found}\n" + "\n".join(found.lines))
+                time.sleep(_PAUSE_S)
+        return found
+
+    def _space(self, kind: str) -> Namespace:
+        return self._spaces.get(kind, self._others)
+
+    def _submit(self, kind: str, job: KubeflowJob) -> None:
+        BREAKS[kind](job)
+        namespace = self._space(kind)
+        version = job.body["apiVersion"].partition("/")[2]
+        namespace.api.call("post", f"/apis/kubeflow.org/{version}/namespaces/{namespace.name}/mpijobs", job.body)
+
+
+def kinds_of(operator: str) -> list[str]:
+    """The kinds that an operator can have."""
+    return [kind for kind, one in KINDS.items() if one.of(operator) is not None]
+
+
+def name_of(kind: str) -> str:
+    """The name of a kind's job."""
+    return re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-")
+
+
+def _fits(found: Explanation, said: Said) -> bool:
+    whole = "\n".join([found.what, *found.lines])
+    is_said = all(text in whole for text in said.texts) and said.remedy in found.remedy
+    return is_said and found.state in said.state.split("|") and found.reason in said.reason.split("|")

@@ -1,0 +1,101 @@
+"""A healthy job of each operator, and what every command of `kubectl mpi` does with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import yaml
+
+from tests.cluster.operator.mpijob import MpiJob
+from tests.cluster.said import EXEC, MPI_OPERATOR, TRAINING_OPERATOR
+from tests.cluster.ssh.sshjob import SshJob
+
+if TYPE_CHECKING:
+    from tests.cluster.kube import Namespace
+
+SSHD = "mkdir -p /run/sshd; exec /usr/sbin/sshd -De"
+_SECONDS = "20"  # that ranks compute: long enough for each command to see them
+# Their launchers start before their workers do, and their users wait for these in some such way.
+_WAITS = (
+    "/opt/kube/kubectl wait pod --for=condition=Ready --timeout=300s "
+    "-l training.kubeflow.org/job-name=$JOB,training.kubeflow.org/replica-type=worker >&2; exec"
+)
+
+
+def healthy(operator: str, name: str = "pi") -> MpiJob:
+    """A job of one worker as users of an operator write it; a failed launcher is not tried again.
+
+    The launcher's command ends with mpirun's `-n RANKS PROGRAM`.
+    """
+    if operator in {EXEC, TRAINING_OPERATOR}:
+        job = MpiJob("v2beta1" if operator == EXEC else "v1", workers=1)
+    else:
+        job = SshJob(workers=1)
+    job.body["metadata"]["name"] = name
+    job.policy["backoffLimit"] = 0
+    job.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "Never"
+    if operator == MPI_OPERATOR:
+        del job.spec["transport"]
+        job.spec["launcherCreationPolicy"] = "WaitForWorkersReady"
+        job.worker["containers"][0]["command"] = ["/bin/sh", "-c", f"{SSHD} -o StrictModes=no"]
+        job.command("mpirun", "--mca", "plm_rsh_args", "-o StrictHostKeyChecking=no", *job.main["command"][1:])
+    if operator == TRAINING_OPERATOR:
+        job.command("/bin/sh", "-c", f'JOB={name}; {_WAITS} "$@"', "sh", *job.main["command"])
+    return job
+
+
+class Commands:
+    """`kubectl mpi` in a namespace."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+
+    def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
+        """Call it; return stdout, or stderr if it is to fail with a code."""
+        command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments, "--namespace", self._namespace.name]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stderr if code else done.stdout
+
+    def on_a_healthy_job(self, operator: str) -> None:
+        """See what each command says of a job that runs, and then of one that has succeeded."""
+        job = healthy(operator)
+        job.command(*job.main["command"], _SECONDS)
+        assert self.run("submit", "-f", "-", stdin=yaml.safe_dump(job.body)) == "mpijob.kubeflow.org/pi created\n"
+        self.run("wait", "pi", "--for", "running", "--timeout", "3m")
+        assert "pi runs since" in self.run("why", "pi")
+        listed = json.loads(self.run("list", "-o", "json"))
+        assert [(one["name"], one["state"], one["ready"]) for one in listed] == [("pi", "Running", 1)]
+        assert "pi-worker-0" in self.run("status", "pi")
+        assert self.run("exec", "pi", "--worker", "0", "--", "hostname") == "pi-worker-0\n"
+        assert "exit code 5" in self.run("exec", "pi", "--", "sh", "-c", "exit 5", code=5)
+        assert "pi succeeded after" in self.run("wait", "pi", "--timeout", "3m")
+        assert "rank 0 of 1 on pi-worker-0\n" in self.run("logs", "pi")
+        assert self.run("attach", "pi").count("pi is approximately 3.14159265") == 1
+        status = json.loads(self.run("status", "pi", "-o", "json"))
+        assert (status["summary"]["state"], status["exit_code"]) == ("Succeeded", 0)
+        assert "MPIJob/pi" in self.run("events", "pi")
+        assert "pi succeeded" in self.run("why", "pi")
+        self._again()
+
+    def _again(self) -> None:
+        """Run it again, pause it, resume it, and delete both."""
+        assert self.run("rerun", "pi") == "mpijob.kubeflow.org/pi-2 created\n"
+        self.run("wait", "pi-2", "--for", "running", "--timeout", "3m")
+        assert self.run("pause", "pi-2") == "mpijob.kubeflow.org/pi-2 paused\n"
+        self._namespace.until(lambda pods: not any(name.startswith("pi-2-") for name in pods), "its pods are gone")
+        assert "pi-2 is suspended and has no pods." in self.run("why", "pi-2")
+        assert self.run("resume", "pi-2") == "mpijob.kubeflow.org/pi-2 resumed\n"
+        assert "pi-2 succeeded" in self.run("wait", "pi-2", "--timeout", "3m")
+        path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"{self._namespace.name}.tar.gz")
+        try:
+            assert self.run("bundle", "pi-2", "-o", path) == f"{path}\n"
+        finally:
+            os.unlink(path)
+        self.run("delete", "pi", "pi-2")
+        assert self.run("list", "-o", "name") == ""
