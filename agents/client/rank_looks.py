@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _SAMPLE_S = 1.0  # between the two samples of a first look
 _ANSWER_S, _STACKS_S = 15.0, 60.0
 _ANSWER_MAX = 4 << 20  # bytes
+_HIDDEN = "set runAsUser and runAsGroup in the workers' template as the image has them (docs/worker.md#processes)"
 # One after the other, as each takes a CPU. nonblocking: the program is not stopped meanwhile.
 _PY_SPY = 'command -v py-spy >/dev/null || exit 0; for pid; do py-spy dump --nonblocking --json --pid "$pid"; done'
 
@@ -62,7 +63,10 @@ class RankLooks:
         before, (self._samples, notes) = self._samples, each_pod(self._pods, self._sample, progress)
         for pod, now in self._samples.items():
             if not now.ranks and now.denied:
-                notes.append(f"{pod}: {now.denied} processes hide which rank they are (docs/worker.md#processes)")
+                remedy = "set runAsUser and runAsGroup in the workers' template as the image has them"
+                notes.append(
+                    f"{pod}: {now.denied} processes hide which rank they are: {remedy} (docs/worker.md#processes)"
+                )
         found = [one for pod, now in self._samples.items() for one in ranks.compared(before.get(pod), now)]
         found.sort(key=lambda one: (one.rank, one.worker, one.pid))
         return RankReport(tuple(found), tuple(notes))

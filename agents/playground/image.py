@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _COMMANDS = {"rshagent-hub": "rshagent.hub", "mpi-delivery": "delivery", "mpi-worker": "agents.worker"}
+_ANY_PORT = "export MPI_WORKER_PORT=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))"
 
 
 class ImageError(Exception):
@@ -34,7 +35,9 @@ def build(folder: str) -> None:
         for one in (binaries, tools):
             os.makedirs(one, exist_ok=True)
         for name, module in _COMMANDS.items():
-            _script(binaries, name, f'{settings}\nexec "{sys.executable}" -m {module} "$@"')
+            # Pods share this machine's network. Which port the worker agent has matters to ssh jobs alone.
+            more = f"{settings}\n{_ANY_PORT}" if name == "mpi-worker" else settings
+            _script(binaries, name, f'{more}\nexec "{sys.executable}" -m {module} "$@"')
         _script(binaries, "pi", f'exec python "{PROGRAMS}/pi.py" "$@"')
         client_build.build(os.path.join(tools, "rshagent"))
     except OSError as error:

@@ -94,6 +94,21 @@ def check_live_table(shell: Shell) -> None:
     os.close(terminal)
 
 
+def test_ranks_of_a_real_job(shell: Shell) -> None:
+    job = yaml.safe_load(manifest("ranks", "mpirun", "--allow-run-as-root", "-n", "4", "sleep", "1000"))
+    job["spec"] |= {"slotsPerWorker": 2, "workerAgent": {"processes": True}}
+    shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
+    shell.run("wait", "ranks", "--for", "running", "--timeout", "60s")
+
+    def places() -> list[tuple[str, ...]]:
+        return [tuple(line.split()[:2]) for line in shell.run("top", "ranks").splitlines()[1:]]
+
+    ours = [(str(rank), f"ranks-worker-{rank // 2}") for rank in range(4)]
+    until(lambda: places() == ours, "all ranks are seen")
+    assert shell.run("stacks", "ranks").startswith("ranks 0-3: clock_nanosleep")
+    shell.run("delete", "ranks")
+
+
 def test_an_ended_job_has_no_ranks(shell: Shell) -> None:
     shell.run("submit", "-f", "-", stdin=manifest("ended", "true"))
     shell.run("wait", "ended", "--timeout", "60s")
