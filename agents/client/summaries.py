@@ -93,7 +93,8 @@ def _hosts(facts: Facts) -> dict[int | None, tuple[int, str]]:
 
 def _notes(facts: Facts, hosts: Mapping[int | None, tuple[int, str]]) -> tuple[str, ...]:
     """What can't be told of a job, and what would tell it."""
-    if facts.has_ended or not any(slots > 1 and not ranks for slots, ranks in hosts.values()):
+    is_unknown = any(slots > 1 and not ranks for slots, ranks in hosts.values())
+    if facts.has_ended or not facts.workers or not is_unknown:
         return ()
     return (f"Which ranks run where: {lacks(facts) or f'`kubectl mpi top {facts.name}` asks the worker agents'}.",)
 

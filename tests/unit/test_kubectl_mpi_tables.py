@@ -95,7 +95,7 @@ def test_status_says_what_would_tell_where_ranks_run() -> None:
     lines = tables.screen(status_of(facts(given, *asked)), NOW)
     assert "Which ranks run where: `kubectl mpi top pi` asks the worker agents." in lines
     assert "up to 4" in next(line for line in lines if line.startswith("pi-worker-0"))
-    assert status_of(RUNNING).notes == ()
+    assert (status_of(RUNNING).notes, status_of(facts(given)).notes) == ((), ())
 
 
 def test_status_says_why_pods_are_not_ready() -> None:
