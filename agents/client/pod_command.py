@@ -82,7 +82,9 @@ def _open(connection: Connection, path: str, timeout_s: float) -> WebSocket:
     header = {**connection.headers, **access.headers()}
     options = _options(access.configuration)
     try:
-        return create_connection(url, timeout_s, header=header, subprotocols=_PROTOCOLS, **options)
+        return create_connection(  # by a redirection another server would get the token
+            url, timeout_s, header=header, subprotocols=_PROTOCOLS, redirect_limit=0, **options
+        )
     except WebSocketBadStatusException as error:
         raise from_status(error.status_code, decoded(error.resp_body or b""), "") from None
 

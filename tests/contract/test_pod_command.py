@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +16,7 @@ from agents.playground.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +79,35 @@ def test_a_lost_stream(connection: Connection, cluster: Cluster, fault: str, mea
     cluster.fault(fault)
     with pytest.raises(meaning):
         said(connection, "echo hello; sleep 5", timeout_s=0.5 if meaning is WaitTimeoutError else 30)
+
+
+class Redirecting(BaseHTTPRequestHandler):
+    """Sends every request to another path, and keeps which ones came."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(302)
+        self.send_header("Location", f"ws://{self.headers['Host']}/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_redirection_does_not_get_the_token(tmp_path: Path) -> None:
+    Redirecting.asked = []
+    with HTTPServer(("127.0.0.1", 0), Redirecting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "c"}}
+        users = [{"name": "c", "user": {"token": "secret"}}]
+        config = {"current-context": "c", "contexts": [context], "clusters": [cluster], "users": users}
+        (tmp_path / "config").write_text(json.dumps(config))
+        connection = Connection.load(str(tmp_path / "config"), None)
+        with pytest.raises(AccessError):
+            said(connection, "true")
+        connection.close()
+        server.shutdown()
+    assert [path.partition("?")[0] for path in Redirecting.asked] == ["/api/v1/namespaces/default/pods/worker-0/exec"]
