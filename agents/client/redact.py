@@ -16,28 +16,40 @@ MARK = "[redacted]"
 
 # A name of a secret has one of these words, and does not say that it only leads to one (secretName, TOKEN_FILE).
 _IS_SECRET = re.compile(
-    r"passw(?:or)?d|passphrase|(?<![a-z])pass(?![a-z])|[_-]pwd|secret|token|credential|cookie|signature|"
+    r"passw(?:or)?d|passphrase|(?<![a-z])(?:pass|sig)(?![a-z])|[_-]pwd|secret|token|credential|cookie|signature|"
     r"(?<![a-z])auth(?:orization)?(?![a-z])|(?:api|access|private|account|license|encryption|signing|ssh)[_.-]?key",
     re.IGNORECASE,
 )
 _LEADS_TO_ONE = re.compile(r"(?:Name|Path|Refs?|_FILE|_PATH|_DIR|[Ss]econds)$")
 
+_KEY = r"[A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _FORMS = tuple(
     (re.compile(pattern, flags), text)
     for pattern, flags, text in (
-        (r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL, MARK),
-        (r"\A.{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----", re.DOTALL, MARK),  # its begin was cut off
+        (rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)", re.DOTALL, MARK),
+        (rf"\A.{{0,20000}}?-----END {_KEY}", re.DOTALL, MARK),  # its begin was cut off
         (r"^[A-Za-z0-9+/]{60,}={0,2}$", re.MULTILINE, MARK),  # both were
-        (r"(\b[a-z][a-z0-9+.-]{1,20}://)[^\s/@'\"<>]{1,2000}@", re.IGNORECASE, rf"\1{MARK}@"),
+        (  # a password may have / and @, as people write it
+            r"(\b[a-z][a-z0-9+.-]{1,20}://)(?:[^\s/@:'\"<>]{0,2000}:[^\s'\"<>]{0,2000}|[^\s/@'\"<>]{1,2000})@",
+            re.IGNORECASE,
+            rf"\1{MARK}@",
+        ),
+        (r"\b(Authorization|Cookie)(\\?[\"']?: *\\?[\"']?)[^\"'\\\n]+", re.IGNORECASE, rf"\1\2{MARK}"),
         (r"\b(Bearer|Basic) +[\w.~+/=-]{6,}", re.IGNORECASE, rf"\1 {MARK}"),
         (r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", 0, MARK),  # JSON web token
-        (r"\b(?:gh[opsur]_|github_pat_|glpat-|hf_|xox[abeprs]-|sk-|dckr_pat_|npm_|pypi-)[\w-]{16,}", 0, MARK),
+        (
+            r"\b(?:gh[opsur]_|github_pat_|glpat-|hf_|xox[abeprs]-|sk-|dckr_pat_|npm_|pypi-|nvapi-|AIza)[\w-]{16,}",
+            0,
+            MARK,
+        ),
         (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", 0, MARK),
     )
 )
 # NAME=, "name": or --name, which a value follows. Possessive: of each word there is one attempt.
-_NAME = re.compile(r"(?<![\w.-])([\w.-]++)(\\?[\"']?\s{0,3}[=:]\s{0,3}| {1,3}(?![\s-]))")
-_VALUE = re.compile(r"\\\"(?:[^\"\\]|\\[^\"])*+\\\"|\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|[^\s\"']++", re.DOTALL)
+_NAME = re.compile(r"(?<![\w.-])([\w.-]++)(\\?[\"']?\]?\s{0,3}:?[=:]\s{0,3}| {1,3}(?![\s-]))")
+_VALUE = re.compile(  # one without quotes may have some in it, and the end of one with quotes may be cut off
+    r"\\\"(?:[^\"\\]|\\[^\"])*+\\\"|\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|[\"']?[^\s\"']++(?:[\"']\w[^\s\"']*+)*+", re.DOTALL
+)
 
 
 def is_secret(name: str) -> bool:
