@@ -37,7 +37,7 @@ def bundle(client: MpiClient, *, job: str, file: str | None) -> None:
 
 def _write(path: str, first: tuple[str, str], others: Iterable[tuple[str, str]]) -> None:
     """Write a tar of files, for its owner alone; remove it if it does not become whole. Raises OSError."""
-    folder = os.path.basename(path).partition(".")[0]
+    folder = os.path.basename(path).lstrip(".").partition(".")[0] or "bundle"
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(opened, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:

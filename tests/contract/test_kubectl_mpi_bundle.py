@@ -67,6 +67,7 @@ def plant_objects(client: Client, uid: str) -> None:
 def unpacked(path: Path) -> dict[str, str]:
     with tarfile.open(path) as tar:
         opened = {member.name: tar.extractfile(member) for member in tar.getmembers()}
+        assert not any(name.startswith("/") for name in opened)
         return {name.partition("/")[2]: file.read().decode() for name, file in opened.items() if file is not None}
 
 
@@ -100,8 +101,8 @@ def test_what_can_not_be_read_is_named(shell: Shell, operated: Operated, tmp_pat
     shell.run("wait", "reads", "--for", "running")
     until(lambda: "begun" in shell.run("logs", "reads"), "its output")
     reader = Shell(operated.cluster.kubeconfig(operated.cluster.token("get mpijobs", "list pods")))
-    reader.run("bundle", "reads", "-o", str(tmp_path / "a"))
-    files = unpacked(tmp_path / "a")
+    reader.run("bundle", "reads", "-o", str(tmp_path / ".a"))
+    files = unpacked(tmp_path / ".a")
     assert "pods/reads-worker-1.json" in files
     assert "services.json: services is forbidden" in files["LEFT-OUT.txt"]
     assert "logs/reads-launcher.mpi.log: " in files["LEFT-OUT.txt"]

@@ -223,4 +223,4 @@ def _dns(name: str, probes: Sequence[Probe], hosts: Collection[str], *, needs: b
     elif all(code == _NO_TOOL for code in codes.values()):
         yield skip(Group.DNS, name, "the image has no getent, nslookup or python3 to try")
     else:
-        yield ok(Group.DNS, name, f"resolved: {names(host for _, host in codes)}")
+        yield ok(Group.DNS, name, f"resolved: {names(dict.fromkeys(host for _, host in codes))}")
