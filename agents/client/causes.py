@@ -41,7 +41,7 @@ def died(facts: Facts, state: State, end: End, what: str) -> Explanation:
         reason, remedy = known.reason, known.remedy
     elif rank is not None and (rank.signal == signal.SIGKILL or rank.exit_code == _KILLED):
         remedy = _memory(facts)
-    shown = lines[known.line :][:LINES] if known is not None else output.last_lines(lines, LINES)
+    shown = output.last_lines(lines, LINES) if known is None else output.lines_from(lines, known.line, LINES)
     found = Explanation(state, reason, " ".join(parts), remedy, end.pod, tuple(map(printable, shown)))
     is_open = rank is None and (known is None or known.reason == output.WORKER_LOST)
     return _taken(facts, end, found) if is_open and pod in facts.launchers else found

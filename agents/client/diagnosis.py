@@ -60,12 +60,16 @@ def _succeeded(facts: Facts) -> Explanation | None:
 def _failed(facts: Facts) -> Explanation | None:
     """A launcher that did not wait for its workers, as kubeflow's, fails without one that can't start: that is why."""
     found = _failure(facts)
-    name, why, _seconds = next((one for one in facts.waiting() if starting.has_never_run(one[1])), ("", None, 0.0))
-    pod = next((one for one in facts.workers.values() if one.name == name), None)
-    if found is None or why is None or pod is None:
-        return found
-    what = sentence(f"{found.what} {name} never started: {why.message}{f': {why.detail}' if why.detail else ''}")
-    return replace(found, reason=_reason(pod, why), what=what, remedy=starting.remedy(why, name))
+    if found is None:
+        return None
+    crashes = {"crash"} if found.reason in output.UNREACHABLE else set()
+    pods = {pod.name: pod for pod in facts.workers.values()}
+    for name, why, _seconds in facts.waiting():
+        if name in pods and (starting.has_never_run(why) or why.kind in crashes):
+            text = f"{found.what} {name} is not ready: {why.message}{f': {why.detail}' if why.detail else ''}"
+            reason = _reason(pods[name], why)
+            return replace(found, reason=reason, what=sentence(text), remedy=starting.remedy(why, name))
+    return found
 
 
 def _failure(facts: Facts) -> Explanation | None:
@@ -239,8 +243,8 @@ _RULES: tuple[Callable[[Facts], Explanation | None], ...] = (
     _failed,
     _blocked,
     _suspended,
-    _unseen,
     _refused,
+    _unseen,
     _workers,
     _restarting,
     _launcher,

@@ -72,6 +72,8 @@ class Mistake:
 
 
 WORKER_LOST = "WorkerLost"
+UNREACHABLE = frozenset({WORKER_LOST, "HostNotResolved", "SshNotListening"})
+"""Mistakes that a worker may have caused that was not there."""
 
 
 _MISTAKES = tuple(
@@ -153,6 +155,11 @@ def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
             parts[-1].append(line)
     own = [line for part in parts if not _NOTICE.search("\n".join(map(untagged, part))) for line in part]
     return tuple((own or [line for part in parts for line in part])[-most:])
+
+
+def lines_from(lines: Sequence[str], first: int, most: int) -> tuple[str, ...]:
+    """Return the lines from one on that say something."""
+    return tuple(one for one in lines[first:] if one.strip() and not _RULER.fullmatch(one.strip()))[:most]
 
 
 def joined(lines: Iterable[str]) -> str:

@@ -34,6 +34,17 @@ def limited(pod_: dict[str, Any], memory: str) -> dict[str, Any]:
 
 
 CASES: dict[str, Case] = {
+    "a worker that crashed before the launcher reached it": (
+        facts(
+            job("v2beta1", "Failed"),
+            *workers("ready", "crash-loop"),
+            pod(V2_LAUNCHER, "failed", exit_code=255, started=110, ended=120),
+            output=("ssh: connect to host pi-worker-1 port 22: Connection refused", "-" * 70, "ORTE was unable"),
+        ),
+        State.FAILED,
+        "CrashLoopBackOff",
+        ["No sshd listens", "pi-worker-1 is not ready: container mpi crashes again and again (exit 1)"],
+    ),
     "a shell's rank was killed": (
         facts(
             job("v1", "Failed", changes={WORKERS: [LIMITED]}),
@@ -75,13 +86,13 @@ CASES: dict[str, Case] = {
         ),
         State.FAILED,
         "ImagePullBackOff",
-        ["container mpi exited with 1", "pi-worker-1 never started: container mpi can't get its image", "pull secret"],
+        ["container mpi exited with 1", "pi-worker-1 is not ready: container mpi can't get its image", "pull secret"],
     ),
     "a deadline, and a worker without a node": (
         facts(job("v1", "Failed", reason="DeadlineExceeded", message="late"), *workers("ready", "unschedulable")),
         State.FAILED,
         "Unschedulable",
-        ["pi failed after 2 min: late. pi-worker-1 never started: unschedulable: 0/12", "Ask for less"],
+        ["pi failed after 2 min: late. pi-worker-1 is not ready: unschedulable: 0/12", "Ask for less"],
     ),
     "succeeded": (
         facts(job("v1", "Succeeded", message="MPIJob default/pi successfully completed.")),

@@ -115,6 +115,12 @@ CASES: dict[str, Case] = {
         "QuotaExceeded",
         ["exceeded quota: team", "have the quota raised"],
     ),
+    "quota, and mpi-operator has written no condition": (
+        facts(job("v2beta1"), events=(event(f"worker pod created failed: {QUOTA}", "MPIJobFailed"),)),
+        State.BLOCKED,
+        "QuotaExceeded",
+        ["exceeded quota: team"],
+    ),
     "quota, by the event of the launcher's Job": (
         facts(job("v2beta1", "Created"), *UP, events=(event(f"Error creating: {QUOTA}", kind="Job"),)),
         State.BLOCKED,
