@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from tests.cluster.said import EXEC, MPI_OPERATOR, TRAINING_OPERATOR
 from tests.cluster.ssh.sshjob import SshJob
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cluster.kube import Namespace
 
 SSHD = "mkdir -p /run/sshd; exec /usr/sbin/sshd -De"
@@ -51,8 +52,8 @@ def healthy(operator: str, name: str = "pi") -> MpiJob:
 class Commands:
     """`kubectl mpi` in a namespace."""
 
-    def __init__(self, namespace: Namespace) -> None:
-        self._namespace = namespace
+    def __init__(self, namespace: Namespace, folder: Path) -> None:
+        self._namespace, self._folder = namespace, folder
 
     def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """Call it; return stdout, or stderr if it is to fail with a code."""
@@ -74,6 +75,11 @@ class Commands:
         assert "pi-worker-0" in self.run("status", "pi")
         assert self.run("exec", "pi", "--worker", "0", "--", "hostname") == "pi-worker-0\n"
         assert "exit code 5" in self.run("exec", "pi", "--", "sh", "-c", "exit 5", code=5)
+        assert [one for one in json.loads(self.run("doctor", "pi", "-o", "json")) if one["level"] == "fail"] == []
+        self.run("cp", "--worker", "0", "pi:/etc/hostname", f"{self._folder}/name")
+        assert (self._folder / "name").read_text() == "pi-worker-0\n"
+        for command in ("top", "stacks"):
+            assert "workerAgent" in self.run(command, "pi", code=2)
         assert "pi succeeded after" in self.run("wait", "pi", "--timeout", "3m")
         assert "rank 0 of 1 on pi-worker-0\n" in self.run("logs", "pi")
         assert self.run("attach", "pi").count("pi is approximately 3.14159265") == 1
@@ -92,10 +98,7 @@ class Commands:
         assert "pi-2 is suspended and has no pods." in self.run("why", "pi-2")
         assert self.run("resume", "pi-2") == "mpijob.kubeflow.org/pi-2 resumed\n"
         assert "pi-2 succeeded" in self.run("wait", "pi-2", "--timeout", "3m")
-        path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"{self._namespace.name}.tar.gz")
-        try:
-            assert self.run("bundle", "pi-2", "-o", path) == f"{path}\n"
-        finally:
-            os.unlink(path)
+        path = self._folder / "bundle.tar.gz"
+        assert self.run("bundle", "pi-2", "-o", str(path)) == f"{path}\n"
         self.run("delete", "pi", "pi-2")
         assert self.run("list", "-o", "name") == ""

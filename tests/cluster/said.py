@@ -103,7 +103,15 @@ KINDS = {
     "worker crashes": Kind(
         Said(
             _WAITS, "CrashLoopBackOff", ("0/1 ready", "out of luck"), "`kubectl logs --previous` shows its last output"
-        )
+        ),
+        {
+            MPI_OPERATOR: Said(
+                "Failed",
+                "CrashLoopBackOff",
+                ("worker-0 is not ready: container mpi",),
+                "`kubectl logs --previous` shows its last output",
+            )
+        },
     ),
     "worker's memory": Kind(Said("Failed", "OOMKilled|Signal9|ExitCode137", (), "memory limit")),
     "launcher's program": Kind(
@@ -176,7 +184,7 @@ KINDS = {
             MPI_OPERATOR: Said(
                 "Failed",
                 "SshNotListening",
-                ("no sshd listens in a worker",),
+                ("No sshd listens in a worker",),
                 "Does the workers' command start sshd on this port?",
             ),
         },
@@ -205,6 +213,13 @@ KINDS = {
         Said("Failed", "NoSpace", ("often /dev/shm",), "Mount an emptyDir with medium: Memory at /dev/shm.")
     ),
     "hangs": Kind(Said("Running", "", ("runs since", "1 of 1 workers"), "")),
-    "fails again and again": Kind(Said("Failed", "BackoffLimitExceeded", ("out of luck",), "")),
+    "fails again and again": Kind(
+        Said("Failed", "BackoffLimitExceeded", ("out of luck",), ""),
+        {
+            MPI_OPERATOR: Said(
+                "Failed", "BackoffLimitExceeded", ("the specified backoff limit",), "The launcher's pod is gone"
+            )
+        },
+    ),
     "evicted": Kind(Said("Failed", "Evicted", ("Evicted",), "The program is not at fault: submit the job again")),
 }

@@ -12,6 +12,7 @@ from tests.cluster.said import EXEC, SSH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.cluster.kube import Namespace
     from tests.cluster.operator.release import Release
@@ -37,5 +38,5 @@ def test_why_of_a_broken_job(jobs: Callable[[str], BrokenJobs], transport: str, 
 
 @pytest.mark.pod_security("baseline")
 @pytest.mark.parametrize("transport", [EXEC, SSH])
-def test_each_command_on_a_healthy_job(release: Release, namespace: Namespace, transport: str) -> None:
-    Commands(namespace).on_a_healthy_job(transport)
+def test_each_command_on_a_healthy_job(release: Release, namespace: Namespace, transport: str, tmp_path: Path) -> None:
+    Commands(namespace, tmp_path).on_a_healthy_job(transport)

@@ -13,6 +13,7 @@ from tests.cluster.said import MPI_OPERATOR, TRAINING_OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.cluster.kube import Namespace
     from tests.cluster.operators.operator import Operator
@@ -47,6 +48,6 @@ def test_why_of_a_broken_job(jobs: Callable[[str], BrokenJobs], by: str, kind: s
 @pytest.mark.parametrize(
     ("installed", "by"), [*zip(_INSTALLED.values(), _INSTALLED, strict=True)], indirect=["installed"]
 )
-def test_each_command_on_a_healthy_job(installed: Operator, namespace: Namespace, by: str) -> None:
+def test_each_command_on_a_healthy_job(installed: Operator, namespace: Namespace, by: str, tmp_path: Path) -> None:
     installed.use(KUBECTL)
-    Commands(namespace).on_a_healthy_job(by)
+    Commands(namespace, tmp_path).on_a_healthy_job(by)
