@@ -37,7 +37,10 @@ def diagnose(facts: Facts) -> Explanation:
 
 def failed_container(facts: Facts) -> End | None:
     """Return the container whose last lines belong to the explanation: they are to be `facts.output`."""
-    return ends.first_failure(facts) if diagnose(facts).output_of else None
+    wanted, first = diagnose(facts).output_of, ends.first_failure(facts)
+    if first is not None and first.pod == wanted:
+        return first
+    return next((pod.ends[-1] for pod in facts.workers.values() if pod.name == wanted), None)
 
 
 def _deleting(facts: Facts) -> Explanation | None:
@@ -203,7 +206,12 @@ def _workers(facts: Facts) -> Explanation | None:
     what, remedy = f"{what}: {sentence(text)}", starting.remedy(why, "" if pod is None else pod.name)
     if (failed := _restarting(facts)) is not None:  # kubeflow's launchers don't wait for workers, and fail without them
         return replace(failed, reason=reason, what=f"{what} Meanwhile {failed.what}", remedy=remedy)
-    return Explanation(State.RUNNING if running else State.STARTING, reason, what, remedy)
+    found = Explanation(State.RUNNING if running else State.STARTING, reason, what, remedy)
+    if pod is None or why.kind != "crash" or not pod.ends:
+        return found
+    return replace(
+        found, output_of=pod.name, lines=tuple(map(printable, output.last_lines(facts.output, causes.LINES)))
+    )
 
 
 def _launcher(facts: Facts) -> Explanation | None:

@@ -181,9 +181,13 @@ def test_of_a_container_that_was_started_again_the_former_output_is_shown() -> N
     assert not end.is_current
 
 
-def test_a_running_job_has_no_failed_container() -> None:
-    restarted = pod("pi-worker-0", "crash-loop")
-    assert failed_container(facts(job("v1", "Running"), restarted, UP[1], pod(LAUNCHER, "ready"))) is None
+def test_of_a_worker_that_crashes_the_last_output_is_shown() -> None:
+    pods = (pod("pi-worker-0", "crash-loop"), UP[1], pod(LAUNCHER, "ready"))
+    end = failed_container(facts(job("v1", "Running"), *pods))
+    assert end is not None
+    assert (end.pod, end.is_current) == ("pi-worker-0", False)
+    assert diagnose(facts(job("v1", "Running"), *pods, output=OUTPUT)).lines == OUTPUT
+    assert failed_container(facts(job("v1", "Running"), *UP, pod(LAUNCHER, "ready"))) is None
 
 
 @pytest.mark.parametrize(
