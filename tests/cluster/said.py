@@ -199,7 +199,8 @@ KINDS = {
         {EXEC: None, TRAINING_OPERATOR: None},
     ),
     "too late": Kind(
-        Said("Failed", "DeadlineExceeded", (), "Raise runPolicy.activeDeadlineSeconds, or give it more workers.")
+        Said("Failed", "DeadlineExceeded", (), "Raise runPolicy.activeDeadlineSeconds, or give it more workers."),
+        {TRAINING_OPERATOR: None},  # which looks at the deadline only when something else happens to the job
     ),
     "suspended": Kind(
         Said(
@@ -218,7 +219,10 @@ KINDS = {
         {
             MPI_OPERATOR: Said(
                 "Failed", "BackoffLimitExceeded", ("the specified backoff limit",), "The launcher's pod is gone"
-            )
+            ),
+            TRAINING_OPERATOR: Said(
+                "Failed", "MPIJobFailed", ("the specified backoff limit",), "The launcher's pod is gone"
+            ),
         },
     ),
     "evicted": Kind(Said("Failed", "Evicted", ("Evicted",), "The program is not at fault: submit the job again")),
