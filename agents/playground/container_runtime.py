@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import termios
 import threading
 import tty
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import container_config, manifest
 from .engine import IMAGE, POD_LABEL
 from .manifest import ManifestError
+from .pipes import STDIN, OutputPipe
 from .processes import Process
 from .runtime import EngineError, PodRuntime, StartError, WaitingError
 from .volumes import MissingError
@@ -151,32 +153,38 @@ class ContainerRuntime(PodRuntime):
         """Start a command, whose terminal, if it is to have one, is the engine's: ours only passes bytes."""
         has_stdin = stdio.stdin is not None
         if stdio.tty:
-            tty.setraw(stdio.theirs[0])
+            tty.setraw(stdio.theirs[0], termios.TCSANOW)  # without dropping what has come
         try:
             command, stream = await in_thread(
                 self._engine.exec, self._ids[container], argv, stdin=has_stdin, tty=bool(stdio.tty)
             )
         except EngineError as error:
             raise OSError(str(error)) from None
+        fds = [os.dup(fd) for fd in stdio.theirs[1:]]
+        copying = None
+        if has_stdin:
+            stdin = os.open(stdio.tty, os.O_RDWR | os.O_NOCTTY) if stdio.tty else os.dup(stdio.theirs[0])
+            copying = self._kubelet.background(_copy_input(stream, stdin))
         if stdio.tty:
             stdio.resized = lambda lines, columns: self._resize(command, lines, columns)
-        fds = [os.dup(fd) for fd in stdio.theirs]
+            columns, lines = os.get_terminal_size(fds[0])  # as the client has told meanwhile
+            stdio.resized(lines, columns)
         process = Process()
         process.started(_PID)
-        self._kubelet.background(self._until_exec_end(process, command, stream, fds))
-        if has_stdin:
-            self._kubelet.background(_copy_input(stream, fds[0]))
-        else:
-            os.close(fds[0])
+        self._kubelet.background(self._until_exec_end(process, command, stream, fds, copying))
         return process
 
-    async def _until_exec_end(self, process: Process, command: str, stream: Stream, fds: list[int]) -> None:
+    async def _until_exec_end(
+        self, process: Process, command: str, stream: Stream, fds: list[int], copying: asyncio.Task[None] | None
+    ) -> None:
         try:
-            await in_thread(stream.copy_output, *fds[1:])
+            await in_thread(stream.copy_output, *fds)
             code = await in_thread(self._engine.exec_code, command)
         except EngineError:  # the container has been removed
             code = _KILLED
-        for fd in fds[1:]:
+        if copying is not None:
+            copying.cancel()
+        for fd in fds:
             os.close(fd)
         process.ended(code)
 
@@ -233,8 +241,14 @@ def _settle(done: asyncio.Future[Any], answer: Any, failure: Exception | None) -
 
 
 async def _copy_input(stream: Stream, stdin: int) -> None:
-    await in_thread(stream.copy_input, stdin)
-    os.close(stdin)
+    """Copy a descriptor, which is ours from now on, to a command's stdin: to its end, or until cancelled."""
+    pipe = OutputPipe(stdin, STDIN)
+    try:
+        while data := await pipe.read():
+            await in_thread(stream.write, data)
+        await in_thread(stream.end_input)
+    finally:
+        pipe.close()
 
 
 async def _ignoring_errors(call: Callable[..., None], *arguments: Any) -> None:

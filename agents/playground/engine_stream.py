@@ -5,6 +5,7 @@ Not by the SDK, which loses what comes in one packet with the answer's head.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -59,14 +60,15 @@ class Stream:
                 except OSError:  # its reader has left
                     del targets[kind]
 
-    def copy_input(self, stdin: int) -> None:
-        """Copy a descriptor to stdin, to its end."""
-        try:
-            while data := os.read(stdin, _PIECE):
-                self._connection.sendall(data)
+    def write(self, data: bytes) -> None:
+        """Write to stdin; dropped if the command has ended."""
+        with contextlib.suppress(OSError):
+            self._connection.sendall(data)
+
+    def end_input(self) -> None:
+        """Stdin ends."""
+        with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
-        except OSError:  # the command has ended
-            pass
 
     def _next(self) -> tuple[int, bytes] | None:
         try:

@@ -20,7 +20,7 @@ _QUEUE = 1 << 20  # bytes of stdin that may wait for the command
 
 
 class OutputPipe:
-    """What the command writes."""
+    """What the command writes, or another descriptor that is ours to read."""
 
     def __init__(self, fd: int, channel: int) -> None:
         self.channel = channel

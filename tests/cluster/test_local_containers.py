@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from typing import TYPE_CHECKING
 
 import docker
@@ -105,6 +109,25 @@ def test_an_image_that_lacks_the_program(local: Playground) -> None:
     process = local.start(*RUN, image("bare-static"), "--mpi", "mpich", "-n", "1", "--", "true")
     assert process.wait(120) == 128, local.errors
     assert 'exec: "mpiexec": executable file not found in $PATH' in local.errors
+
+
+def test_exec_has_a_terminal_of_the_user_s_size(local: Playground) -> None:
+    process = local.start(*RUN, image("openmpi4"), "--name", "job", "-n", "1", "--", "sh", "-c", FOR_EVER)
+    until(lambda: "begun" in local.output, "the rank runs")
+    kubeconfig = local.errors.partition("export KUBECONFIG=")[2].split()[0]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
+    words = ["exec", "job", "--worker", "0", "--kubeconfig", kubeconfig, "--", "sh", "-c"]
+    script = 'until [ "$(stty size)" = "33 101" ]; do sleep 0.1; done; read said; echo "$said, $(hostname)"; exit 7'
+    command = [sys.executable, "-m", "agents.kubectl_mpi", *words, script]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL) as shell:
+        os.write(ours, b"hello\n")
+        assert shell.wait(60) == 7
+    assert b"hello, job-worker-0\r\n" in os.read(ours, 4096)
+    os.close(ours)
+    os.close(theirs)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130, local.errors
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

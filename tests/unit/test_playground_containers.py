@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
@@ -143,11 +142,8 @@ def test_output_that_comes_with_the_answer_s_head_is_kept(
 ) -> None:
     engine = Engine(tmp_path, UPGRADED + answer)
     stream = Stream.open(engine.path, "/exec/1/start", {}, is_raw=is_raw)
-    reader, writer = os.pipe()
-    os.write(writer, b"input")
-    os.close(writer)
-    stream.copy_input(reader)
-    os.close(reader)
+    stream.write(b"input")
+    stream.end_input()
     ends = [open(tmp_path / name, "wb+") for name in ("out", "err")]  # noqa: SIM115
     engine.join()
     stream.copy_output(*(end.fileno() for end in ends))

@@ -225,6 +225,21 @@ def test_the_end_gives_hooks_and_containers_their_time(cluster: Cluster) -> None
         assert file.read().split() == ["hook", "main", "side"]
 
 
+def test_what_comes_after_a_sidecar_waits_for_its_hook(cluster: Cluster) -> None:
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "until [ -e up ]; do sleep 0.01; done; echo hook > said"]}}}
+    side = container("echo > up; exec sleep 1000", "side", restartPolicy="Always", lifecycle=hook)
+    create(cluster, "hooked", container("cat said"), inits=[side], restartPolicy="Never")
+    when(cluster, "hooked", ended)
+    assert log(cluster, "hooked") == "hook\n"
+
+
+def test_a_hook_that_fails_ends_its_container(cluster: Cluster) -> None:
+    hook = {"postStart": {"exec": {"command": ["false"]}}}
+    create(cluster, "unhooked", container(FOR_EVER, lifecycle=hook), restartPolicy="Never")
+    pod = when(cluster, "unhooked", ended)
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+
+
 def test_a_grace_that_is_over_kills(cluster: Cluster) -> None:
     create(cluster, "deaf", container("trap '' TERM; echo up; while :; do sleep 0.01; done"))
     when(cluster, "deaf", lambda pod: is_ready(pod) and log(cluster, "deaf"))
