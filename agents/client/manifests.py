@@ -62,7 +62,10 @@ def read_text(file: str) -> str:
 
 
 def read(file: str, text: str | None = None) -> list[Body]:
-    """Return the manifests of a YAML or JSON file (`-`: stdin), or of its `text` if given. Raises ManifestError."""
+    """Return the manifests of a YAML or JSON file (`-`: stdin), or of its `text` if given. Raises ManifestError.
+
+    Those of a List, as `kubectl get -o yaml` prints several objects, are read one by one.
+    """
     text = read_text(file) if text is None else text
     try:
         found = json.loads(json.dumps([one for one in yaml.safe_load_all(text) if one], default=str))
@@ -70,6 +73,8 @@ def read(file: str, text: str | None = None) -> list[Body]:
         raise ManifestError(f"{file}: is no YAML: {error}") from None
     except (RecursionError, TypeError, ValueError) as error:  # nested too deeply, or in itself; a key that is a list
         raise ManifestError(f"{file}: is YAML that JSON can't express: {error}") from None
+    listed = [one.get("items") if mapping(one).get("kind") == "List" else [one] for one in found]
+    found = list(itertools.chain.from_iterable(one if isinstance(one, list) else [None] for one in listed))
     if not found:
         raise ManifestError(f"{file}: has no manifest in it")
     for one in found:

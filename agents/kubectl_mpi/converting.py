@@ -26,7 +26,7 @@ def convert(*, file: str, source: str | None, to: str, image: str | None, mpi: s
         raise click.UsageError("--from sbatch needs --image: the image that the job runs in")
     if source is None and (image or mpi):
         raise click.UsageError("--image and --mpi are for --from sbatch")
-    for found in _converted(file, Target(to), image, mpi):
+    for found in [*_converted(file, Target(to), image, mpi)]:  # all or none
         for line in found.lost:
             note(f"{found.name}: lost: {line}")
         for body in found.manifests:

@@ -76,6 +76,13 @@ def test_a_job_is_converted_without_a_cluster(tmp_path: Path) -> None:
     found = yaml.safe_load(nowhere.run("convert", "-f", "examples/t9k/pi.yaml", "--to", "v1"))
     assert found["apiVersion"] == "kubeflow.org/v1"
     assert "is no YAML" in nowhere.run("convert", "-f", "-", "--to", "v1", code=2, stdin="{")
+    jobs = [yaml.safe_load(manifest(name, "true")) for name in ("first", "second")]
+    listed = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": jobs}
+    converted = nowhere.run("convert", "-f", "-", "--to", "v2beta1", stdin=yaml.safe_dump(listed))
+    assert [one["metadata"]["name"] for one in yaml.safe_load_all(converted)] == ["first", "second"]
+    others = manifest("first", "true") + "---\n{apiVersion: v1, kind: Service, metadata: {name: pi}}"
+    printed, said = nowhere.call("convert", "-f", "-", code=2, stdin=others)
+    assert (printed, said) == ("", "error: pi is a Service, not a job\n")
 
 
 def test_a_job_that_runs_again_is_told_what_was_edited(shell: Shell) -> None:

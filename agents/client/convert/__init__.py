@@ -39,9 +39,9 @@ _API_VERSIONS = {Target.V1: f"{GROUP}/v1", Target.V2BETA1: f"{GROUP}/v2beta1", T
 def converted(resource: Object, to: Target) -> Converted:
     """Return the job in another API, and what is lost. Raises ManifestError."""
     metadata = part(resource, "metadata")
+    if (kind := resource.get("kind")) != MPI_JOB:
+        raise ManifestError(f"{metadata.get('name')} is a {kind}, not a job")
     job = _read(resource, "job {}: {}")
-    if job.dialect is Dialect.VIRTUAL:
-        raise ManifestError(f"{job.name} is a VirtualCluster, not a job")
     kept = {key: text for key, text in part(metadata, "annotations").items() if not _is_replaced(key)}
     named = {key: metadata[key] for key in ("name", "generateName", "namespace", "labels") if metadata.get(key)}
     if to is Target.TRAINJOB:
