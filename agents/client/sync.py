@@ -24,7 +24,8 @@ MOST = 1_000_000  # bytes of the packed files: Kubernetes takes 1 MiB (validatio
 _WHOLE_MOST, _FILES_MOST = 64 << 20, 10_000  # before they are packed
 _LEFT_OUT = frozenset({
     ".git", ".hg", ".svn", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache",
-    ".tox", ".ssh", ".env", ".netrc", ".DS_Store",
+    ".tox", ".DS_Store", ".ssh", "id_rsa", "id_ecdsa", "id_ed25519", ".gnupg", ".env", ".netrc", ".git-credentials",
+    ".aws", ".azure", ".kube", ".docker", ".npmrc", ".pypirc",
 })  # fmt: skip
 _VOLUME, _PACKED_VOLUME, _PACKED = "mpi-sync", "mpi-sync-packed", "files.tar.gz"
 _PACKED_FOLDER = "/mpi-sync"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_what_is_packed(tmp_path: Path) -> None:
-    for name in ("a/b/c.py", ".git/config", "a/__pycache__/c.pyc", "a/.env", ".ssh/id_rsa"):
+    for name in ("a/b/c.py", ".git/config", "a/__pycache__/c.pyc", "a/.env", ".ssh/id_rsa", "id_rsa"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / "run").write_text("#!/bin/sh")
