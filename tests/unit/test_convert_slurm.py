@@ -141,6 +141,7 @@ STEPS = [
     ("mpirun --what 3 ./a", "mpirun --what 3 ./a"),
     ("mpirun --version", "mpirun --version"),
     ("srun --pty bash", "srun --pty bash"),
+    ("srun a : -n 2 b", "srun a : -n 2 b"),
     ("srun --multi-prog conf", "srun --multi-prog conf"),
 ]
 
@@ -173,6 +174,11 @@ def test_steps_of_hydra(mpi: Implementation, expected: str) -> None:
         ("srun --cpu-bind=map_cpu:0 a", ["srun --cpu-bind=map_cpu:0: mpirun has"]),
         ("srun --pty bash", ["srun --pty: the line is as it was"]),
         ("srun -n 2", ["srun without a program"]),
+        ("srun a : -n 2 b", ["srun with a colon: the line is as it was"]),
+        (
+            "srun -n $N --ntasks-per-node=2 a",
+            ["srun --ntasks-per-node=2: ranks are placed by numbers only, not variables"],
+        ),
         ("mpirun --what 3 ./a", ["mpirun: has options that are not known"]),
         ("mpirun --hostfile h ./a", ["mpirun --hostfile h: the operator makes"]),
         ("srun a & wait", ["steps side by side"]),
@@ -201,11 +207,12 @@ def test_slurms_variables_are_the_scripts_and_not_the_environments() -> None:
 
 
 def test_an_array_is_a_job_per_element() -> None:
-    made, lost = jobs(script("-a 1-5:2,9%2", "srun a $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_MAX"))
+    made, lost = jobs(script("-a 1-5:2,9%2", "srun a $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_MAX > $SLURM_JOB_ID"))
     assert [one["metadata"]["name"] for one in made] == ["my-job-1", "my-job-3", "my-job-5", "my-job-9"]
     assert {"name": "SLURM_ARRAY_TASK_ID", "value": "5"} in container(made[2], "Worker")["env"]
     assert {"name": "SLURM_ARRAY_TASK_MAX", "value": "9"} in container(made[2], "Launcher")["env"]
     assert "-x SLURM_ARRAY_TASK_ID" in launched(made[0])
+    assert launched(made[0]).startswith('SLURM_JOB_ID="my-job-$SLURM_ARRAY_TASK_ID"\n')
     assert lost == ["the limit %2 of the array: all its jobs are created at once"]
 
 

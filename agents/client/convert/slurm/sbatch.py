@@ -14,7 +14,7 @@ from agents.client import manifests
 from agents.client.convert.common import Converted
 from agents.client.convert.slurm.options import SBATCH, Option, parse
 from agents.client.convert.slurm.request import Request, request
-from agents.client.convert.slurm.steps import rewritten
+from agents.client.convert.slurm.steps import quoted, rewritten
 from agents.client.errors import ManifestError
 from agents.common.text import printable
 from agents.job.json_object import Body, mappings, part
@@ -63,7 +63,7 @@ def sbatch_jobs(text: str, file: str, image: str, implementation: Implementation
     name = _name(asked.name or file.rpartition("/")[2].partition(".")[0])
     steps = rewritten(script.body, asked, implementation, script.first_line)
     variables, not_set = _variables(script.body, asked, name)
-    prelude = [f"{key}={shlex.quote(value)}" for key, value in variables.items()]
+    prelude = [f"{key}={quoted(value)}" for key, value in variables.items()]
     if "SLURM_SUBMIT_DIR" in script.body:
         prelude.append("SLURM_SUBMIT_DIR=$PWD")
     if steps.has_modules:
@@ -125,8 +125,8 @@ def _variables(body: str, asked: Request, name: str) -> tuple[dict[str, str], li
     known: dict[str, object] = {
         **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), asked.ntasks),
         **dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), asked.nodes),
-        **dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME"), name),
-        "SLURM_ARRAY_JOB_ID": name,
+        **dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), f"{name}-$SLURM_ARRAY_TASK_ID" if asked.array else name),
+        **dict.fromkeys(("SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID"), name),
         "SLURM_CPUS_PER_TASK": asked.cpus_per_task,
         "SLURM_NTASKS_PER_NODE": asked.per_node,
         "SLURM_TASKS_PER_NODE": f"{asked.slots}(x{asked.nodes})",

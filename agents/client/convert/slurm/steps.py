@@ -108,10 +108,9 @@ def _srun(command: Command, job: _Job, lost: list[str]) -> Iterable[Edit]:
     options, program = parse(words[1:], SRUN)
     program += 1
     values = {option.name: option.value for option in options}
-    if program >= len(words) or set(values) & set(_UNCHANGED):
-        lost.append(
-            next((f"srun --{name}: {_HERE[name]}" for name in _UNCHANGED if name in values), "srun without a program")
-        )
+    if program >= len(words) or ":" in words[program:] or set(values) & set(_UNCHANGED):
+        otherwise = "srun without a program" if program >= len(words) else f"srun with a colon: {_HERE['multi-prog']}"
+        lost.append(next((f"srun --{name}: {_HERE[name]}" for name in _UNCHANGED if name in values), otherwise))
         return []
     line = ["mpirun" if job.is_open_mpi else "mpiexec", *_placed(values, job, lost)]
     if "label" in values:
@@ -124,11 +123,12 @@ def _srun(command: Command, job: _Job, lost: list[str]) -> Iterable[Edit]:
         for option in options
         if option.name not in _USED
     ]
-    return [(command.words[0].start, command.words[program].start, f"{' '.join(map(_quoted, line))} ")]
+    return [(command.words[0].start, command.words[program].start, f"{' '.join(map(quoted, line))} ")]
 
 
+_PLACES = ("nodes", "ntasks-per-node")
 _USED = {
-    *("ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "cpu-bind", "label", "chdir", "export"),
+    *("ntasks", *_PLACES, "cpus-per-task", "cpu-bind", "label", "chdir", "export"),
     *("verbose", "quiet", "unbuffered", "kill-on-bad-exit"),  # as mpirun does it
 }
 
@@ -149,7 +149,11 @@ def _placed(values: Mapping[str, str], job: _Job, lost: list[str]) -> list[str]:
         many, each = str(ntasks), each or (-(-ntasks // nodes) if nodes else None)
         each = each if each and each < min(request.slots, ntasks) else None
     except ValueError:  # a variable
-        pass
+        lost += [
+            f"srun --{name}={values[name]}: ranks are placed by numbers only, not variables"
+            for name in _PLACES
+            if name in values
+        ]
     binding = _binding(values.get("cpu-bind", ""), job, lost)
     if not job.is_open_mpi:
         return ["-n", many, *(["-ppn", str(each)] if each else []), *(["-bind-to", binding] if binding else [])]
@@ -202,7 +206,7 @@ def _mpirun(command: Command, job: _Job, lost: list[str]) -> Iterable[Edit]:
         yield command.words[0].end, command.words[0].end, f" {' '.join(added)}"
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """Return a word for the script, in which the shell replaces variables."""
     if _PLAIN.fullmatch(word):
         return word
