@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
 
 SSHD = "mkdir -p /run/sshd; exec /usr/sbin/sshd -De"
-_SECONDS = "20"  # that ranks compute: long enough for each command to see them
 # Their launchers start before their workers do, and their users wait for these in some such way.
 _WAITS = (
     "/opt/kube/kubectl wait pod --for=condition=Ready --timeout=300s "
@@ -56,31 +55,32 @@ class Commands:
     def __init__(self, namespace: Namespace, folder: Path) -> None:
         self._namespace, self._folder = namespace, folder
 
-    def run(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
+    def run(self, verb: str, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """Call it; return stdout, or stderr if it is to fail with a code."""
-        command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments, "--namespace", self._namespace.name]
+        where = ("--namespace", self._namespace.name)
+        command = [sys.executable, "-m", "agents.kubectl_mpi", verb, *where, *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        assert done.returncode == code, (verb, arguments, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done.stderr if code else done.stdout
 
     def on_a_healthy_job(self, operator: str) -> None:
         """See what each command says of a job that runs, and then of one that has succeeded."""
-        job = healthy(operator)
-        job.command(*job.main["command"], _SECONDS)
+        job = healthy(operator).gated()
         assert self.run("submit", "-f", "-", stdin=yaml.safe_dump(job.body)) == "mpijob.kubeflow.org/pi created\n"
         self.run("wait", "pi", "--for", "running", "--timeout", "3m")
         assert "pi runs since" in self.run("why", "pi")
         listed = json.loads(self.run("list", "-o", "json"))
         assert [(one["name"], one["state"], one["ready"]) for one in listed] == [("pi", "Running", 1)]
         assert "pi-worker-0" in self.run("status", "pi")
-        assert self.run("exec", "pi", "--worker", "0", "--", "hostname") == "pi-worker-0\n"
-        assert "exit code 5" in self.run("exec", "pi", "--", "sh", "-c", "exit 5", code=5)
+        assert self.run("exec", "--worker", "0", "pi", "hostname") == "pi-worker-0\n"
+        assert "exit code 5" in self.run("exec", "pi", "sh", "-c", "exit 5", code=5)
         assert [one for one in json.loads(self.run("doctor", "pi", "-o", "json")) if one["level"] == "fail"] == []
         self.run("cp", "--worker", "0", "pi:/etc/hostname", f"{self._folder}/name")
         assert (self._folder / "name").read_text() == "pi-worker-0\n"
         for command in ("top", "stacks") if operator != SSH else ():  # its worker agents show processes, if not all
             assert "workerAgent" in self.run(command, "pi", code=1)
+        self.run("exec", "pi", "touch", "/tmp/go")
         assert "pi succeeded after" in self.run("wait", "pi", "--timeout", "3m")
         assert "rank 0 of 1 on pi-worker-0\n" in self.run("logs", "pi")
         assert self.run("attach", "pi").count("pi is approximately 3.14159265") == 1
@@ -98,6 +98,8 @@ class Commands:
         self._namespace.until(lambda pods: not any(name.startswith("pi-2-") for name in pods), "its pods are gone")
         assert "pi-2 is suspended and has no pods." in self.run("why", "pi-2")
         assert self.run("resume", "pi-2") == "mpijob.kubeflow.org/pi-2 resumed\n"
+        self.run("wait", "pi-2", "--for", "running", "--timeout", "3m")
+        self.run("exec", "pi-2", "touch", "/tmp/go")
         assert "pi-2 succeeded" in self.run("wait", "pi-2", "--timeout", "3m")
         path = self._folder / "bundle.tar.gz"
         assert self.run("bundle", "pi-2", "-o", str(path)) == f"{path}\n"
