@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import termios
 import threading
@@ -54,16 +55,17 @@ class ContainerRuntime(PodRuntime):
         self._volumes.fill(self._issued)
         if not self._sandbox:
             try:
-                await in_thread(self._start_sandbox)
+                self._kubelet.set_address(self._live, await in_thread(self._start_sandbox))
             except (EngineError, ValueError) as error:
                 raise ManifestError(f"failed to create pod sandbox: {error}") from None
-            self._kubelet.set_address(self._live, await in_thread(self._engine.address, self._sandbox))
 
-    def _start_sandbox(self) -> None:
+    def _start_sandbox(self) -> str:
+        """Return the pod's address."""
         memory, network = self._volumes.shared_memory(), self._engine.network
         config = container_config.sandbox(self._thing, image=IMAGE, network=network, shared_memory=memory)
         self._sandbox = self._create(config, "pause")
         self._engine.start(self._sandbox)
+        return self._engine.address(self._sandbox)
 
     def _create(self, config: Object, container: str) -> str:
         """Create a container of the pod; its name has the number of the start. Raises EngineError."""
@@ -90,6 +92,8 @@ class ContainerRuntime(PodRuntime):
         """Start a container, once its image is there."""
         spec = self._specs[container]
         await self._ensure_image(spec, report)
+        if self._is_over:
+            raise StartError("the pod has ended")
         try:
             config = self._config(spec)
         except (ManifestError, ValueError, OSError) as error:
@@ -105,6 +109,7 @@ class ContainerRuntime(PodRuntime):
             await in_thread(self._engine.start, identity)
         except EngineError as error:
             os.close(log)
+            await _ignoring_errors(self._engine.remove, identity)
             raise StartError(f"failed to start container: {error}") from None
         process = Process()
         process.started(_PID)
@@ -148,6 +153,7 @@ class ContainerRuntime(PodRuntime):
             code = _KILLED
         os.close(log)
         process.ended(code)
+        await _ignoring_errors(self._engine.remove, identity)
 
     async def exec(self, container: str, argv: Sequence[str], stdio: Stdio) -> Process:
         """Start a command, whose terminal, if it is to have one, is the engine's: ours only passes bytes."""
@@ -159,7 +165,7 @@ class ContainerRuntime(PodRuntime):
                 self._engine.exec, self._ids[container], argv, stdin=has_stdin, tty=bool(stdio.tty)
             )
         except EngineError as error:
-            raise OSError(str(error)) from None
+            raise OSError(errno.ESRCH, str(error)) from None
         fds = [os.dup(fd) for fd in stdio.theirs[1:]]
         copying = None
         if has_stdin:

@@ -7,6 +7,7 @@ our folders, and reach our API server at the network's gateway.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ _REPORT_S, _AGAIN_S = 2.0, 0.1
 _ERRORS = (docker.errors.DockerException, requests.RequestException)
 _MIB = 1 << 20
 _PYTHON = "/usr/local/lib/mpi-agents/python/bin/python3"  # in our image
-_EMPTY = "import os, shutil; [shutil.rmtree(one) for one in os.scandir('/folder')]"
+_EMPTY = "import shutil; shutil.rmtree('/folder', ignore_errors=True)"
 
 
 class Engine:
@@ -69,7 +70,16 @@ class Engine:
         self.network = f"mpi-{self.run}"
         self._do(self._api.create_network, self.network, driver="bridge", labels=self._labels)
         found = self._do(self._api.inspect_network, self.network)
-        return str(found["IPAM"]["Config"][0]["Gateway"])
+        gateway = str(found["IPAM"]["Config"][0]["Gateway"])
+        try:
+            with socket.socket() as probe:
+                probe.bind((gateway, 0))
+        except OSError:
+            raise EngineError(
+                f"the engine's gateway {gateway} is no address of this machine: Docker Desktop and rootless engines "
+                "can't run pods here"
+            ) from None
+        return gateway
 
     def remove_all(self) -> None:
         """Remove all containers and networks of the run. Raises EngineError."""
@@ -175,8 +185,10 @@ class Engine:
         return str(made), self._stream(f"/exec/{made}/start", {"Detach": False, "Tty": tty}, is_raw=tty)
 
     def exec_code(self, command: str) -> int:
-        """How a command has ended. Raises EngineError."""
-        return int(self._do(self._api.exec_inspect, command)["ExitCode"] or 0)
+        """How a command ends, whose output has. Raises EngineError."""
+        while (found := self._do(self._api.exec_inspect, command))["Running"]:
+            time.sleep(_AGAIN_S)
+        return int(found["ExitCode"])
 
     def resize(self, command: str, lines: int, columns: int) -> None:
         """Set the size of a command's terminal. Raises EngineError."""

@@ -119,8 +119,9 @@ class PodLifecycle:
         """Start a container, once it can be. Raises StartError."""
 
         def report(text: str) -> None:
-            one.wait("ContainerCreating", text)
-            self._write_status()
+            if not self._is_ending:
+                one.wait("ContainerCreating", text)
+                self._write_status()
 
         while not self._is_ending:
             try:
