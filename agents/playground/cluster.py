@@ -59,8 +59,6 @@ class Cluster:
         """Whether `Pod.mounts` can work here (mount namespaces)."""
         self.processes_apart = False
         """Whether pods have process ids, /proc and /dev/shm of their own here (pid namespaces)."""
-        self.has_containers = engine is not None
-        """Whether pods that come by the API are made of containers."""
         self.address = address
         self.port = port
         self.pid = 0

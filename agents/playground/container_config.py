@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-PAUSE = "/usr/local/lib/mpi-agents/pause"  # in our image
-TERMINATION_LOG = "/dev/termination-log"
+_PAUSE = "/usr/local/lib/mpi-agents/pause"  # in our image
+_TERMINATION_LOG = "/dev/termination-log"
 _WORDS = ("command", "args")
 _HOSTS = "/etc/hosts"
 _NANO = 10**9
 
 
-def sandbox(pod: Object, *, image: str, network: str, shared_memory: str | None) -> Object:
+def sandbox(pod: Object, *, image: str, network: str, shared_memory: str) -> Object:
     """What holds a pod's network, host name and shared memory. Raises ValueError."""
     host: Object = {"NetworkMode": network, "IpcMode": "shareable"}
     if shared_memory:
         host["ShmSize"] = int(parse_quantity(shared_memory))
     name = pod["spec"].get("hostname") or pod["metadata"]["name"]
-    return {"Image": image, "Entrypoint": [PAUSE], "Cmd": [], "Hostname": name[:63], "HostConfig": host}
+    return {"Image": image, "Entrypoint": [_PAUSE], "Cmd": [], "Hostname": name[:63], "HostConfig": host}
 
 
 def container(
@@ -45,7 +45,7 @@ def container(
     """A container in a sandbox; `hosts` and `termination_log` are files, `cpus` the machine's. Raises ValueError."""
     command, args = ([manifest.expanded(str(word), environ) for word in spec.get(key) or ()] for key in _WORDS)
     shared = f"container:{sandbox}"
-    log = spec.get("terminationMessagePath") or TERMINATION_LOG
+    log = spec.get("terminationMessagePath") or _TERMINATION_LOG
     host: Object = {
         "NetworkMode": shared,
         "IpcMode": shared,
@@ -64,7 +64,6 @@ def container(
         "Env": [f"{name}={value}" for name, value in environ.items()],
         "HostConfig": host,
         "OpenStdin": bool(spec.get("stdin")),
-        "Tty": False,
     }
     if command:
         config["Entrypoint"] = command

@@ -67,6 +67,7 @@ class Kubelet:
             from .engine import Engine  # noqa: PLC0415 - most clusters have none, nor the package that it needs
 
             self._engine = Engine(**settings["engine"])
+            os.umask(0o022)  # containers' users read our files
         self._live: dict[tuple[str, str], LivePod] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._hosts = HostsFile(self._loop, os.path.join(self._folder, "hosts"), self._live)

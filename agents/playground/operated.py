@@ -184,8 +184,6 @@ def has_interface() -> bool:
 
 def describe(cluster: Cluster) -> str:
     """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
-    if cluster.has_containers:
-        return "made of containers"
     own = ["home", "environment", "address"]
     own += ["host name"] * cluster.hostnames + ["mounts"] * cluster.mounts
     own += ["process ids"] * cluster.processes_apart

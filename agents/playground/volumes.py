@@ -21,7 +21,7 @@ _MODE = 0o644
 _ANYBODY = 0o777  # mode of an emptyDir, whoever the containers' users are
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a path in pods
 _ELSEWHERE = frozenset({"hostPath", "emptyDir", "persistentVolumeClaim"})  # not filled by us
-CLAIMS = "claims"  # the folder of the claims' folders
+_CLAIMS = "claims"  # the folder of the claims' folders
 _KEYS = {"ConfigMap": CONFIG_MAPS.key, "Secret": SECRETS.key}
 
 
@@ -70,12 +70,12 @@ class Volumes:
             found.append(Mount(one["mountPath"], source, bool(one.get("readOnly"))))
         return found
 
-    def shared_memory(self) -> str | None:
-        """The size of the volume in memory that is to be the pod's /dev/shm, "" if it names none; None without one."""
+    def shared_memory(self) -> str:
+        """The size of the volume in memory that is to be the pod's /dev/shm; "" if there is none, or it names none."""
         for container in manifest.containers(self._pod):
             for mount in filter(self._is_shared_memory, container.get("volumeMounts") or ()):
                 return str(self._named(mount["name"])["emptyDir"].get("sizeLimit", ""))
-        return None
+        return ""
 
     def rewritten(self, *, mounted: bool) -> Mapping[str, str]:
         """The other paths; all of them where nothing is mounted."""
@@ -127,7 +127,7 @@ class Volumes:
             place = volume["hostPath"]["path"]
         elif "persistentVolumeClaim" in volume:
             claim = f"{self._pod['metadata']['namespace']}.{volume['persistentVolumeClaim']['claimName']}"
-            place = os.path.join(self._hidden, CLAIMS, claim)
+            place = os.path.join(self._hidden, _CLAIMS, claim)
         return os.path.join(place, below) if below else str(place)
 
     def _make_folders(self) -> None:

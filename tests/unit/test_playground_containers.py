@@ -89,13 +89,13 @@ def test_a_container_sees_volumes_hosts_and_its_termination_log() -> None:
     ]
 
 
-@pytest.mark.parametrize(("memory", "expected"), [(None, None), ("", None), ("1Gi", 1 << 30)])
-def test_a_sandbox_has_the_host_name_and_the_shared_memory(memory: str | None, expected: int | None) -> None:
+@pytest.mark.parametrize(("memory", "expected"), [("", None), ("1Gi", 1 << 30)])
+def test_a_sandbox_has_the_host_name_and_the_shared_memory(memory: str, expected: int | None) -> None:
     pod = {**POD, "spec": {"hostname": "login"}}
     found = container_config.sandbox(pod, image="agents", network="run", shared_memory=memory)
     assert (found["Hostname"], found["HostConfig"]["NetworkMode"]) == ("login", "run")
     assert found["HostConfig"].get("ShmSize") == expected
-    assert container_config.sandbox(POD, image="a", network="n", shared_memory=None)["Hostname"] == "pi-worker-0"
+    assert container_config.sandbox(POD, image="a", network="n", shared_memory="")["Hostname"] == "pi-worker-0"
 
 
 class Engine:
