@@ -182,7 +182,8 @@ class MpiClient:
         Raises ManifestError if it is of another namespace, or invalid, or the folder too large.
         """
         packed = None if folder is None else sync.packed(folder)
-        body = self.checked(manifest if packed is None else sync.mounted(manifest))
+        body = self.checked(manifest)
+        body = body if packed is None else sync.mounted(body)
         path = kind_of(body).path(str(part(body, "metadata")["namespace"]))
         made = sync.create(self._connection, body, path, packed)
         return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))

@@ -34,6 +34,7 @@ from agents.job.model import (
     annotation,
 )
 from agents.job.read import read as read_job
+from agents.job.template import main_container
 from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
 
 _BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 MiB
@@ -136,8 +137,9 @@ def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
     env = dict(options.env)
     if options.implementation is Implementation.OPEN_MPI:
         env = dict.fromkeys(_AS_ROOT, "1") | env  # most images' user is root, which Open MPI refuses otherwise
-    launcher["template"] = _pod(launcher, options, env, _launch(options))
-    worker["template"] = _pod(worker, options, options.env, None)
+    main = main_name(template)
+    launcher["template"] = _pod(launcher, main, options, env, _launch(options))
+    worker["template"] = _pod(worker, main, options, options.env, None)
     named = {"name": options.name, "labels": labels, "annotations": annotations}
     return {
         "apiVersion": template.get("apiVersion") or f"{GROUP}/{version}",
@@ -151,6 +153,12 @@ def new_job(options: Options, version: Dialect = Dialect.V1) -> Body:
             "mpiReplicaSpecs": {**roles, "Launcher": launcher, "Worker": worker},
         },
     }
+
+
+def main_name(manifest: Object) -> str:
+    """Return the name of the container that ranks run in, as the job gives it; "": the first one."""
+    annotations = part(manifest, "metadata", "annotations")
+    return str(annotations.get(annotation("mainContainer")) or part(manifest, "spec").get("mainContainer") or "")
 
 
 def again(resource: Object, name: str) -> Body:
@@ -274,12 +282,13 @@ def literal(text: str) -> str:
     return re.sub(r"\$\$+|\$(?=\([-.\w]+\))", lambda found: found[0] * 2, text)
 
 
-def _pod(role: Object, options: Options, env: Mapping[str, str], command: list[str] | None) -> Body:
-    """A role's pod template; `command` is the launcher's."""
+def _pod(role: Object, name: str, options: Options, env: Mapping[str, str], command: list[str] | None) -> Body:
+    """A role's pod template; `name` is the main container's, `command` the launcher's."""
     template = part(role, "template")
     spec = mapping(template.get("spec"))
-    first, *others = mappings(spec.get("containers")) or [{"name": "mpi"}]
-    main = {**first, "image": options.image}
+    containers = mappings(spec.get("containers")) or [{"name": "mpi"}]
+    former = main_container({"spec": {"containers": containers}}, name)
+    main = {**former, "image": options.image}
     if command is not None:
         main = {key: value for key, value in main.items() if key != "args"} | {"command": command}
     if env:
@@ -297,7 +306,7 @@ def _pod(role: Object, options: Options, env: Mapping[str, str], command: list[s
         spec = {**spec, "volumes": [*there, *(volume for volume, _ in volumes)]}
     if options.priority:
         spec = {**spec, "priorityClassName": options.priority}
-    return {**template, "spec": {**spec, "containers": [main, *others]}}
+    return {**template, "spec": {**spec, "containers": [main if one is former else one for one in containers]}}
 
 
 def _resources(options: Options) -> dict[str, str]:

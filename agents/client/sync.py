@@ -14,8 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.client.connection import Connection
+from agents.client.convert.common import with_main
 from agents.client.errors import ClientError, ManifestError
-from agents.job.json_object import Body, Object, mapping, mappings, part
+from agents.client.manifests import main_name
+from agents.job.json_object import Body, Object, mappings, part
+from agents.job.template import main_container
 from agents.operator.kube import CONFIG_MAP
 
 FOLDER = "/workspace"
@@ -29,6 +32,7 @@ _LEFT_OUT = frozenset({
 })  # fmt: skip
 _VOLUME, _PACKED_VOLUME, _PACKED = "mpi-sync", "mpi-sync-packed", "files.tar.gz"
 _PACKED_FOLDER = "/mpi-sync"
+_ROLES = ("Launcher", "Worker")
 _SAME = ("image", "imagePullPolicy", "resources", "securityContext")  # as the main container's
 
 
@@ -61,18 +65,17 @@ def packed(folder: str) -> bytes:
 
 
 def mounted(manifest: Object) -> Body:
-    """Return a kubeflow MPIJob whose pods get the files of the job's ConfigMap. Raises ManifestError."""
+    """Return a valid kubeflow MPIJob, its pods with the files of the job's ConfigMap. Raises ManifestError."""
     name, roles = part(manifest, "metadata").get("name"), part(manifest, "spec", "mpiReplicaSpecs")
     if not name or not roles:
         raise ManifestError("files can be given to a kubeflow MPIJob with a name only")
+    main = main_name(manifest)
     changed = {
-        role: {
-            **given,
-            "template": {**part(given, "template"), "spec": _pod(part(given, "template", "spec"), str(name))},
-        }
-        for role, given in ((role, mapping(given)) for role, given in roles.items())
+        role: {**roles[role], "template": _with_files(part(roles[role], "template"), str(name), main)}
+        for role in _ROLES
+        if role in roles
     }
-    return {**manifest, "spec": {**part(manifest, "spec"), "mpiReplicaSpecs": changed}}
+    return {**manifest, "spec": {**part(manifest, "spec"), "mpiReplicaSpecs": {**roles, **changed}}}
 
 
 def create(connection: Connection, manifest: Object, path: str, data: bytes | None) -> Body:
@@ -124,26 +127,27 @@ def _paths(folder: str) -> Iterator[str]:
         yield from (os.path.join(at, name) for name in (*folders, *sorted(files)) if name not in _LEFT_OUT)
 
 
-def _pod(spec: Object, job: str) -> Body:
-    first, *others = mappings(spec.get("containers"))
-    folder = str(first.get("workingDir") or FOLDER)
+def _with_files(template: Object, job: str, main: str) -> Body:
+    """Return a pod template whose main container, of this name or the first, starts in the folder of the files."""
+    spec, former = part(template, "spec"), main_container(template, main)
+    folder = str(former.get("workingDir") or FOLDER)
     mount = {"name": _VOLUME, "mountPath": folder}
     unpack = {
         "name": _VOLUME,
         "command": ["tar", "-xzof", f"{_PACKED_FOLDER}/{_PACKED}", "-C", folder],
         "volumeMounts": [mount, {"name": _PACKED_VOLUME, "mountPath": _PACKED_FOLDER}],
-    } | {key: first[key] for key in _SAME if key in first}
-    main = {**first, "workingDir": folder, "volumeMounts": [*mappings(first.get("volumeMounts")), mount]}
+    } | {key: former[key] for key in _SAME if key in former}
     volumes: list[dict[str, Any]] = [
         {"name": _VOLUME, "emptyDir": {}},
         {"name": _PACKED_VOLUME, "configMap": {"name": f"{job}-files"}},
     ]
-    return {
-        **spec,
+    mounts = [*mappings(former.get("volumeMounts")), mount]
+    made = with_main(template, main, {"workingDir": folder, "volumeMounts": mounts})
+    made["spec"] |= {
         "initContainers": [*mappings(spec.get("initContainers")), unpack],
-        "containers": [main, *others],
         "volumes": [*mappings(spec.get("volumes")), *volumes],
     }
+    return made
 
 
 def _too_large(folder: str) -> ManifestError:

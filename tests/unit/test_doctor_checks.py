@@ -134,6 +134,11 @@ def test_images() -> None:
     assert job.images(same).level is Level.OK
     assert job.images(other).what == "launcher app:1, workers app:2"
     assert job.images(other).level is Level.WARN
+    containers = [{"name": "proxy", "image": "envoy"}, {"name": "a", "image": "app:2"}]
+    body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"] = {"spec": {"containers": containers}}
+    main = read({**body, "spec": {**body["spec"], "mainContainer": "a"}})
+    assert isinstance(main, Job)
+    assert job.images(main).what == "launcher and workers: app:2"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mpijobs import ABSENT, mpijob
+from mpijobs import ABSENT, annotated, mpijob
 
 from agents.client.errors import ManifestError
 from agents.client.manifests import Options, again, name_of, named, new_job, next_name
@@ -106,6 +106,14 @@ def test_every_option_has_its_field() -> None:
     launcher = main(body, "Launcher")
     assert "resources" not in launcher
     assert [mount["mountPath"] for mount in launcher["volumeMounts"]] == ["/data", "/keys"]
+
+
+@pytest.mark.parametrize("given", [{"spec/mainContainer": "mpi"}, annotated(main_container="mpi")])
+def test_a_templates_main_container_need_not_be_its_first(given: Object) -> None:
+    containers = [{"name": "proxy", "image": "envoy"}, {"name": "mpi", "image": "old"}]
+    changes = {"spec/mpiReplicaSpecs/Worker/template/spec/containers": containers}
+    spec = made(template=mpijob("v1", {**changes, **given}))["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert spec["containers"] == [containers[0], {"name": "mpi", "image": "img"}]
 
 
 @pytest.mark.parametrize("version", [Dialect.V1, Dialect.V2BETA1])

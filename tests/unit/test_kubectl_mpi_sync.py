@@ -62,6 +62,18 @@ def test_a_pod_gets_the_files(role: str, given: dict[str, str], folder: str) -> 
     assert spec["volumes"][1]["configMap"] == {"name": "pi-files"}
 
 
+def test_the_main_container_may_be_another_one() -> None:
+    given = job()
+    given["spec"] |= {"mainContainer": "other"}
+    given["spec"]["mpiReplicaSpecs"]["Wroker"] = {}
+    roles = sync.mounted(given)["spec"]["mpiReplicaSpecs"]
+    for role in ("Launcher", "Worker"):
+        first, main = roles[role]["template"]["spec"]["containers"]
+        assert first == {"name": "mpi", "image": "app"}
+        assert main["workingDir"] == sync.FOLDER
+    assert roles["Wroker"] == {}
+
+
 def test_other_jobs_get_none() -> None:
     with pytest.raises(ManifestError, match="kubeflow MPIJob with a name"):
         sync.mounted({"kind": "MPIJob", "metadata": {"generateName": "pi-"}, "spec": job()["spec"]})

@@ -40,7 +40,7 @@ def _image(job: Job, role: str) -> str:
     template = (job.launcher if role == LAUNCHER else job.worker).template
     if not template:
         return ""
-    return str(main_container(template, "" if role == LAUNCHER else job.main_container).get("image") or "none")
+    return str(main_container(template, job.main_container).get("image") or "none")
 
 
 def state(why: Explanation) -> Check:
