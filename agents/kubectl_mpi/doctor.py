@@ -57,7 +57,7 @@ def doctor(
         ):
             found = client.doctor(job, manifest=manifest, probes=probe, report=report)
     except AccessError as error:
-        if manifest is None:
+        if manifest is None or context or kubeconfig:
             raise
         checks = without_cluster(Subject(manifests.placed(manifest, namespace or "default")))
         found = ordered([*checks, skip(Group.CLUSTER, "all other checks", str(error))])

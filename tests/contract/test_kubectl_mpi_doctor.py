@@ -99,3 +99,5 @@ def test_without_a_cluster(tmp_path: Any) -> None:
     found = levels(shell.run("doctor", "-f", "-", "-o", "json", stdin=manifest("sound", "true")))
     assert found == {"job: valid": "ok", "job: images": "ok", "cluster: all other checks": "skip"}
     assert "no cluster is configured" in shell.run("doctor", code=3)
+    asked = shell.run("doctor", "-f", "-", "--context", "mine", code=3, stdin=manifest("sound", "true"))
+    assert "no cluster is configured" in asked
