@@ -294,12 +294,12 @@ def format_time(at: float) -> str:
 
 
 def seconds(text: object) -> float | None:
-    """Return a time that Kubernetes has written as epoch seconds, None for what is no time."""
+    """Return a time that Kubernetes has written as epoch seconds, None for what is no time that it could write."""
     if not isinstance(text, str):
         return None
     try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+        return datetime.fromisoformat(text).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
         return None
 
 

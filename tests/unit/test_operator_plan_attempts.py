@@ -68,8 +68,20 @@ def test_a_pod_of_two_containers_that_failed_is_one_attempt() -> None:
     changes = {**RESTARTS, "spec/mpiReplicaSpecs/Launcher/template/spec/containers": containers}
     log = {"name": "log", "state": {"terminated": {"exitCode": 9, "finishedAt": LATER}}}
     failed = launcher("Failed", code=3, finished=AT, beside=[log])
-    found = plans.plan(resource("v1", changes, READY, CREATED, RUNNING), failed, *workers())
-    assert [one["exitCode"] for one in attempts(found)] == [3]
+    body = resource("v1", changes, READY, CREATED, RUNNING)
+    assert [one["exitCode"] for one in attempts(plans.plan(body, failed, *workers()))] == [3]
+
+
+def test_nor_is_it_two_if_the_other_container_has_ended_later() -> None:
+    containers = [{"name": name, "image": "example/mpi"} for name in ("mpi", "log")]
+    changes = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": containers}
+    body = resource("v1", changes, READY, CREATED, RUNNING)
+    logs = {"name": "log", "state": {"running": {}}}
+    first = plans.plan(body, launcher(code=3, finished=AT, beside=[logs]), *workers())
+    assert attempts(first) is None
+    log = {"name": "log", "state": {"terminated": {"exitCode": 0, "finishedAt": LATER}}}
+    last = plans.plan(body, launcher("Failed", code=3, finished=AT, beside=[log]), *workers())
+    assert [(one["exitCode"], one["endedAt"]) for one in attempts(last)] == [(3, LATER)]
 
 
 def test_one_that_the_kubelet_ended_has_no_exit_code() -> None:
@@ -84,6 +96,16 @@ def test_earlier_ones_stay_and_the_oldest_make_room() -> None:
     oom = pod("pi-launcher-z", "Failed", code=137, finished=LATER)
     found = plans.plan(body_of("v2beta1", failedAttempts=known), oom, *workers(), launcher_job=batch_job(failed=10))
     assert [one["pod"][-1] for one in attempts(found)] == list("2345678z")
+
+
+def test_of_more_than_are_listed_the_same_ones_stay() -> None:
+    """Nodes' clocks differ: pods of one Job may have ended in the same second."""
+    pods = [pod(f"pi-launcher-{number}", "Failed", code=3, finished=AT) for number in range(9)]
+    more: Object = {"launcher_job": batch_job(failed=9)}
+    body = body_of("v2beta1")
+    body["status"] = plans.status(plans.plan(body, *pods, *workers(), **more))
+    assert len(body["status"]["failedAttempts"]) == 8
+    assert plans.plan(body, *pods, *workers(), **more).steps == ()
 
 
 def test_none_is_listed_twice() -> None:
@@ -162,7 +184,12 @@ def test_the_container_that_failed_first_is_the_evidence() -> None:
     assert plans.conditions(found)["Failed"][2].endswith("container other exited with 9: the cause")
 
 
-FOREIGN = [None, {"pod": 1, "endedAt": "now"}, {"endedAt": AT, "exitCode": "x", "message": "\x1b[2J" + "y" * 5000}]
+FOREIGN = [
+    None,
+    {"pod": 1, "endedAt": "now"},
+    {"pod": "x", "endedAt": "9999-12-31T23:59:59-12:00", "message": "in the year 10000"},
+    {"endedAt": AT, "exitCode": "x", "message": "\x1b[2J" + "y" * 5000},
+]
 
 
 @pytest.mark.parametrize("listed", [7, FOREIGN])

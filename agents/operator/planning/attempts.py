@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from agents.job.conditions import one_line
 from agents.job.json_object import Body, Object, mappings, part
+from agents.job.model import RestartPolicy
 from agents.job.status import format_time, seconds
 from agents.operator.planning.pods import End, PodView
 from agents.operator.planning.view import View
@@ -26,7 +27,7 @@ def failed(view: View) -> list[Body]:
         for end in _ends(view, pod):
             attempt = _attempt(pod, end)
             found[_key(attempt)] = attempt
-    return sorted(found.values(), key=lambda one: str(one["endedAt"]))[-_LISTED_MAX:]
+    return sorted(found.values(), key=_key)[-_LISTED_MAX:]
 
 
 def last(view: View) -> str:
@@ -59,8 +60,11 @@ def _known(view: View) -> list[Body]:
 
 def _ends(view: View, pod: PodView) -> list[End]:
     """Return the attempts that failed in a pod: those before its containers' restarts, and the last, which is one."""
-    end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+    policy = view.job.launcher.restart_policy
+    end = pod.end(view.launcher_containers, policy)
     last = [] if end is None or end.is_success else [end]
+    if policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE):  # nothing starts again in place: one attempt
+        return last
     return [*pod.failures(view.launcher_containers, has_ended=end is not None), *last]
 
 
@@ -70,4 +74,5 @@ def _attempt(pod: PodView, end: End) -> Body:
 
 
 def _key(attempt: Object) -> tuple[str, str]:
-    return str(attempt["pod"]), str(attempt["endedAt"])
+    """Return what tells an attempt from others, and orders them all: else two plans might list different ones."""
+    return str(attempt["endedAt"]), str(attempt["pod"])
