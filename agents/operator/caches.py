@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from agents.job.json_object import Body, part
 from agents.job.model import GROUP
+from agents.job.status import is_finished
 from agents.operator import kube
 from agents.operator.api import Api
 from agents.operator.informer import Informer
@@ -54,7 +55,7 @@ class Caches:
         self._jobs = {kind.group: Store(kind, self._job_changed) for kind in jobs}
         self._fields = watched(gang_scheduler)
         self._made = {kind: Store(kind, self._changed) for kind in (kube.POD, *self._fields)}
-        self._gone: dict[str, Body] = {}  # by job: the last pod of its launcher's batch Job that was deleted
+        self._gone: dict[str, Body] = {}  # by job, until it ends: the last pod of its launcher's Job that was deleted
 
     def jobs(self, group: str = GROUP) -> Store:
         """The store of a group's MPIJobs."""
@@ -125,16 +126,17 @@ class Caches:
 
     def _job_changed(self, before: Body | None, after: Body | None) -> None:
         body = after or before
-        if before is not None and after is None:
-            self._gone.pop(before["metadata"]["uid"], None)
-        if body is not None:
-            self._on_job(key_of(body))
+        if body is None:
+            return
+        if after is None or is_finished(after):
+            self._gone.pop(body["metadata"]["uid"], None)
+        self._on_job(key_of(body))
 
     def _changed(self, before: Body | None, after: Body | None) -> None:
         for body in (before, after):
             for store in self._jobs.values():
                 for job in store.of_job(job_uid(body)):  # none: it is not known yet, or gone
-                    if before is not None and after is None and _is_launcher(before, job):
+                    if before is not None and after is None and _is_launcher(before, job) and not is_finished(job):
                         self._gone[job["metadata"]["uid"]] = before  # how it failed may not be written yet
                     self._job_changed(None, job)
         if before is not None and after is None:

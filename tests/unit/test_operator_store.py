@@ -299,9 +299,9 @@ def owned(body: Body, uid: str, kind: str = "MPIJob", name: str = "pi") -> Body:
     return body | {"metadata": body["metadata"] | {"ownerReferences": [owner]}}
 
 
-def job(uid: str = "j") -> Body:
-    metadata = {"name": "pi", "namespace": "ns", "uid": uid, "resourceVersion": "1"}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": metadata}
+def job(uid: str = "j", version: int = 1, **status: Any) -> Body:
+    metadata = {"name": "pi", "namespace": "ns", "uid": uid, "resourceVersion": str(version)}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": metadata, "status": status}
 
 
 def test_a_job_is_told_of_what_is_made_for_it() -> None:
@@ -373,8 +373,22 @@ def test_the_launchers_pod_that_was_deleted_last_is_kept() -> None:
     make_and_delete("earlier", "another")
     assert gone() == ""
     make_and_delete("third", "batch")
-    caches.jobs().remove("ns", "pi", "j")
+    assert gone() == "third"
+    caches.jobs().put(job(version=2, conditions=[{"type": "Failed", "status": "True"}]))
+    assert gone() == ""  # of an ended job none is kept: there may be very many
+    make_and_delete("cleaned-up", "batch")
     assert gone() == ""
+
+
+def test_of_a_job_that_is_gone_no_launcher_is_kept() -> None:
+    caches = Caches([MPI_JOB_V1])
+    caches.jobs().put(job())
+    caches.store(BATCH_JOB).put(owned(pod("batch", "batch", 1), "j"))
+    caches.store(POD).put(owned(pod("first", "first", 1), "batch", "Job", "pi-launcher"))
+    caches.store(POD).event("DELETED", pod("first", "first", 2))
+    assert caches.observe(job(), frozenset(), {}).gone_launcher is not None
+    caches.jobs().remove("ns", "pi", "j")
+    assert caches.observe(job(), frozenset(), {}).gone_launcher is None
 
 
 def test_what_another_namespace_has_is_none_of_a_job_s_whatever_its_label_and_owner_say() -> None:
