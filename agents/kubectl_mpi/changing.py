@@ -13,6 +13,7 @@ from agents.job.json_object import Object, part
 from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.options import (
     FAILED,
+    another,
     cluster_options,
     connection_options,
     duration,
@@ -81,7 +82,7 @@ def debug(client: MpiClient, *, job: str, state: str) -> None:
     """Have a job's launcher wait for you, or run its program again. It holds for the next launcher."""
     show([f"{client.debug(job, is_on=state == 'on').resource} debug {state}"])
     if client.facts(job).launcher is not None:
-        note(f"its present launcher is as it was: `kubectl mpi pause {job}`, then resume, replaces it")
+        note(f"its present launcher is as it was: `{another('pause', job)}`, then resume, replaces it")
 
 
 _UNTIL: dict[str, Callable[[JobStatus], bool]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -109,6 +110,14 @@ def duration(_context: click.Context, _parameter: click.Parameter, given: str | 
 def program() -> str:
     """How the command was called: kubectl runs a plugin by its file."""
     return "kubectl mpi" if os.path.basename(sys.argv[0]) == "kubectl-mpi" else "kubectl-mpi"
+
+
+def another(command: str, job: str) -> str:
+    """Return the line that calls another command for a job, at the place that this command was given."""
+    given = click.get_current_context().params
+    options = {"-n": "namespace", "--context": "context", "--kubeconfig": "kubeconfig"}
+    where = [word for flag, name in options.items() if given.get(name) for word in (flag, given[name])]
+    return f"{program()} {shlex.join([command, job, *where])}"
 
 
 def is_live() -> bool:

@@ -20,11 +20,11 @@ from agents.kubectl_mpi.options import (
     INTERRUPTED,
     MPI,
     ProgramCommand,
+    another,
     cluster_options,
     connection_options,
     duration,
     note,
-    program,
     show,
     show_as,
 )
@@ -172,7 +172,7 @@ def _follow(client: MpiClient, job: str, *, removes: bool) -> None:
         if removes:
             note(f"\n[{job}] {client.delete(job).resource} deleted")
         else:
-            note(f"\n[{job}] detached, and the job goes on: `{program()} attach {job}`, or `{program()} delete {job}`")
+            note(f"\n[{job}] detached, and the job goes on: `{another('attach', job)}`, or `{another('delete', job)}`")
         sys.exit(INTERRUPTED)
     if status.state is State.FAILED:
         note(f"[{job}] {client.why(job)}")

@@ -34,7 +34,8 @@ def test_a_program_in_the_foreground(shell: Shell) -> None:
 
 @pytest.mark.parametrize("removes", [False, True])
 def test_ctrl_c_detaches_or_removes(shell: Shell, *, removes: bool) -> None:
-    options = ["-n", "1", "--name", "goes-on", *(["--rm"] if removes else [])]
+    there = ["--namespace", "default", "--kubeconfig", shell.kubeconfig]
+    options = ["-n", "1", "--name", "goes-on", *(["--rm"] if removes else there)]
     program = ["sh", "-c", "echo begun; sleep 600"]
     process = shell.start("run", "none", *options, "--", *program, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
@@ -46,7 +47,8 @@ def test_ctrl_c_detaches_or_removes(shell: Shell, *, removes: bool) -> None:
         assert "mpijob.kubeflow.org/goes-on deleted" in errors
         assert "goes-on" not in shell.run("list")
         return
-    assert "detached, and the job goes on: `kubectl-mpi attach goes-on`" in errors
+    attach = f"`kubectl-mpi attach goes-on -n default --kubeconfig {shell.kubeconfig}`"
+    assert f"detached, and the job goes on: {attach}" in errors
     assert cells(shell.run("list"), "goes-on")[1] == "Running"
     assert shell.run("exec", "goes-on", "--", "hostname") != ""
     assert "exit code 5" in shell.run("exec", "goes-on", "--worker", "0", "--", "sh", "-c", "exit 5", code=5)
