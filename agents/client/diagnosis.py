@@ -79,7 +79,8 @@ def _failure(facts: Facts) -> Explanation | None:
     condition = facts.condition(Type.FAILED)
     if condition is None:
         return None
-    reason, message = str(condition.get("reason") or ""), one_line(str(condition.get("message") or ""))
+    reason = str(condition.get("reason") or "Failed")
+    message = one_line(str(condition.get("message") or reason))
     what = f"{facts.name} failed{_took(facts)}: "
     if reason == "DeadlineExceeded":
         remedy = "Raise runPolicy.activeDeadlineSeconds, or give it more workers."

@@ -45,6 +45,12 @@ CASES: dict[str, Case] = {
         "CrashLoopBackOff",
         ["No sshd listens", "pi-worker-1 is not ready: container mpi crashes again and again (exit 1)"],
     ),
+    "nobody says why": (
+        facts(job("v2beta1", "Failed"), *workers("ready", "unschedulable")),
+        State.FAILED,
+        "Unschedulable",
+        ["pi failed after 2 min: MPIJobFailed. pi-worker-1 is not ready: "],
+    ),
     "a shell's rank was killed": (
         facts(
             job("v1", "Failed", changes={WORKERS: [LIMITED]}),

@@ -22,3 +22,4 @@ def check(given: Facts, state: State, reason: str, parts: list[str]) -> None:
     assert [part for part in parts if part not in str(found)] == [], str(found)
     assert "\n" not in str(found)
     assert ".." not in str(found)
+    assert ": ." not in str(found)
