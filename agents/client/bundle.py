@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.client import redact
 from agents.client.connection import Connection
-from agents.client.errors import ClientError, NotFoundError
+from agents.client.errors import AccessError, ClientError, NotFoundError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import as_json
 from agents.common.pods import ContainerState
@@ -47,10 +47,11 @@ class Bundle:
         """Return names and texts. Raises NotFoundError if there is no such job."""
         facts = self._client.facts(self._name)
         for name, text in self._all(facts):
-            if self._size + len(text) > SUM_MAX:
+            size = len(text.encode(errors="replace"))
+            if self._size + size > SUM_MAX:
                 self._left_out.append(f"{name}: all files together would exceed {SUM_MAX >> 20} MiB")
                 continue
-            self._size += len(text)
+            self._size += size
             yield name, text
         yield "LEFT-OUT.txt", redact.text("".join(f"{line}\n" for line in self._left_out or ["nothing"]))
 
@@ -78,10 +79,12 @@ class Bundle:
             yield from self._logs(pod)
 
     def _read(self, name: str, read: Callable[[], object]) -> object:
-        """Return what is read, None if it can't be."""
+        """Return what is read, None if it can't be. Raises AccessError if the API server does not answer at all."""
         try:
             return read()
         except ClientError as error:
+            if isinstance(error, AccessError) and not error.code:
+                raise
             self._left_out.append(f"{name}: {error}")
             return None
 

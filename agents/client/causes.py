@@ -44,7 +44,7 @@ def died(facts: Facts, state: State, end: End, what: str) -> Explanation:
     shown = output.last_lines(lines, LINES) if known is None else output.lines_from(lines, known.line, LINES)
     found = Explanation(state, reason, " ".join(parts), remedy, end.pod, tuple(map(printable, shown)))
     is_open = rank is None and (known is None or known.reason == output.WORKER_LOST)
-    return _taken(facts, end, found) if is_open and pod in facts.launchers else found
+    return _taken(facts, end, found) if is_open and (pod is None or pod.role == LAUNCHER) else found
 
 
 def _memory(facts: Facts) -> str:
