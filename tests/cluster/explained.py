@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from agents.client import Explanation, MpiClient
+from agents.client.doctor import Level
 from tests.cluster.broken import BREAKS
 from tests.cluster.healthy import healthy
 from tests.cluster.kube import WaitError
@@ -38,7 +39,7 @@ class BrokenJobs:
             self._submit(kind, healthy(operator, name_of(kind)))
 
     def explanation(self, kind: str) -> Explanation:
-        """Wait until what is said of a kind is what it should; return it. Raises WaitError."""
+        """Wait until what is said of a kind is what it should, by `doctor` too; return it. Raises WaitError."""
         said = KINDS[kind].of(self.operator)
         assert said is not None
         with MpiClient(kubeconfig=os.environ["KUBECONFIG"], namespace=self._space(kind).name) as client:
@@ -47,6 +48,8 @@ class BrokenJobs:
                 if time.monotonic() > end:
                     raise WaitError(f"{kind}: {found.state} {found.reason}: {found}\n" + "\n".join(found.lines))
                 time.sleep(_PAUSE_S)
+            checks = [one for one in client.doctor(name_of(kind)) if one.level in {Level.FAIL, Level.WARN}]
+        assert not found.remedy or any(said.remedy in one.remedy for one in checks), checks
         return found
 
     def _space(self, kind: str) -> Namespace:
