@@ -49,8 +49,8 @@ class Bundle:
         for name, text in self._all(facts):
             size = len(text.encode(errors="replace"))
             if self._size + size > SUM_MAX:
-                self._left_out.append(f"{name}: all files together would exceed {SUM_MAX >> 20} MiB")
-                continue
+                self._left_out.append(f"{name} and all behind it: all files together would exceed {SUM_MAX >> 20} MiB")
+                break
             self._size += size
             yield name, text
         yield "LEFT-OUT.txt", redact.text("".join(f"{line}\n" for line in self._left_out or ["nothing"]))
@@ -124,7 +124,11 @@ class Bundle:
         names = {pod.state.node for pod in (*facts.launchers, *facts.workers.values()) if pod.state.node}
         found = {}
         for name in sorted(names)[:_NODES_MAX]:
-            node = self._connection.get(f"/api/v1/nodes/{name}")
+            try:
+                node = self._connection.get(f"/api/v1/nodes/{name}")
+            except NotFoundError as error:  # an autoscaler has removed it
+                self._left_out.append(f"nodes.json: {error}")
+                continue
             known = part(node, "status")
             found[name] = {key: known.get(key) for key in _NODE_FACTS} | {"taints": part(node, "spec").get("taints")}
         return found
