@@ -19,6 +19,7 @@ from kubernetes.config import ConfigException, list_kube_config_contexts, load_i
 from agents.client.errors import AccessError, from_status
 from agents.job.json_object import Body, mapping, mappings, part
 from agents.operator.access import Access, own_namespace
+from agents.operator.decode import decode
 from agents.operator.kube import UnavailableError
 from rshagent import __version__
 
@@ -179,6 +180,9 @@ def _namespace(file: str | None, context: str | None) -> str:
 def decoded(data: bytes) -> Any:
     """Return the value of an answer; None if it is no JSON."""
     try:
-        return json.loads(data)
+        try:
+            return json.loads(data)
+        except RecursionError:  # anyone may nest a job so deeply, and must not hide others by it
+            return decode(data)
     except ValueError:
         return None

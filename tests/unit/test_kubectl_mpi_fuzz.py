@@ -6,11 +6,13 @@ import copy
 import json
 from typing import Any
 
+import pytest
 from client_jobs import NOW, attempted, event, facts, job, pod, workers
 from hypothesis import given
 from hypothesis import strategies as st
 from test_job_fuzz import SCALARS, places
 
+from agents.client.connection import decoded
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.facts import Facts
 from agents.client.model import as_json
@@ -60,6 +62,16 @@ def test_any_value_anywhere(situation: tuple[Object, list[Object], list[Object]]
     text += tables.jobs([status.summary], NOW, has_namespace=True, is_wide=True)
     text += tables.screen(status, NOW) + tables.events(shown, NOW)
     assert [line for line in text if not line.isprintable()] == []
+
+
+@pytest.mark.parametrize("depth", [300, 5000])
+def test_a_job_that_is_nested_deeply_hides_no_other(depth: int) -> None:
+    """An API server takes 10,000 levels, and anyone may create such a job."""
+    plain = json.dumps(job("v1", "Running"))
+    deep = plain.replace('"spec": {', f'"spec": {{"deep": {"[" * depth}{"]" * depth}, ', 1)
+    found = decoded(f'{{"items": [{deep}, {plain}]}}'.encode())
+    assert [summary_of(facts(one)).state for one in found["items"]] == ["Running", "Running"]
+    assert decoded(b"[" * depth) is None
 
 
 def test_the_situations_are_read() -> None:
