@@ -69,7 +69,7 @@ def read(file: str, text: str | None = None) -> list[Body]:
     """
     text = read_text(file) if text is None else text
     try:
-        found = json.loads(json.dumps([one for one in yaml.safe_load_all(text) if one], default=str))
+        found = json.loads(_as_json([one for one in yaml.safe_load_all(text) if one]))
     except yaml.YAMLError as error:
         raise ManifestError(f"{file}: is no YAML: {error}") from None
     except (RecursionError, TypeError, ValueError) as error:  # nested too deeply, or in itself; a key that is a list
@@ -82,6 +82,17 @@ def read(file: str, text: str | None = None) -> list[Body]:
         if not isinstance(one, dict) or not isinstance(one.get("metadata"), dict):
             raise ManifestError(f"{file}: a manifest is a mapping with apiVersion, kind and metadata")
     return list(found)
+
+
+def _as_json(found: object) -> str:
+    """Return a value of YAML as JSON. Raises ValueError if its aliases make it many times as large as its text."""
+    pieces, size = [], 0
+    for piece in json.JSONEncoder(default=str).iterencode(found):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _BYTES_MAX:
+            raise ValueError("its aliases make it larger than any API server would take")
+    return "".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)

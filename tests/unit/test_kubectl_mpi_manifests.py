@@ -9,6 +9,7 @@ from mpijobs import ABSENT, annotated, mpijob
 
 from agents.client.errors import ManifestError
 from agents.client.manifests import Options, again, name_of, named, new_job, next_name
+from agents.client.manifests import read as read_manifests
 from agents.job.model import Dialect, Implementation, Job, Transport
 from agents.job.read import read
 from agents.job.tags import OPTIONS
@@ -114,6 +115,12 @@ def test_a_templates_main_container_need_not_be_its_first(given: Object) -> None
     changes = {"spec/mpiReplicaSpecs/Worker/template/spec/containers": containers}
     spec = made(template=mpijob("v1", {**changes, **given}))["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     assert spec["containers"] == [containers[0], {"name": "mpi", "image": "img"}]
+
+
+def test_aliases_of_aliases_are_refused() -> None:
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 100)}]" for n in range(1, 6))]
+    with pytest.raises(ManifestError, match="JSON can't express: its aliases make it larger"):
+        read_manifests("job.yaml", "\n".join(["metadata: {}", *lines]))
 
 
 @pytest.mark.parametrize("version", [Dialect.V1, Dialect.V2BETA1])
