@@ -262,6 +262,8 @@ SOFT = {**TAINT, "effect": "PreferNoSchedule"}
         ([node(), node("n2")], 2, {"cpu": "5"}, {}, Level.OK, "together 2"),
         ([node(pods="1")], 2, {}, {}, Level.FAIL, "together 1"),
         ([node()], 1, {"cpu": "9"}, {}, Level.FAIL, "1 with too little cpu"),
+        ([node()], 1, {"memory": "17Gi"}, {}, Level.FAIL, "needs memory 17Gi"),
+        ([node()], 1, {"memory": "1.5Gi"}, {}, Level.OK, "needs memory 1536Mi"),
         ([node()], 1, {"nvidia.com/gpu": "1"}, {}, Level.FAIL, "with too little nvidia.com/gpu"),
         ([node(**{"nvidia.com/gpu": "4"})], 2, {"nvidia.com/gpu": "2"}, {}, Level.OK, "needs nvidia.com/gpu 2"),
         ([node(unschedulable=True)], 1, {}, {}, Level.FAIL, "1 cordoned"),

@@ -131,8 +131,16 @@ def _room(node: Object, asked: Mapping[str, Fraction]) -> int:
 
 
 def _amounts(asked: Mapping[str, Fraction]) -> str:
-    shown = [f"{name} {format_quantity(value)}" for name, value in asked.items() if name != _PODS and value]
+    shown = [f"{name} {_shown(value)}" for name, value in asked.items() if name != _PODS and value]
     return ", ".join(shown) or "no requested resources"
+
+
+def _shown(value: Fraction) -> str:
+    """Return a quantity; memory, which nothing else is as large as, in the units that people write it in."""
+    for scale, unit in ((1 << 30, "Gi"), (1 << 20, "Mi")):
+        if value and value % scale == 0:
+            return f"{value // scale}{unit}"
+    return format_quantity(value)
 
 
 def quotas(job: Job, found: Sequence[Object], missing: Mapping[str, int]) -> list[Check]:
@@ -151,7 +159,7 @@ def quotas(job: Job, found: Sequence[Object], missing: Mapping[str, int]) -> lis
         for resource, limit in hard.items():
             left = parse_quantity(limit) - parse_quantity(used.get(resource, 0))
             if needed.get(resource, 0) > left:
-                lacking.append(f"{resource}: {format_quantity(left)} left, {format_quantity(needed[resource])} needed")
+                lacking.append(f"{resource}: {_shown(left)} left, {_shown(needed[resource])} needed")
         if lacking:
             remedy = "Ask for less, wait until other pods end, or have the quota raised."
             checks.append(fail(Group.CAPACITY, name, "; ".join(lacking), remedy))
