@@ -63,9 +63,8 @@ def _ends(view: View, pod: PodView) -> list[End]:
     policy = view.job.launcher.restart_policy
     end = pod.end(view.launcher_containers, policy)
     last = [] if end is None or end.is_success else [end]
-    if policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE):  # nothing starts again in place: one attempt
-        return last
-    return [*pod.failures(view.launcher_containers, has_ended=end is not None), *last]
+    is_one = end is not None or policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE)  # of all its containers
+    return [*pod.failures(view.launcher_containers, has_ended=is_one), *last]
 
 
 def _attempt(pod: PodView, end: End) -> Body:
