@@ -13,6 +13,7 @@ from agents.client.clusters import ClusterStatus, ClusterSummary
 from agents.client.model import as_json
 from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.executing import SHELL, become_kubectl, call_kubectl, kubectl_options, terminal
+from agents.kubectl_mpi.group import Commands
 from agents.kubectl_mpi.options import (
     INTERRUPTED,
     ProgramCommand,
@@ -27,7 +28,7 @@ from agents.kubectl_mpi.options import (
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def cluster() -> None:
     """Virtual clusters: nodes that stay up, to log in and run many jobs."""
 

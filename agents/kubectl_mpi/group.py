@@ -68,7 +68,7 @@ def _names(access: dict[str, str | None]) -> Sequence[str]:
 
 
 class Commands(click.Group):
-    """All commands. Their arguments `job` and `jobs` name jobs."""
+    """All commands, or a group of them. Their arguments `job` and `jobs` name jobs."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Add a command."""
@@ -90,6 +90,6 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one it is here."""
-        if (like := _LIKE.get(args[0])) and not ctx.resilient_parsing:
+        if (like := _LIKE.get(args[0])) in self.commands and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command '{args[0]}'. It is '{like}' here.", ctx)
         return super().resolve_command(ctx, args)

@@ -31,6 +31,7 @@ def test_options_may_be_before_the_command(user: Shell) -> None:
     assert user.run("-n", "default", "list", "-o", "name") == user.run("list", "-o", "name")
     assert "one" in user.run("-A", "--kubeconfig", user.kubeconfig, "list")
     assert user.run("--namespace=nowhere", "list", "-o", "name") == ""
+    assert "in namespace hpc." in user.call("-n", "hpc", "cluster", "list", code=0)[1]
     found = user.run("-n", "hpc", "run", "image", "-n", "2", "--dry-run", "pi", "-n", "3")
     assert "namespace: hpc" in found
     assert "'3'" in found
@@ -41,6 +42,8 @@ def test_options_may_be_before_the_command(user: Shell) -> None:
     [
         (["squeue"], 2, "It is 'list' here. (`kubectl-mpi --help`"),
         (["scancel", "one"], 2, "It is 'delete' here."),
+        (["cluster", "ls"], 2, "It is 'list' here."),
+        (["cluster", "ssh", "one"], 2, "No such command 'ssh'. (`kubectl-mpi cluster --help`"),
         (["sttus", "one"], 2, "Did you mean 'status'?"),
         (["wait", "one", "--for=condition=Succeeded"], 2, "(`kubectl-mpi wait --help`"),
         (["wait", "one", "--timeout", "soon"], 2, "Invalid value for '--timeout'"),
