@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import json
 import os
 import re
 import sys
@@ -17,6 +16,7 @@ import yaml
 
 from agents.client.command_line import LAUNCHERS
 from agents.client.errors import ManifestError
+from agents.common.plain import MOST, plain
 from agents.job import tags
 from agents.job.fields import Fields, Settings
 from agents.job.json_object import Body, Object, mapping, mappings, part
@@ -37,7 +37,6 @@ from agents.job.read import read as read_job
 from agents.job.template import main_container
 from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
 
-_BYTES_MAX = 16 << 20  # of a file: no API server takes a larger object than 3 MiB
 _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
 _API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
 _FAULTS = 3  # of an invalid job are named
@@ -53,46 +52,30 @@ def read_text(file: str) -> str:
     """Return a file's text, of stdin for `-`. Raises ManifestError if it can't be read, or is too large."""
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
-            data = opened.read(_BYTES_MAX + 1)
+            data = opened.read(MOST + 1)
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(f"{file}: can't be read: {error}") from None
-    if len(data) > _BYTES_MAX:
+    if len(data) > MOST:
         raise ManifestError(f"{file}: is larger than any API server would take")
     return text
 
 
 def read(file: str, text: str | None = None) -> list[Body]:
-    """Return the manifests of a YAML or JSON file (`-`: stdin), or of its `text` if given. Raises ManifestError.
-
-    Those of a List, as `kubectl get -o yaml` prints several objects, are read one by one.
-    """
+    """Return the manifests of a YAML or JSON file (`-`: stdin), or of its `text` if given. Raises ManifestError."""
     text = read_text(file) if text is None else text
     try:
-        found = json.loads(_as_json([one for one in yaml.safe_load_all(text) if one]))
+        found = plain(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         raise ManifestError(f"{file}: is no YAML: {error}") from None
-    except (RecursionError, TypeError, ValueError) as error:  # nested too deeply, or in itself; a key that is a list
+    except (RecursionError, TypeError, ValueError) as error:
         raise ManifestError(f"{file}: is YAML that JSON can't express: {error}") from None
-    listed = [one.get("items") if mapping(one).get("kind") == "List" else [one] for one in found]
-    found = list(itertools.chain.from_iterable(one if isinstance(one, list) else [None] for one in listed))
     if not found:
         raise ManifestError(f"{file}: has no manifest in it")
     for one in found:
         if not isinstance(one, dict) or not isinstance(one.get("metadata"), dict):
             raise ManifestError(f"{file}: a manifest is a mapping with apiVersion, kind and metadata")
-    return list(found)
-
-
-def _as_json(found: object) -> str:
-    """Return a value of YAML as JSON. Raises ValueError if its aliases make it many times as large as its text."""
-    pieces, size = [], 0
-    for piece in json.JSONEncoder(default=str).iterencode(found):
-        pieces.append(piece)
-        size += len(piece)
-        if size > _BYTES_MAX:
-            raise ValueError("its aliases make it larger than any API server would take")
-    return "".join(pieces)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from agents.common.plain import plain
 from agents.job.model import PREFIX, Dialect, Job, Transport
 from agents.job.read import read as read_job
 
@@ -111,15 +111,14 @@ def _read(name: str) -> Iterator[Object]:
     title = "stdin" if name == "-" else name
     try:
         with open(0 if name == "-" else name, encoding="utf-8", closefd=name != "-") as file:
-            given = [body for body in yaml.safe_load_all(file) if body]
-        bodies = json.loads(json.dumps(given, default=str))  # JSON has no dates, nor keys that are numbers
+            bodies = plain(yaml.safe_load_all(file))
     except (OSError, UnicodeDecodeError) as error:
         raise DocumentError([f"{title}: can't be read: {error}"]) from None
     except yaml.YAMLError as error:
         raise DocumentError([f"{title}: is no YAML: {' '.join(str(error).split())}"]) from None
     except RecursionError:
         raise DocumentError([f"{title}: is nested too deeply"]) from None
-    except (TypeError, ValueError) as error:  # what contains itself; a key that is a list
+    except (TypeError, ValueError) as error:
         raise DocumentError([f"{title}: is YAML that JSON can't say: {error}"]) from None
     for body in bodies:
         if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):

@@ -10,6 +10,7 @@ from mpijobs import ABSENT, annotated, mpijob
 from agents.client import manifests
 from agents.client.errors import ManifestError
 from agents.client.manifests import Options, again, name_of, named, new_job, next_name
+from agents.common import plain
 from agents.job.model import Dialect, Implementation, Job, Transport
 from agents.job.read import read
 from agents.job.tags import OPTIONS
@@ -118,7 +119,7 @@ def test_a_templates_main_container_need_not_be_its_first(given: Object) -> None
 
 
 def test_aliases_of_aliases_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "_BYTES_MAX", 100_000)
+    monkeypatch.setattr(plain, "MOST", 100_000)
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 100)}]" for n in range(1, 6))]
     with pytest.raises(ManifestError, match="JSON can't express: its aliases make it larger"):
         manifests.read("job.yaml", "\n".join(["metadata: {}", *lines]))

@@ -136,6 +136,13 @@ def test_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
     assert "\n" not in line
 
 
+def test_objects_of_a_list_are_read_one_by_one(tmp_path: Path) -> None:
+    """As `kubectl get -o yaml` prints several."""
+    jobs = [mpijob("v1", {"metadata/name": name}) for name in ("first", "second")]
+    (tmp_path / "x").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": jobs}))
+    assert [job.name for job in documents.jobs(documents.read([str(tmp_path / "x")]))] == ["first", "second"]
+
+
 @pytest.mark.parametrize("text", ["a: b", "", "---\n---\n{kind: A}\n---\n", "kind: 2026-01-01"])
 def test_files_without_a_job(tmp_path: Path, text: str) -> None:
     (tmp_path / "x").write_text(text)
