@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from click.shell_completion import ShellComplete
+try:
+    from click.shell_completion import ShellComplete
 
-from agents.kubectl_mpi.cli import command
+    from agents.kubectl_mpi.cli import command
+except ModuleNotFoundError as error:
+    sys.exit(f"kubectl_complete-mpi: {error}: install mpi-agents[client]")
 
 _DEFAULT, _NO_FILES = 0, 4
 
