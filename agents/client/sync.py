@@ -12,6 +12,7 @@ import os
 import tarfile
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from agents.client.connection import Connection
 from agents.client.convert.common import with_main
@@ -85,15 +86,14 @@ def create(connection: Connection, manifest: Object, path: str, data: bytes | No
     """
     metadata = part(manifest, "metadata")
     config_maps = CONFIG_MAP.path(str(metadata.get("namespace")))
-    used = _used(manifest)
-    known = connection.get(f"{config_maps}/{used}") if used and data is None else None
+    used = f"{config_maps}/{quote(name, safe='')}" if (name := _used(manifest)) else ""
+    known = connection.get(used) if used and data is None else None
     made = connection.create(path, {**manifest})
     owner = {"apiVersion": manifest.get("apiVersion"), "kind": manifest.get("kind")}
     owner |= {key: part(made, "metadata").get(key) for key in ("name", "uid")}
     try:
-        if known is not None:
-            owners = [*mappings(part(known, "metadata").get("ownerReferences")), owner]
-            connection.patch(f"{config_maps}/{used}", {"metadata": {"ownerReferences": owners}})
+        if owners := mappings(part(known, "metadata").get("ownerReferences")):  # a user's own has none, and is to stay
+            connection.patch(used, {"metadata": {"ownerReferences": [*owners, owner]}})
         elif data is not None:
             connection.create(config_maps, config_map(manifest, data, [owner]))
     except ClientError:

@@ -71,6 +71,18 @@ def test_a_job_of_another_namespace_is_not_created_elsewhere(foreign: Cluster) -
         assert python.namespace == "default"
 
 
+def test_a_config_map_without_an_owner_gets_none(foreign: Cluster) -> None:
+    """A job may name any as its files: it would be deleted with the job."""
+    client = Client(foreign)
+    client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {}})
+    job = yaml.safe_load(manifest("claims", "true"))
+    pod = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+    pod["volumes"] = [{"name": "mpi-sync-packed", "configMap": {"name": "mine"}}]
+    Shell(foreign.kubeconfig()).run("submit", "-f", "-", stdin=yaml.safe_dump(job))
+    [found] = client.list("/api/v1/namespaces/default/configmaps")["items"]
+    assert (found["metadata"]["name"], "ownerReferences" in found["metadata"]) == ("mine", False)
+
+
 def test_a_job_is_converted_without_a_cluster(tmp_path: Path) -> None:
     nowhere = Shell(str(tmp_path / "none"))
     found = yaml.safe_load(nowhere.run("convert", "-f", "examples/t9k/pi.yaml", "--to", "v1"))
