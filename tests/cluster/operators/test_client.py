@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
     from tests.cluster.operators.operator import Operator
 
-_INSTALLED = {TRAINING_OPERATOR: "training-operator", MPI_OPERATOR: "mpi-operator 0.8.2"}
+_TRAINING = pytest.mark.parametrize("installed", ["training-operator"], indirect=True)
+_MPI = pytest.mark.parametrize("installed", ["mpi-operator 0.8.2"], indirect=True)
 pytestmark = pytest.mark.pod_security("baseline")
 
 
@@ -36,18 +37,27 @@ def jobs(installed: Operator, new_namespace: Callable[[str], Namespace]) -> Call
     return jobs_of
 
 
-@pytest.mark.parametrize(
-    ("installed", "by", "kind"),
-    [(_INSTALLED[one], one, kind) for one in _INSTALLED for kind in kinds_of(one)],
-    indirect=["installed"],
-)
-def test_why_of_a_broken_job(jobs: Callable[[str], BrokenJobs], by: str, kind: str) -> None:
-    jobs(by).explanation(kind)
+@_TRAINING
+@pytest.mark.parametrize("kind", kinds_of(TRAINING_OPERATOR))
+def test_why_of_a_broken_job_of_the_training_operator(jobs: Callable[[str], BrokenJobs], kind: str) -> None:
+    jobs(TRAINING_OPERATOR).explanation(kind)
 
 
-@pytest.mark.parametrize(
-    ("installed", "by"), [*zip(_INSTALLED.values(), _INSTALLED, strict=True)], indirect=["installed"]
-)
-def test_each_command_on_a_healthy_job(installed: Operator, namespace: Namespace, by: str, tmp_path: Path) -> None:
+@_TRAINING
+def test_each_command_on_a_job_of_the_training_operator(
+    installed: Operator, namespace: Namespace, tmp_path: Path
+) -> None:
     installed.use(KUBECTL)
-    Commands(namespace, tmp_path).on_a_healthy_job(by)
+    Commands(namespace, tmp_path).on_a_healthy_job(TRAINING_OPERATOR)
+
+
+@_MPI
+@pytest.mark.parametrize("kind", kinds_of(MPI_OPERATOR))
+def test_why_of_a_broken_job_of_the_mpi_operator(jobs: Callable[[str], BrokenJobs], kind: str) -> None:
+    jobs(MPI_OPERATOR).explanation(kind)
+
+
+@_MPI
+def test_each_command_on_a_job_of_the_mpi_operator(installed: Operator, namespace: Namespace, tmp_path: Path) -> None:
+    installed.use(KUBECTL)
+    Commands(namespace, tmp_path).on_a_healthy_job(MPI_OPERATOR)
