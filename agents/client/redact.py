@@ -64,9 +64,9 @@ def text(given: str) -> str:
     parts, end = [], 0
     for found in _NAME.finditer(given):
         is_named = found[2].strip() or found[1].startswith("-")
-        if found.start() >= end and is_named and is_secret(found[1]) and (told := _VALUE.match(given, found.end())):
+        if found.start() >= end and is_named and is_secret(found[1]) and (hidden := _VALUE.match(given, found.end())):
             parts += [given[end : found.end()], MARK]
-            end = told.end()
+            end = hidden.end()
     return "".join([*parts, given[end:]])
 
 

@@ -32,7 +32,7 @@ def bundle(client: MpiClient, *, job: str, file: str | None) -> None:
     except OSError as error:
         raise click.UsageError(f"{path} can't be written: {error.strerror}") from None
     show([path])
-    note("Look into it before you hand it on: a secret without a telling name is not recognized.")
+    note("Look into it before you share it: a secret without a name such as TOKEN or PASSWORD is not recognized.")
 
 
 def _write(path: str, first: tuple[str, str], others: Iterable[tuple[str, str]]) -> None:
