@@ -87,13 +87,15 @@ def create(connection: Connection, manifest: Object, path: str, data: bytes | No
     metadata = part(manifest, "metadata")
     config_maps = CONFIG_MAP.path(str(metadata.get("namespace")))
     used = f"{config_maps}/{quote(name, safe='')}" if (name := _used(manifest)) else ""
-    known = connection.get(used) if used and data is None else None
+    known = part(connection.get(used), "metadata") if used and data is None else {}
     made = connection.create(path, {**manifest})
     owner = {"apiVersion": manifest.get("apiVersion"), "kind": manifest.get("kind")}
     owner |= {key: part(made, "metadata").get(key) for key in ("name", "uid")}
     try:
-        if owners := mappings(part(known, "metadata").get("ownerReferences")):  # a user's own has none, and is to stay
-            connection.patch(used, {"metadata": {"ownerReferences": [*owners, owner]}})
+        if owners := mappings(known.get("ownerReferences")):  # a user's own has none, and is to stay
+            version = known.get("resourceVersion")  # another job may become an owner at the same time
+            change = {"ownerReferences": [*owners, owner], "resourceVersion": version}
+            connection.patch(used, {"metadata": change})
         elif data is not None:
             connection.create(config_maps, config_map(manifest, data, [owner]))
     except ClientError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from agents.client import MpiClient, State
+from agents.client import MpiClient, RefusedError, State, manifests
 from agents.client.connection import Connection
 from agents.kubectl_mpi.cli import command
 from agents.playground.client import Client
@@ -16,6 +16,7 @@ from agents.playground.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 Object = dict[str, Any]
 EVENTS = "/api/v1/namespaces/default/events"
@@ -66,11 +67,16 @@ def client(cluster: Cluster) -> Iterator[MpiClient]:
 
 def submitted(client: MpiClient, name: str, workers: int = 1, **policy: Any) -> str:
     """Create a job that nobody runs; return its uid."""
+    manifest = plain(name, workers)
+    manifest["spec"]["runPolicy"] = policy
+    return client.submit(manifest).uid
+
+
+def plain(name: str, workers: int = 1) -> Object:
     template = {"spec": {"containers": [{"name": "mpi", "image": "example/mpi"}]}}
     roles = {"Launcher": {"template": template}, "Worker": {"replicas": workers, "template": template}}
-    spec = {"mpiReplicaSpecs": roles, "runPolicy": policy}
-    manifest = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": name}, "spec": spec}
-    return client.submit(manifest).uid
+    spec = {"mpiReplicaSpecs": roles}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": name}, "spec": spec}
 
 
 def change(cluster: Cluster, name: str, patch: Object, subresource: str = "") -> None:
@@ -237,3 +243,23 @@ def test_only_the_first_page_says_how_old_a_list_may_be(
         (False, "0"),
         (True, None),
     ]
+
+
+def test_jobs_that_are_run_again_at_once_keep_their_files(
+    cluster: Cluster, client: MpiClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.submit(plain("first"), folder=str(tmp_path))
+    first, create = client.resource("first"), Connection.create
+
+    def with_another(self: Connection, path: str, body: Object, **query: str) -> Object:
+        made = create(self, path, body, **query)
+        if made["metadata"]["name"] == "second":
+            client.submit(manifests.again(first, "third"))
+        return made
+
+    monkeypatch.setattr(Connection, "create", with_another)
+    with pytest.raises(RefusedError, match="modified"):
+        client.submit(manifests.again(first, "second"))
+    files = Connection.load(cluster.kubeconfig(), None).get("/api/v1/namespaces/default/configmaps/first-files")
+    assert [one["name"] for one in files["metadata"]["ownerReferences"]] == ["first", "third"]
+    assert "second" not in client.names()
