@@ -63,10 +63,7 @@ class RankLooks:
         before, (self._samples, notes) = self._samples, each_pod(self._pods, self._sample, progress)
         for pod, now in self._samples.items():
             if not now.ranks and now.denied:
-                remedy = "set runAsUser and runAsGroup in the workers' template as the image has them"
-                notes.append(
-                    f"{pod}: {now.denied} processes hide which rank they are: {remedy} (docs/worker.md#processes)"
-                )
+                notes.append(f"{pod}: {now.denied} processes hide which rank they are: {_HIDDEN}")
         found = [one for pod, now in self._samples.items() for one in ranks.compared(before.get(pod), now)]
         found.sort(key=lambda one: (one.rank, one.worker, one.pid))
         return RankReport(tuple(found), tuple(notes))

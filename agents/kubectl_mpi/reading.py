@@ -52,6 +52,8 @@ def list_jobs(client: MpiClient, *, all_namespaces: bool, output: str | None) ->
 @cluster_options
 def status(client: MpiClient, *, job: str, watch: bool, output: str | None) -> None:
     """Show a job on one screen: state, pods, timeline."""
+    if watch and output not in {None, "wide"}:
+        raise click.UsageError(f"-w can't be combined with -o {output}")
     if output in {"json", "yaml"}:
         show_as(as_json(client.get(job)), output)
     elif watch:

@@ -48,6 +48,7 @@ def test_options_may_be_before_the_command(user: Shell) -> None:
         (["wait", "one", "--for=condition=Succeeded"], 2, "(`kubectl-mpi wait --help`"),
         (["wait", "one", "--timeout", "soon"], 2, "Invalid value for '--timeout'"),
         (["wait"], 2, "Missing argument 'JOB'"),
+        (["status", "one", "-w", "-o", "json"], 2, "-w can't be combined with -o json"),
         (["events", "one-launcher"], 4, "name the job (one?), not its pod"),
         (["attach", "one-worker-3"], 4, "name the job (one?), not its pod"),
         (["events", "mpijob/none"], 4, 'no MPIJob "none"'),
