@@ -20,8 +20,9 @@ _NOTICE = re.compile(  # what a launcher says of a failure, in general words
     r"^MPI_ABORT was invoked|BAD TERMINATION OF ONE|^YOUR APPLICATION TERMINATED",
     re.MULTILINE,
 )
+_HYDRA = re.compile(r"\[(?:proxy:\d+(?::\d+)?|mpiexec)@")  # where in its own source it fails
 
-_RANKS = tuple(  # there may be: rank, host, signal, name, code, aborted. Repeats are bounded: a program prints anything
+_RANKS = tuple(  # groups: rank, host, signal, name, code, aborted, raw. Repeats are bounded: a program prints anything
     re.compile(pattern)
     for pattern in (
         r"noticed that process rank (?P<rank>\d{1,9}) with PID \d{1,9} on node (?P<host>\S+) exited on "
@@ -34,6 +35,7 @@ _RANKS = tuple(  # there may be: rank, host, signal, name, code, aborted. Repeat
         r"Process name: \[\S+,(?P<rank>\d{1,9})\] Exit code: (?P<code>\d{1,9})",
         r"PID \d{1,9} RUNNING AT (?P<host>\S+) = .{0,200}EXIT STRING: "
         r"(?P<name>[^(]{1,80}) \(signal (?P<signal>\d{1,9})\)",
+        r"PID \d{1,9} RUNNING AT (?P<host>\S+) = EXIT CODE: (?P<raw>\d{1,9})",
     )
 )
 
@@ -48,6 +50,7 @@ class RankFailure:
     signal_name: str = ""
     exit_code: int | None = None
     has_aborted: bool = False  # by MPI_Abort, its own or MPI's error handler's, with this exit code
+    is_raw: bool = False  # MPICH's number alone: the exit code is one, or a signal
 
     def __str__(self) -> str:
         rank = f"rank {self.rank}" if self.rank >= 0 else "a rank"
@@ -57,7 +60,7 @@ class RankFailure:
         if self.has_aborted:
             return f"{rank}{where} aborted the job (MPI_Abort) with exit code {self.exit_code}"
         if self.exit_code is not None:
-            return f"{rank}{where} ended with exit code {self.exit_code}"
+            return f"{rank}{where} ended with exit code {'or signal ' if self.is_raw else ''}{self.exit_code}"
         return f"{rank}{where} called MPI_Abort"
 
 
@@ -151,7 +154,7 @@ def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
         text = untagged(line).strip()
         if _RULER.fullmatch(text):
             parts.append([])
-        elif text:
+        elif text and not _HYDRA.match(text):
             parts[-1].append(line)
     own = [line for part in parts if not _NOTICE.search("\n".join(map(untagged, part))) for line in part]
     return tuple((own or [line for part in parts for line in part])[-most:])
@@ -180,8 +183,9 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
         given.get("host") or "",
         _number(given.get("signal")),
         given.get("name") or "",
-        _number(given.get("aborted") or given.get("code")),
+        _number(given.get("aborted") or given.get("code") or given.get("raw")),
         given.get("aborted") is not None,
+        given.get("raw") is not None,
     )
 
 

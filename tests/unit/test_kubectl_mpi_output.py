@@ -94,6 +94,17 @@ YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)
 This typically refers to a problem with your application.
 Please see the FAQ page for debugging suggestions
 """
+MPICH_CODE = f"""\
+{DOUBLE}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 9 RUNNING AT pi-worker-3
+=   EXIT CODE: 11
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{DOUBLE}
+[proxy:2@pi-worker-2] main (proxy/pmip.c:123): demux engine error waiting for event
+[mpiexec@pi-launcher] main (mpiexec/mpiexec.c:270): process manager error waiting for completion
+"""
 MPICH_ABORT = "Abort(7) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 7) - process 1\n"
 INTEL_SIGNAL = f"""\
 {DOUBLE}
@@ -133,6 +144,11 @@ INTEL_SIGNAL = f"""\
             MPICH_SIGNAL,
             RankFailure(-1, "pi-worker-0", 11, "Segmentation fault"),
             "a rank on pi-worker-0 was killed by signal 11 (Segmentation fault)",
+        ),
+        (
+            MPICH_CODE,
+            RankFailure(-1, "pi-worker-3", exit_code=11, is_raw=True),
+            "a rank on pi-worker-3 ended with exit code or signal 11",
         ),
         (
             MPICH_ABORT,
@@ -235,6 +251,7 @@ def test_a_program_of_its_own_makes_no_known_mistake() -> None:
     [
         (OPEN_MPI_4_CODE, ("hello",)),
         (f"one\n\ntwo\nthree\n{MPICH_SIGNAL}", ("two", "three")),
+        (f"one\n\ntwo\nthree\n{MPICH_CODE}", ("two", "three")),
         (f"{OPEN_MPI_5_SIGNAL}after\n", ("after",)),
         (OPEN_MPI_5_TAGGED, ("[1,0]<stdout>: step 0", "[1,1]<stderr>: out of luck")),
         (INTEL_SIGNAL, ("=   RANK 1 PID 28504 RUNNING AT pi-worker-0", "=   KILLED BY SIGNAL: 9 (Killed)")),
