@@ -236,7 +236,7 @@ def _reason(pod: PodFacts, why: NotReady) -> str:
 
 def _running(facts: Facts) -> Explanation:
     since = facts.condition(Type.RUNNING)
-    what = f"{facts.name} runs{_since(facts)} on {facts.ready} of {facts.wanted} workers."
+    what = f"{facts.name} {_runs(facts)} on {facts.ready} of {facts.wanted} workers."
     debugging = facts.condition(Type.DEBUGGING)
     if debugging is not None:
         what = f"{what} It is in debug mode: its launcher waits for you."
@@ -264,6 +264,11 @@ _RULES: tuple[Callable[[Facts], Explanation | None], ...] = (
 def _took(facts: Facts) -> str:
     started, ended = facts.time("startTime") or facts.created_at, facts.time("completionTime")
     return f" after {durations.words(ended - started)}" if started is not None and ended is not None else ""
+
+
+def _runs(facts: Facts) -> str:
+    started = facts.time("startTime") or facts.created_at
+    return "runs" if started is None else f"has been running for {durations.words(facts.now - started)}"
 
 
 def _since(facts: Facts) -> str:

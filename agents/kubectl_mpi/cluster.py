@@ -24,6 +24,7 @@ from agents.kubectl_mpi.options import (
     show,
     show_as,
     style,
+    width,
     wrapped,
 )
 
@@ -119,7 +120,7 @@ def rows(found: Sequence[ClusterSummary], now: float, *, has_namespace: bool) ->
         ]
         for one in found
     ]
-    return tables.table(titles, cells, [_colour(one) for one in found], style)
+    return tables.table(titles, cells, [_colour(one) for one in found], style, width())
 
 
 def screen(found: ClusterStatus, *, is_wide: bool) -> list[str]:
@@ -132,7 +133,7 @@ def screen(found: ClusterStatus, *, is_wide: bool) -> list[str]:
         "",
         f"{summary.nodes} nodes ready, {summary.slots} slots, DVM: {_dvm(summary)}{transport}",
         "",
-        *tables.pods(found.login, found.nodes, is_wide=is_wide, style=style),
+        *tables.pods(found.login, found.nodes, is_wide=is_wide, style=style, width=width()),
     ]
 
 

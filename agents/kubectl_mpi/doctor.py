@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 
@@ -18,11 +17,11 @@ from agents.kubectl_mpi.options import (
     FAILED,
     Progress,
     connection_options,
-    is_live,
     output_option,
     show,
     show_as,
     style,
+    width,
 )
 
 
@@ -78,4 +77,4 @@ def _print(found: Sequence[Check], output: str | None) -> None:
     if output is not None:
         show_as(as_json(found), output)
     else:
-        show(tables.checks(found, style, shutil.get_terminal_size().columns if is_live() else None))
+        show(tables.checks(found, style, width()))

@@ -138,10 +138,15 @@ def show(lines: Sequence[str]) -> None:
     sys.stdout.flush()
 
 
+def width() -> int | None:
+    """Return how wide the terminal is; None in a pipe."""
+    return shutil.get_terminal_size().columns if is_live() else None
+
+
 def wrapped(text: str) -> list[str]:
     """Return a paragraph as lines: as wide as the terminal, or one line in a pipe."""
-    width = shutil.get_terminal_size().columns
-    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) if is_live() else [text]
+    columns = width()
+    return textwrap.wrap(text, columns, break_on_hyphens=False, break_long_words=False) if columns else [text]
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types

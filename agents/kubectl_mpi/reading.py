@@ -20,6 +20,7 @@ from agents.kubectl_mpi.options import (
     show,
     show_as,
     style,
+    width,
     wrapped,
 )
 
@@ -42,7 +43,7 @@ def list_jobs(client: MpiClient, *, all_namespaces: bool, output: str | None) ->
         note("No MPI jobs." if all_namespaces else f"No MPI jobs in namespace {client.namespace}.")
     else:
         is_wide = output == "wide"
-        show(tables.jobs(found, time.time(), has_namespace=all_namespaces, is_wide=is_wide, style=style))
+        show(tables.jobs(found, time.time(), has_namespace=all_namespaces, is_wide=is_wide, style=style, width=width()))
 
 
 @click.command()
@@ -63,7 +64,7 @@ def status(client: MpiClient, *, job: str, watch: bool, output: str | None) -> N
 
 
 def _screen(found: JobStatus, *, is_wide: bool) -> list[str]:
-    return tables.screen(found, time.time(), is_wide=is_wide, style=style, wrap=wrapped)
+    return tables.screen(found, time.time(), is_wide=is_wide, style=style, width=width(), wrap=wrapped)
 
 
 def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
@@ -161,4 +162,4 @@ def events(client: MpiClient, *, job: str, output: str | None) -> None:
     elif not found:
         note(f"No events of {job}: Kubernetes keeps them for an hour by default.")
     else:
-        show(tables.events(found, time.time(), style))
+        show(tables.events(found, time.time(), style, width()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +13,8 @@ from agents.client.model import JobEvent, JobStatus, JobSummary, PodSummary, Sta
 
 _LEVELS = {Level.FAIL: "red", Level.WARN: "yellow", Level.SKIP: "", Level.OK: "green"}
 _ENDS = (".", "…", "?", "!")
-_NARROWEST = 30  # characters of what a check found, on a very narrow terminal
+_NARROWEST = 30  # characters of a table's last column, on a very narrow terminal
+_EMPTY = frozenset({"", "-"})
 
 Style = Callable[[str, str], str]  # a text and a colour
 _TEXT_MAX = 100  # characters of why a pod is not ready; -o wide has all
@@ -35,9 +37,18 @@ def plain(text: str, _colour: str) -> str:
 
 
 def table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[str] = (), style: Style = plain
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    colours: Sequence[str] = (),
+    style: Style = plain,
+    width: int | None = None,
 ) -> list[str]:
-    """Return lines with columns as wide as needed. `colours`: of each row's STATE, or of all of it."""
+    """Return lines with columns as wide as needed. `colours`: of each row's STATE, or of all of it.
+
+    `width`: of a terminal. A table that is wider is shown without its empty columns, its last one wrapped.
+    """
+    if width and rows and max(map(len, table(titles, rows))) > width:
+        return table(*_fitted(titles, rows, colours, width), style)
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     coloured = titles.index("STATE") if "STATE" in titles else 0
     lines = []
@@ -47,6 +58,23 @@ def table(
             cells[coloured] = style(cells[coloured], colours[number - 1])
         lines.append("   ".join(cells).rstrip())
     return lines
+
+
+def _fitted(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[str], width: int
+) -> tuple[Sequence[str], Sequence[Sequence[str]], Sequence[str]]:
+    """Return titles, rows and colours of a table that is too wide: with less columns, and more rows."""
+    columns = zip(titles, zip(*rows, strict=True), strict=True)
+    shown = [any(cell not in _EMPTY for cell in column) for _title, column in columns]
+    titles, *rows = (list(itertools.compress(row, shown)) for row in (titles, *rows))
+    before = [max(map(len, column)) for column in zip(titles, *rows, strict=True)][:-1]
+    room = max(_NARROWEST, width - sum(before) - 3 * len(before))
+    wrapped, coloured = list[list[str]](), list[str]()
+    for row, colour in zip(rows, colours or [""] * len(rows), strict=True):
+        first, *more = textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
+        wrapped += [[*row[:-1], first], *([*([""] * len(before)), line] for line in more)]
+        coloured += [colour, *([""] * len(more))]
+    return titles, wrapped, coloured
 
 
 def age(seconds: float) -> str:
@@ -62,7 +90,13 @@ def age(seconds: float) -> str:
 
 
 def jobs(
-    found: Sequence[JobSummary], now: float, *, has_namespace: bool, is_wide: bool = False, style: Style = plain
+    found: Sequence[JobSummary],
+    now: float,
+    *,
+    has_namespace: bool,
+    is_wide: bool = False,
+    style: Style = plain,
+    width: int | None = None,
 ) -> list[str]:
     """Return the table of `list`."""
     titles = ["NAME", "STATE", "REASON", "READY", "AGE", "RANKS", "QUEUE", "POS"]
@@ -86,7 +120,7 @@ def jobs(
         ]
         wide = [str(job.slots), job.dialect, job.transport or "-", ended] if is_wide else []
         rows.append([*([job.namespace] if has_namespace else []), *cells, *wide])
-    return table(titles, rows, [_COLOURS.get(job.state, "") for job in found], style)
+    return table(titles, rows, [_COLOURS.get(job.state, "") for job in found], style, width)
 
 
 def screen(
@@ -95,6 +129,7 @@ def screen(
     *,
     is_wide: bool = False,
     style: Style = plain,
+    width: int | None = None,
     wrap: Callable[[str], list[str]] = lambda text: [text],
 ) -> list[str]:
     """Return the screen of `status`; `wrap` makes lines of a paragraph."""
@@ -112,13 +147,13 @@ def screen(
         + (f", queue {summary.queue}" if summary.queue else ""),
         "",
     ]
-    lines += pods(job.launchers, job.workers, is_wide=is_wide, style=style)
+    lines += pods(job.launchers, job.workers, is_wide=is_wide, style=style, width=width)
     lines += [line for note in job.notes for line in ["", *wrap(note)]]
-    lines += ["", *_timeline(job, now)]
+    lines += ["", *_timeline(job, now, width)]
     return lines
 
 
-def events(found: Sequence[JobEvent], now: float, style: Style = plain) -> list[str]:
+def events(found: Sequence[JobEvent], now: float, style: Style = plain, width: int | None = None) -> list[str]:
     """Return the table of `events`."""
     rows = [
         [
@@ -131,20 +166,16 @@ def events(found: Sequence[JobEvent], now: float, style: Style = plain) -> list[
         for one in found
     ]
     colours = ["yellow" if one.type == "Warning" else "" for one in found]
-    return table(["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, colours, style)
+    return table(["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, colours, style, width)
 
 
 def checks(found: Sequence[Check], style: Style = plain, width: int | None = None) -> list[str]:
-    """Return the table of `doctor`; `width`: of a terminal, in whose lines what was found is wrapped."""
-    names = [f"{one.group}: {one.name}" for one in found]
-    indent = max(map(len, [*names, "CHECK"])) + 3 + len("STATE") + 3
-    rows, colours = [], []
-    for name, one in zip(names, found, strict=True):
+    """Return the table of `doctor`."""
+    rows = []
+    for one in found:
         text = f"{one.what}{'' if one.what.endswith(_ENDS) else '.'} {one.remedy}" if one.remedy else one.what
-        lines = textwrap.wrap(text, max(_NARROWEST, width - indent), break_on_hyphens=False) if width else [text]
-        rows += [[name, str(one.level), lines[0]], *(["", "", line] for line in lines[1:])]
-        colours += [_LEVELS[one.level], *([""] * (len(lines) - 1))]
-    return table(["CHECK", "STATE", "RESULT"], rows, colours, style)
+        rows.append([f"{one.group}: {one.name}", str(one.level), text])
+    return table(["CHECK", "STATE", "RESULT"], rows, [_LEVELS[one.level] for one in found], style, width)
 
 
 def edits(found: Sequence[Edit], now: float) -> list[str]:
@@ -170,7 +201,12 @@ def _ranks(summary: JobSummary) -> str:
 
 
 def pods(
-    launchers: Sequence[PodSummary], workers: Sequence[PodSummary], *, is_wide: bool, style: Style = plain
+    launchers: Sequence[PodSummary],
+    workers: Sequence[PodSummary],
+    *,
+    is_wide: bool,
+    style: Style = plain,
+    width: int | None = None,
 ) -> list[str]:
     """Return a table of pods: of many workers those that are not ready, unless `is_wide`."""
     shown = [one for one in workers if not one.ready] if len(workers) > _MANY and not is_wide else workers
@@ -189,7 +225,7 @@ def pods(
         for one in pods
     ]
     colours = [_colour(one) for one in pods]
-    lines = table(["POD", "STATE", "NODE", "RESTARTS", "RANKS", "WHY"], rows, colours, style)
+    lines = table(["POD", "STATE", "NODE", "RESTARTS", "RANKS", "WHY"], rows, colours, style, width)
     if hidden := len(workers) - len(shown):
         lines.append(f"and {hidden} workers that are ready (-o wide shows them)")
     return lines
@@ -209,12 +245,12 @@ def _state_of(pod: PodSummary) -> str:
     return "Ready" if pod.ready else pod.reason or pod.phase
 
 
-def _timeline(job: JobStatus, now: float) -> list[str]:
+def _timeline(job: JobStatus, now: float, width: int | None) -> list[str]:
     if not job.timeline:
         return []
     first = job.timeline[0].at
     rows = [[_clock(step.at, now), f"+{age(step.at - first)}", step.what] for step in job.timeline]
-    return table(["TIME", "AFTER", "WHAT"], rows)
+    return table(["TIME", "AFTER", "WHAT"], rows, width=width)
 
 
 def _clock(at: float, now: float) -> str:

@@ -69,7 +69,7 @@ class Commands:
         job = healthy(operator).gated()
         assert self.run("submit", "-f", "-", stdin=yaml.safe_dump(job.body)) == "mpijob.kubeflow.org/pi created\n"
         self.run("wait", "pi", "--for", "running", "--timeout", "3m")
-        assert "pi runs since" in self.run("why", "pi")
+        assert "pi has been running for" in self.run("why", "pi")
         listed = json.loads(self.run("list", "-o", "json"))
         assert [(one["name"], one["state"], one["ready"]) for one in listed] == [("pi", "Running", 1)]
         assert "pi-worker-0" in self.run("status", "pi")

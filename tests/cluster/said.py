@@ -213,7 +213,7 @@ KINDS = {
     "/dev/shm": Kind(
         Said("Failed", "NoSpace", ("often /dev/shm",), "Mount an emptyDir with medium: Memory at /dev/shm.")
     ),
-    "hangs": Kind(Said("Running", "", ("runs since", "1 of 1 workers"), "")),
+    "hangs": Kind(Said("Running", "", ("has been running for", "1 of 1 workers"), "")),
     "fails again and again": Kind(
         Said("Failed", "BackoffLimitExceeded", ("out of luck",), ""),
         {

@@ -43,6 +43,24 @@ def test_list() -> None:
     ]
 
 
+def test_a_table_that_is_wider_than_the_terminal_is_shown_without_empty_columns_and_wrapped() -> None:
+    rows = [["pi-worker-0", "red", "-", "can't pull its image: correct the name"], ["pi-worker-1", "", "", "slow"]]
+    titles = ["POD", "STATE", "NODE", "WHY"]
+    wide = [
+        "POD           STATE   NODE   WHY",
+        "pi-worker-0   red     -      can't pull its image: correct the name",
+        "pi-worker-1                  slow",
+    ]
+    assert tables.table(titles, rows) == tables.table(titles, rows, width=len(wide[1])) == wide
+    assert tables.table(titles, rows, ["red", ""], marked, width=53) == [
+        "POD           STATE   WHY",
+        "pi-worker-0   <red>red  </>   can't pull its image: correct",
+        "                      the name",
+        "pi-worker-1           slow",
+    ]
+    assert tables.table(titles, [], width=5) == ["POD   STATE   NODE   WHY"]
+
+
 def test_the_queue_that_is_shown() -> None:
     gang = {"spec/runPolicy/schedulingPolicy": {"queue": "gang"}}
     kueue = {"metadata/labels": {"kueue.x-k8s.io/queue-name": "gpu"}}
@@ -72,7 +90,7 @@ def test_status_of_a_running_job() -> None:
     lines = shape(tables.screen(status_of(RUNNING), NOW))
     assert lines[:9] == [
         "default/pi: Running",
-        "pi runs since 5 min on 2 of 2 workers.",
+        "pi has been running for 5 min on 2 of 2 workers.",
         "",
         "2 workers, 2 ready, 5 ranks in 8 slots, dialect v1, transport exec",
         "",

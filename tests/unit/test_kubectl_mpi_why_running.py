@@ -106,7 +106,7 @@ CASES: dict[str, Case] = {
         facts(job("v1", "Running"), *UP, pod(LAUNCHER, "ready")),
         State.RUNNING,
         "",
-        ["pi runs since 5 min on 2 of 2 workers."],
+        ["pi has been running for 5 min on 2 of 2 workers."],
     ),
     "running, and a worker was evicted": (
         facts(job("v1", "Running"), UP[0], pod("pi-worker-1", "evicted"), pod(LAUNCHER, "ready")),

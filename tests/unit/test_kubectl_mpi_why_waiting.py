@@ -53,7 +53,7 @@ CASES: dict[str, Case] = {
         facts(job("v1", "OtherOperator", "Running"), *UP, pod(LAUNCHER, "ready")),
         State.RUNNING,
         "",
-        ["pi runs since 5 min on 2 of 2 workers."],
+        ["pi has been running for 5 min on 2 of 2 workers."],
     ),
     "left to another controller": (
         facts(job("v2beta1", changes={"spec/runPolicy/managedBy": "kueue.x-k8s.io/multikueue"})),
@@ -131,7 +131,7 @@ CASES: dict[str, Case] = {
         facts(job("v1", "Running"), *UP, pod(LAUNCHER, "ready"), events=(event(f"Error creating: {QUOTA}"),)),
         State.RUNNING,
         "",
-        ["pi runs since 5 min on 2 of 2 workers."],
+        ["pi has been running for 5 min on 2 of 2 workers."],
     ),
     "pod security": (
         facts(
