@@ -28,6 +28,8 @@ from rshagent import __version__
 
 _COMPLETE = "_KUBECTL_MPI_COMPLETE"  # click's variable: bash_source, zsh_source or fish_source
 
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())  # no command was given; click 8.1 prints its help itself
+
 
 def main() -> None:
     """Run as a command, and end the process."""
@@ -42,7 +44,10 @@ def main() -> None:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else name
-        note(f"error: {error.format_message()} (`{path} --help` shows what there is)")
+        if isinstance(error, _HELP):
+            note(error.format_message())
+        else:
+            note(f"error: {error.format_message()} (`{path} --help` shows what there is)")
         code = USAGE
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = INTERRUPTED

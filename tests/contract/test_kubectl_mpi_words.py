@@ -62,6 +62,11 @@ def test_what_is_wrong_is_said_in_a_line(user: Shell, words: list[str], code: in
     assert found.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [[], ["cluster"]])
+def test_without_a_command_all_are_shown(user: Shell, words: list[str]) -> None:
+    assert user.run(*words, code=2) == user.run(*words, "--help")
+
+
 def test_jobs_are_named_as_they_are_printed(user: Shell) -> None:
     names = user.run("list", "-o", "name").split()
     assert "mpijob.kubeflow.org/one" in names
