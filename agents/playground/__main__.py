@@ -6,8 +6,9 @@ from importlib.util import find_spec
 try:
     from agents.playground.cli import main
 
-    if find_spec("aiohttp") is None:  # only the server's process imports it
-        raise ModuleNotFoundError("No module named 'aiohttp'")
+    for name in ("aiohttp", "cryptography"):  # they are imported later, or by another process
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named '{name}'")
 except ModuleNotFoundError as error:
     sys.exit(f"mpi-playground: {error}: install mpi-agents[playground]")
 

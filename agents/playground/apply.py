@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from .cluster import Cluster
 from .documents import Adapted, DocumentError, adapted
 from .follow import Follower
 from .operated import JobError, Operated, describe
+from .server_process import own_environment
 from .wheels import InstallError
 
 if TYPE_CHECKING:
@@ -109,10 +111,21 @@ def apply(
         follower.until(follower.ended, operated.check)
         if verbose:
             _show_logs(operated, follower)
+        _show_why(follower.failed(), kubeconfig)
         code = follower.exit_code()
         if code in _NOT_STARTED and not has_containers:
             report("pods have no images here: what they run has to be on this machine, by PATH or by its path")
         return code
+
+
+def _show_why(job: Object | None, kubeconfig: str) -> None:
+    """Say what a job died of: the cluster is gone before its user can ask. By a process, as we import no client."""
+    if job is None:
+        return
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    asked = ["why", name, "--namespace", namespace, "--kubeconfig", kubeconfig]
+    sys.stderr.flush()
+    subprocess.run([sys.executable, "-m", "agents.kubectl_mpi", *asked], stdout=2, env=own_environment(), check=False)
 
 
 def _show_logs(operated: Operated, follower: Follower) -> None:

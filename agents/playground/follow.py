@@ -84,11 +84,15 @@ class Follower:
 
     def exit_code(self) -> int:
         """0 if all jobs succeeded, else a launcher's exit code."""
-        for job in self._jobs:
-            if self._printer.verdicts.get(job["metadata"]["uid"]) not in SUCCESSES:
-                pod = self._launchers.get(job["metadata"]["uid"])
-                return exit_code(pod, container_of(pod)) or 1 if pod is not None else 1
-        return 0
+        if (job := self.failed()) is None:
+            return 0
+        pod = self._launchers.get(job["metadata"]["uid"])
+        return exit_code(pod, container_of(pod)) or 1 if pod is not None else 1
+
+    def failed(self) -> Object | None:
+        """The first job that did not succeed."""
+        verdicts = self._printer.verdicts
+        return next((job for job in self._jobs if verdicts.get(job["metadata"]["uid"]) not in SUCCESSES), None)
 
     def launcher(self) -> Object | None:
         """The first job's launcher pod, as it was last seen."""

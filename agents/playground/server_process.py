@@ -23,6 +23,12 @@ _END_S = 20.0
 _SILENT_S = 30.0  # an answer that takes longer is waited for still, but what the server does meanwhile is reported
 
 
+def own_environment() -> dict[str, str]:
+    """The environment of a process that imports our packages, wherever they are."""
+    path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
 class ClusterError(Exception):
     """The stand-in refused a request, or is gone."""
 
@@ -35,14 +41,13 @@ class ServerProcess:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "agents.playground.server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": path},
+                env=own_environment(),
             )
         self._channel = Channel(ours)
         self._lock = threading.Lock()

@@ -42,6 +42,7 @@ def test_run_finds_the_folder_s_files_and_ends_with_the_program_s_code(local: Pl
     process = local.start(*RUN, "-n", "2", "--", "sh", "-c", "pwd; exit 3")
     assert process.wait(90) == 3, local.errors
     assert os.getcwd() in local.output.splitlines()
+    assert "exited with 3. The first rank to fail: " in local.errors
     assert not local.processes()
 
 
@@ -65,11 +66,12 @@ def test_a_signal_removes_everything(local: Playground, number: int, code: int) 
     assert not os.listdir(local.temporary)
 
 
-def test_what_is_not_installed_is_named(local: Playground, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['aiohttp'] = None\n")
+@pytest.mark.parametrize("module", ["aiohttp", "cryptography"])
+def test_what_is_not_installed_is_named(local: Playground, tmp_path: Path, module: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules['{module}'] = None\n")
     process = local.start_with(["env", f"PYTHONPATH={tmp_path}:{os.getcwd()}"], "local", "-f", PI)
     assert process.wait(30) == 1
-    assert local.errors == "mpi-playground: No module named 'aiohttp': install mpi-agents[playground]\n"
+    assert local.errors == f"mpi-playground: No module named '{module}': install mpi-agents[playground]\n"
 
 
 @pytest.mark.parametrize(
