@@ -13,7 +13,7 @@ from agents.client.model import JobEvent, JobStatus, JobSummary, PodSummary, Sta
 
 _LEVELS = {Level.FAIL: "red", Level.WARN: "yellow", Level.SKIP: "", Level.OK: "green"}
 _ENDS = (".", "…", "?", "!")
-_NARROWEST = 30  # characters of a table's last column, on a very narrow terminal
+_NARROWEST = 30  # characters: a table's last column that has less room is not wrapped
 _EMPTY = frozenset({"", "-"})
 
 Style = Callable[[str, str], str]  # a text and a colour
@@ -68,7 +68,9 @@ def _fitted(
     shown = [any(cell not in _EMPTY for cell in column) for _title, column in columns]
     titles, *rows = (list(itertools.compress(row, shown)) for row in (titles, *rows))
     before = [max(map(len, column)) for column in zip(titles, *rows, strict=True)][:-1]
-    room = max(_NARROWEST, width - sum(before) - 3 * len(before))
+    room = width - sum(before) - 3 * len(before)
+    if room < _NARROWEST:  # the terminal's own wrapping takes fewer lines
+        return titles, rows, colours
     wrapped, coloured = list[list[str]](), list[str]()
     for row, colour in zip(rows, colours or [""] * len(rows), strict=True):
         first, *more = textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]

@@ -58,6 +58,11 @@ def test_a_table_that_is_wider_than_the_terminal_is_shown_without_empty_columns_
         "                      the name",
         "pi-worker-1           slow",
     ]
+    assert tables.table(titles, rows, width=51) == [
+        "POD           STATE   WHY",
+        "pi-worker-0   red     can't pull its image: correct the name",
+        "pi-worker-1           slow",
+    ]
     assert tables.table(titles, [], width=5) == ["POD   STATE   NODE   WHY"]
 
 
