@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agents.client import redact
+from agents.client import pod_logs, redact
 from agents.client.connection import Connection
 from agents.client.errors import AccessError, ClientError, NotFoundError
 from agents.client.facts import Facts, PodFacts
@@ -21,7 +21,7 @@ from agents.common.pods import ContainerState
 from agents.job.json_object import Body, mappings, part
 from agents.job.model import LAUNCHER
 from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS
-from agents.operator.kube import BATCH_JOB, CONFIG_MAP, SERVICE, Kind
+from agents.operator.kube import BATCH_JOB, CONFIG_MAP, POD, SERVICE, Kind
 from rshagent import __version__
 
 if TYPE_CHECKING:
@@ -145,7 +145,8 @@ class Bundle:
 
     def _log(self, pod: str, container: str, *, previous: bool) -> str:
         """Return the end of a log. It begins and ends with a whole line: a part of a secret would not be known."""
-        lines = [*self._client.container_log(pod, container, previous=previous, tail=_LINES, most=_READ_MAX)]
+        path = POD.path(self._client.namespace, pod, "log")
+        lines = [*pod_logs.lines(self._connection, path, container, previous=previous, tail=_LINES, most=_READ_MAX)]
         text = "".join(f"{line}\n" for line in lines)
         if len(text.encode()) >= _READ_MAX:
             text = text[: text.rstrip("\n").rfind("\n") + 1]

@@ -10,15 +10,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from agents.client import manifests, modes, pod_command, sync
+from agents.client import manifests, modes, pod_command, pod_logs, sync
 from agents.client.bundle import Bundle
-from agents.client.causes import LINES
 from agents.client.clusters import Clusters
 from agents.client.connection import Connection
 from agents.client.diagnosis import diagnose, failed_container
 from agents.client.doctor import Check, Examination, Group, Subject, ordered, skip
 from agents.client.errors import AccessError, ClientError, ForbiddenError, NotFoundError, WaitTimeoutError
-from agents.client.facts import End, Facts, PodFacts
+from agents.client.facts import Facts, PodFacts
 from agents.client.follow import Follower
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of, path_of
@@ -33,10 +32,6 @@ from agents.job.model import Implementation
 from agents.operator.kube import POD
 
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
-_TAIL = 200  # lines of a failed container that are searched for the cause
-_TAIL_BYTES = 256 << 10  # of them
-_NO_LOG = "unable to retrieve container logs"  # the kubelet's (kuberuntime_logs.go), of a container that is removed
-_LINE_MAX = 64 << 10  # bytes of a line that is held until its end
 
 
 class MpiClient:
@@ -114,7 +109,7 @@ class MpiClient:
         facts = replace(facts, events=self._objects.events(facts), pending=self._queues.pending(facts))
         if (end := failed_container(facts)) is not None and end.container:
             try:
-                lines = self._last_lines(end)
+                lines = pod_logs.last_lines(self._connection, self.namespace, end)
             except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth showing
                 lines = []
             facts = replace(facts, output=lines)
@@ -306,30 +301,11 @@ class MpiClient:
         if pod.main is None or (pod.main.state == "waiting" and not pod.main.restarts):
             why = pod.why.message if pod.why is not None else "it has not started"
             raise NotFoundError(f"{pod.name} has no output yet: {why}. `kubectl mpi why` says more.")
-        return self.container_log(
-            pod.name, pod.state.main_container, follow=follow, previous=previous, tail=tail, since_s=since_s
+        path = POD.path(self.namespace, pod.name, "log")
+        main = pod.state.main_container
+        return pod_logs.lines(
+            self._connection, path, main, follow=follow, previous=previous, tail=tail, since_s=since_s
         )
-
-    def container_log(
-        self,
-        pod: str,
-        container: str,
-        *,
-        follow: bool = False,
-        previous: bool = False,
-        tail: int | None = None,
-        since_s: int | None = None,
-        most: int | None = None,
-    ) -> Iterator[str]:
-        """Return the lines of a container, as `output` does; `most`: so many bytes of them, from the first."""
-        query = {"container": container}
-        query |= {"follow": "true"} if follow else {}
-        query |= {"previous": "true"} if previous else {}
-        query |= {} if tail is None else {"tailLines": str(tail)}
-        query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
-        query |= {} if most is None else {"limitBytes": str(most)}
-        for line in self._connection.lines(POD.path(self.namespace, pod, "log"), query, most=_LINE_MAX):
-            yield line.decode("utf-8", "replace").rstrip("\n")
 
     def bundle(self, name: str, report: Callable[[str], None] = lambda _line: None) -> Iterator[tuple[str, str]]:
         """Return the files of a bug report on a job, without secrets: names and texts. `report` gets the progress."""
@@ -358,14 +334,3 @@ class MpiClient:
 
     def _facts(self, resource: Object) -> Facts:
         return Facts(resource, self._objects.pods(resource), time.time())
-
-    def _last_lines(self, end: End) -> Sequence[str]:
-        """Return the last lines of a container: fewer if they are so long that a bounded answer lacks the end."""
-        lines: Sequence[str] = ()
-        for tail in (_TAIL, LINES):
-            lines = [
-                *self.container_log(end.pod, end.container, previous=not end.is_current, tail=tail, most=_TAIL_BYTES)
-            ]
-            if sum(len(line.encode()) + 1 for line in lines) < _TAIL_BYTES:
-                break
-        return () if lines and lines[0].startswith(_NO_LOG) else lines

@@ -114,7 +114,7 @@ def _suspended(facts: Facts) -> Explanation | None:
     if facts.kueue_queue:
         pending = facts.pending or Pending()
         place = f", at position {pending.position}" if pending.position is not None else ""
-        what = f"{facts.name} waits in queue {facts.kueue_queue} to be admitted{_since(facts)}{place}{still}."
+        what = f"{facts.name} has waited in queue {facts.kueue_queue} to be admitted{_for(facts)}{place}{still}."
         if pending.reason:
             return Explanation(State.QUEUED, "NotAdmitted", f"{what} Kueue: {sentence(pending.reason)}")
         remedy = f"`kubectl -n {facts.namespace} get workloads` shows the queue's reason."
@@ -267,13 +267,13 @@ def _took(facts: Facts) -> str:
 
 
 def _runs(facts: Facts) -> str:
-    started = facts.time("startTime") or facts.created_at
-    return "runs" if started is None else f"has been running for {durations.words(facts.now - started)}"
+    lasts = _for(facts)
+    return f"has been running{lasts}" if lasts else "runs"
 
 
-def _since(facts: Facts) -> str:
+def _for(facts: Facts) -> str:
     started = facts.time("startTime") or facts.created_at
-    return f" since {durations.words(facts.now - started)}" if started is not None else ""
+    return "" if started is None else f" for {durations.words(facts.now - started)}"
 
 
 def _remedy_by(message: str, facts: Facts) -> str:

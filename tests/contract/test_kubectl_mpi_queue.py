@@ -119,7 +119,7 @@ def test_the_position_and_the_reason_of_a_queued_job(server: Server, kueue_shell
     ]
     assert server.asked.count(PENDING) == 1
     found = kueue_shell.run("why", "cfd")
-    assert "waits in queue gpu to be admitted since" in found
+    assert "has waited in queue gpu to be admitted for" in found
     assert f", at position 3. Kueue: {REASON}.\n" in found
     assert f"at position 3. Kueue: {REASON}." in kueue_shell.run("status", "cfd")
     assert json.loads(kueue_shell.run("status", "cfd", "-o", "json"))["summary"]["position"] == 3

@@ -101,7 +101,7 @@ CASES: dict[str, Case] = {
         ),
         State.QUEUED,
         "NotAdmitted",
-        ["pi waits in queue gpu to be admitted since 5 min.", "get workloads"],
+        ["pi has waited in queue gpu to be admitted for 5 min.", "get workloads"],
     ),
     "quota, by our operator": (
         facts(job("v1", "Created", "CreationRefused", message=f"Pod pi-worker-0: {QUOTA}")),
