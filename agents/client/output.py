@@ -75,7 +75,8 @@ class Mistake:
 
 
 WORKER_LOST = "WorkerLost"
-UNREACHABLE = frozenset({WORKER_LOST, "HostNotResolved", "SshNotListening"})
+_NOT_STARTED = "DaemonNotStarted"
+UNREACHABLE = frozenset({WORKER_LOST, _NOT_STARTED, "HostNotResolved", "SshNotListening"})
 """Mistakes that a worker may have caused that was not there."""
 
 
@@ -145,6 +146,12 @@ _MISTAKES = tuple(
         ),
     )
 )
+_NO_DAEMON = re.compile(r"unable to reliably start one or more daemons")  # Open MPI's notice behind any of the causes
+_UNKNOWN_CAUSE = Mistake(
+    _NOT_STARTED,
+    "mpirun could not start its daemon in a worker",
+    "See whether all workers ran then (`kubectl mpi events`), and whether they have the launcher's MPI on PATH.",
+)
 
 
 def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
@@ -194,6 +201,7 @@ def mistake(lines: Iterable[str]) -> Mistake | None:
     cut = "\n".join(lines)[-_TEXT_MAX:].split("\n")
     text = joined(cut)
     found = [(match, one) for pattern, one in _MISTAKES for match in pattern.finditer(text)]
+    found = found or [(match, _UNKNOWN_CAUSE) for match in _NO_DAEMON.finditer(text)]
     if not found:
         return None
     _, last = max(found, key=lambda one: one[0].start())

@@ -110,7 +110,13 @@ KINDS = {
                 "CrashLoopBackOff",
                 ("worker-0 is not ready: container mpi",),
                 "`kubectl logs --previous` shows its last output",
-            )
+            ),
+            TRAINING_OPERATOR: Said(  # whose launcher may have found it running, for a moment
+                f"{_WAITS}|Failed",
+                "CrashLoopBackOff",
+                ("container mpi crashes",),
+                "`kubectl logs --previous` shows its last output",
+            ),
         },
     ),
     "worker's memory": Kind(Said("Failed", "OOMKilled|Signal9|ExitCode137", (), "memory limit")),

@@ -115,6 +115,9 @@ INTEL_SIGNAL = f"""\
 """
 
 
+DAEMONS = "ORTE was unable to reliably start one or more daemons. This usually is caused by: * not finding the"
+
+
 @pytest.mark.parametrize(
     ("output", "failure", "text"),
     [
@@ -196,6 +199,8 @@ def test_other_output_names_no_rank(output: str) -> None:
         ("ssh: connect to host pi-worker-0 port 22: Connection refused", "SshNotListening"),
         ("bash: line 1: orted: command not found", "DaemonNotFound"),
         ("sh: 1: prted: not found", "DaemonNotFound"),
+        (f"sh: 1: orted: not found {DAEMONS}", "DaemonNotFound"),
+        (DAEMONS, "DaemonNotStarted"),
         ("write error: No space left on device", "NoSpace"),
     ],
 )

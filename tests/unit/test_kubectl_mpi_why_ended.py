@@ -45,6 +45,17 @@ CASES: dict[str, Case] = {
         "CrashLoopBackOff",
         ["No sshd listens", "pi-worker-1 is not ready: container mpi crashes again and again (exit 1)"],
     ),
+    "a worker that crashed, by mpirun's general notice": (
+        facts(
+            job("v1", "Failed"),
+            *workers("ready", "crash-loop"),
+            pod(LAUNCHER, "failed", exit_code=1, started=110, ended=120),
+            output=("ORTE was unable to reliably start one or more daemons.", "This usually is caused by:"),
+        ),
+        State.FAILED,
+        "CrashLoopBackOff",
+        ["could not start its daemon", "pi-worker-1 is not ready: container mpi crashes again and again (exit 1)"],
+    ),
     "nobody says why": (
         facts(job("v2beta1", "Failed"), *workers("ready", "unschedulable")),
         State.FAILED,
