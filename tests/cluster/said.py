@@ -221,7 +221,7 @@ KINDS = {
     ),
     "hangs": Kind(Said("Running", "", ("has been running for", "1 of 1 workers"), "")),
     "fails again and again": Kind(
-        Said("Failed", "BackoffLimitExceeded", ("out of luck",), ""),
+        Said("Failed", "ExitCode1", ("exited with 1",), "The program's own output says why."),
         {
             MPI_OPERATOR: Said(
                 "Failed", "BackoffLimitExceeded", ("the specified backoff limit",), "The launcher's pod is gone"
