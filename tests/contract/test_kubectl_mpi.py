@@ -58,7 +58,7 @@ def test_the_client_in_python(operated: Operated) -> None:
         running = client.wait("py", until=lambda status: status.state is State.RUNNING, timeout_s=60)
         assert [worker.ready for worker in running.workers] == [True, True]
         assert next(iter(client.logs("py", follow=True))) == "begun"
-        with pytest.raises(WaitTimeoutError, match="not within 0 s: py runs"):
+        with pytest.raises(WaitTimeoutError, match="not within 0 s: py has been running"):
             client.wait("py", timeout_s=0)
         assert [job.name for job in client.list() if job.name == "py"] == ["py"]
         changes = client.changes("py")

@@ -129,8 +129,8 @@ def launcher(cluster: Cluster, client: MpiClient) -> Iterator[str]:
     Client(cluster).create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     cluster.set_state(name, "ready")
     yield name
+    cluster.delete_pod(name)  # before its job, whose end would have it collected
     client.delete("talks")
-    cluster.delete_pod(name)
 
 
 def says(cluster: Cluster, pod: str, text: str) -> None:

@@ -188,7 +188,8 @@ def test_our_image_has_a_command_for_each_role() -> None:
         scripts = tomllib.load(file)["project"]["scripts"]
     (packed,) = re.findall(r"relocatable root /image /packages \\\n *(.*?) \\\n", Path(DOCKERFILE).read_text())
     # The agent's two are compiled programs; the playground and kubectl mpi are for one's own machine.
-    assert {*packed.split()} == scripts.keys() - {"rshagent", "rshagent-direct", "mpi-playground", "kubectl-mpi"}
+    ours = {"rshagent", "rshagent-direct", "mpi-playground", "kubectl-mpi", "kubectl_complete-mpi"}
+    assert {*packed.split()} == scripts.keys() - ours
 
 
 def test_kubectl_from_a_file(tmp_path: Path) -> None:
