@@ -3,7 +3,7 @@
 - managedFields: which manager (kubectl-edit, kueue, …) set which fields, and when last. The one that made the job has
   all that it made, so that its later edits can't be told apart
   (https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management)
-- what kubectl applied last, an annotation: what the fields were. Fields that it lacks may be defaults
+- what kubectl applied last, an annotation: what the fields were. Fields that are not in it may be defaults
 """
 
 from __future__ import annotations

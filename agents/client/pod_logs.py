@@ -42,7 +42,7 @@ def lines(
 
 
 def last_lines(connection: Connection, namespace: str, end: End) -> Sequence[str]:
-    """Return a failed container's last lines: fewer if they are so long that a bounded answer lacks the end."""
+    """Return a failed container's last lines: fewer if they are so long that the end is not in a bounded answer."""
     path, found = POD.path(namespace, end.pod, "log"), [""]
     for tail in (_TAIL, LINES):
         found = [*lines(connection, path, end.container, previous=not end.is_current, tail=tail, most=_TAIL_BYTES)]

@@ -55,7 +55,7 @@ class RankLooks:
         self._pods = [*self._facts.workers.values()]
         if self._facts.has_ended or not self._pods:
             raise NotFoundError(f"{self._name} has no ranks: {self._client.why(self._name).what}")
-        if why := ranks.lacks(self._facts):
+        if why := ranks.why_unseen(self._facts):
             raise RefusedError(why)
         if not self._samples:
             self._samples, _ = each_pod(self._pods, self._sample, progress)

@@ -90,7 +90,7 @@ def agent_of(pod: PodFacts) -> str:
     return str(next(found, {}).get("name") or "")
 
 
-def lacks(facts: Facts) -> str:
+def why_unseen(facts: Facts) -> str:
     """Return why no worker of a job shows its processes, and what to do; "" if one does."""
     if any(map(agent_of, facts.workers.values())):
         return ""

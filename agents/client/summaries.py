@@ -9,7 +9,7 @@ from agents.client.diagnosis import diagnose
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, PodSummary
 from agents.client.objects import event_time, kind_of
-from agents.client.ranks import lacks
+from agents.client.ranks import why_unseen
 from agents.client.timeline import timeline
 from agents.common.not_ready import NotReady, not_ready
 from agents.common.text import printable
@@ -96,7 +96,7 @@ def _notes(facts: Facts, hosts: Mapping[int | None, tuple[int, str]]) -> tuple[s
     is_unknown = any(slots > 1 and not ranks for slots, ranks in hosts.values())
     if facts.has_ended or not facts.workers or not is_unknown:
         return ()
-    return (f"Which ranks run where: {lacks(facts) or f'`kubectl mpi top {facts.name}` asks the worker agents'}.",)
+    return (f"Which ranks run where: {why_unseen(facts) or f'`kubectl mpi top {facts.name}` asks the worker agents'}.",)
 
 
 def _range(of: range) -> str:

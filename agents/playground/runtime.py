@@ -56,7 +56,7 @@ class PodRuntime(ABC):
 
     @abstractmethod
     def has_program(self, container: str) -> bool:
-        """Whether a container runs anything; one that does not is as if it slept for ever."""
+        """Whether a container runs anything; one that does not is as if it slept without end."""
 
     @abstractmethod
     async def run(self, container: str, report: Callable[[str], None]) -> Process:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import yaml
 
+from tests.cluster.kubectl_mpi import kubectl_mpi
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.said import EXEC, MPI_OPERATOR, SSH, TRAINING_OPERATOR
 from tests.cluster.ssh.sshjob import SshJob
@@ -57,12 +56,7 @@ class Commands:
 
     def run(self, verb: str, *arguments: str, code: int = 0, stdin: str = "") -> str:
         """Call it; return stdout, or stderr if it is to fail with a code."""
-        where = ("--namespace", self._namespace.name)
-        command = [sys.executable, "-m", "agents.kubectl_mpi", verb, *where, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == code, (verb, arguments, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
-        return done.stderr if code else done.stdout
+        return kubectl_mpi(self._namespace, verb, *arguments, code=code, stdin=stdin)
 
     def on_a_healthy_job(self, operator: str) -> None:
         """See what each command says of a job that runs, and then of one that has succeeded."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
 
-_LONGEST_S = 120.0
+_LONGEST_S = 300.0
 
 
 def command(namespace: Namespace, *arguments: str) -> list[str]:
@@ -21,11 +21,10 @@ def command(namespace: Namespace, *arguments: str) -> list[str]:
     ]
 
 
-def kubectl_mpi(namespace: Namespace, *arguments: str, code: int = 0) -> str:
+def kubectl_mpi(namespace: Namespace, *arguments: str, code: int = 0, stdin: str = "") -> str:
     """Call it; return stdout, or stderr if it is to fail with a code."""
-    done = subprocess.run(
-        command(namespace, *arguments), capture_output=True, text=True, timeout=_LONGEST_S, check=False
-    )
+    call = command(namespace, *arguments)
+    done = subprocess.run(call, input=stdin, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done.stderr if code else done.stdout

@@ -123,12 +123,12 @@ def test_what_a_job_lacks() -> None:
     resource, pods = job("v1", "Created"), workers("ready", "ready")
     assert (
         "set spec.workerAgent: {processes: true} (`kubectl -n default annotate mpijobs.kubeflow.org/pi "
-        in ranks.lacks(facts(resource, *pods))
+        in ranks.why_unseen(facts(resource, *pods))
     )
     pods[1]["spec"]["initContainers"] = [{"name": "agent", "command": ["mpi-worker"]}]
-    assert "kubectl mpi rerun pi" in ranks.lacks(facts(resource, *pods))
+    assert "kubectl mpi rerun pi" in ranks.why_unseen(facts(resource, *pods))
     pods[1]["spec"]["shareProcessNamespace"] = True
-    assert ranks.lacks(facts(resource, *pods)) == ""
+    assert ranks.why_unseen(facts(resource, *pods)) == ""
 
 
 def test_the_table_of_top() -> None:

@@ -174,7 +174,7 @@ def _end(view: View, builder: StatusBuilder, found: Launcher) -> Plan:
 def _list_attempts(view: View, builder: StatusBuilder) -> None:
     """List the failed ones at once: the kubelet remembers the last one of a container that it starts again.
 
-    The first one comes with its condition: a CRD that doesn't know the field drops it, and would be written for ever.
+    The first one comes with its condition: a CRD that doesn't know the field drops it, and each plan would write it.
     """
     if not view.job.dialect.never_ends and (failed := attempts.failed(view)):
         urgency = Urgency.AT_ONCE if attempts.FIELD in view.status else Urgency.NONE
