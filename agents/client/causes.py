@@ -43,7 +43,7 @@ def died(facts: Facts, state: State, end: End, what: str) -> Explanation:
         remedy = _memory(facts)
     shown = output.last_lines(lines, LINES) if known is None else output.lines_from(lines, known.line, LINES)
     found = Explanation(state, reason, " ".join(parts), remedy, end.pod, tuple(map(printable, shown)))
-    is_open = rank is None and (known is None or known.reason == output.WORKER_LOST)
+    is_open = rank is None and (known is None or known.reason in output.UNREACHABLE)
     return _taken(facts, end, found) if is_open and (pod is None or pod.role == LAUNCHER) else found
 
 

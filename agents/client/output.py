@@ -74,9 +74,8 @@ class Mistake:
     line: int = 0
 
 
-WORKER_LOST = "WorkerLost"
-_NOT_STARTED = "DaemonNotStarted"
-UNREACHABLE = frozenset({WORKER_LOST, _NOT_STARTED, "HostNotResolved", "SshNotListening"})
+_WORKER_LOST, _NOT_STARTED = "WorkerLost", "DaemonNotStarted"
+UNREACHABLE = frozenset({_WORKER_LOST, _NOT_STARTED, "HostNotResolved", "SshNotListening"})
 """Mistakes that a worker may have caused that was not there."""
 
 
@@ -134,7 +133,7 @@ _MISTAKES = tuple(
         ),
         (
             r"lost communication with a remote daemon(?:.{0,200}?Remote daemon: \S+ on node (?P<detail>[^\s.]+))?",
-            WORKER_LOST,
+            _WORKER_LOST,
             "mpirun lost a worker: its pod ended, or the network between them failed",
             "See by `kubectl mpi events` and the workers' restarts whether it was evicted, killed or deleted.",
         ),

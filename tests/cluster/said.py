@@ -104,20 +104,16 @@ KINDS = {
         Said(
             _WAITS, "CrashLoopBackOff", ("0/1 ready", "out of luck"), "`kubectl logs --previous` shows its last output"
         ),
-        {
-            MPI_OPERATOR: Said(
-                "Failed",
-                "CrashLoopBackOff",
-                ("worker-0 is not ready: container mpi",),
-                "`kubectl logs --previous` shows its last output",
-            ),
-            TRAINING_OPERATOR: Said(  # whose launcher may have found it running, for a moment
+        # Their launchers may have found it running, for a moment.
+        dict.fromkeys(
+            (MPI_OPERATOR, TRAINING_OPERATOR),
+            Said(
                 f"{_WAITS}|Failed",
                 "CrashLoopBackOff",
-                ("container mpi crashes",),
+                ("container mpi",),
                 "`kubectl logs --previous` shows its last output",
             ),
-        },
+        ),
     ),
     "worker's memory": Kind(Said("Failed", "OOMKilled|Signal9|ExitCode137", (), "memory limit")),
     "launcher's program": Kind(
@@ -140,7 +136,7 @@ KINDS = {
         Said("Failed", "ExitCode3", ("container mpi exited with 3",), "The program's own output says why.")
     ),
     "rank exits with 7": Kind(
-        Said("Failed", "ExitCode7", ("rank 0 ended with exit code 7",), "The program's own output says why.")
+        Said("Failed", "ExitCode7", ("container mpi exited with 7",), "The program's own output says why.")
     ),
     "rank crashes": Kind(
         Said(

@@ -73,6 +73,18 @@ CASES: dict[str, Case] = {
         "ExitCode137",
         ["container mpi exited with 137. The first rank", "memory limit (now 64Mi): raise it"],
     ),
+    "mpirun started no daemon in a worker that was evicted": (
+        facts(
+            job("v2beta1", "Failed"),
+            *UP,
+            pod(V2_LAUNCHER, "failed", exit_code=255),
+            events=(told("pi-worker-1", "Evicted", "Usage of EmptyDir exceeds the limit"),),
+            output=("ORTE was unable to reliably start one or more daemons.",),
+        ),
+        State.FAILED,
+        "Evicted",
+        ["could not start its daemon", "pi-worker-1 was taken away (Evicted)", "not at fault"],
+    ),
     "mpirun lost a worker, which was evicted": (
         facts(
             job("v1", "Failed"),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
     from tests.cluster.operator.release import Release
 
+pytestmark = pytest.mark.alone  # some fifty jobs at once, which take all CPUs that can be requested
+
 
 @pytest.fixture(scope="module")
 def jobs(installed: Release, new_namespace: Callable[[str], Namespace]) -> Callable[[str], BrokenJobs]:
