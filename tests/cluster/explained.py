@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from agents.client import Explanation, MpiClient
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _RESTRICTED, _QUOTA = "Pod Security", "quota"
 _SAID_S = 150.0  # all of them start on one small node
 _PAUSE_S = 1.0
+_AT_ONCE = 8  # jobs that are asked about
 
 
 class BrokenJobs:
@@ -37,9 +39,15 @@ class BrokenJobs:
         self._spaces[_QUOTA].apply([{**quota, "spec": {"hard": {"pods": "0"}}}])
         for kind in kinds_of(operator):
             self._submit(kind, healthy(operator, name_of(kind)))
+        pool = ThreadPoolExecutor(_AT_ONCE)  # most of the time is waiting
+        self._found = {kind: pool.submit(self._explained, kind) for kind in kinds_of(operator)}
+        pool.shutdown(wait=False)
 
     def explanation(self, kind: str) -> Explanation:
         """Wait until what is said of a kind is what it should, by `doctor` too; return it. Raises WaitError."""
+        return self._found[kind].result()
+
+    def _explained(self, kind: str) -> Explanation:
         said = KINDS[kind].of(self.operator)
         assert said is not None
         with MpiClient(kubeconfig=os.environ["KUBECONFIG"], namespace=self._space(kind).name) as client:
