@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from agents.client import pod_command
 from agents.client.connection import Connection
@@ -12,12 +11,12 @@ from agents.client.doctor import probe, script
 from agents.client.doctor.check import Check, Group, skip
 from agents.client.doctor.probe import Probe
 from agents.client.doctor.ssh import ssh_checks
+from agents.client.each_pod import each_pod
 from agents.client.errors import ClientError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.job.json_object import part
 from agents.job.model import Job, Transport
 
-_AT_ONCE = 8
 _TIME_S = 20.0  # for each of the two commands in a pod
 _PODS_MAX = 128
 
@@ -41,11 +40,8 @@ class Probing:
             yield skip(Group.PODS, "probes", f"{more} more pods than the first {_PODS_MAX}")
         if not running:
             return
-        found = []
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for number, one in enumerate(pool.map(self._probe, running[:_PODS_MAX]), 1):
-                self._report(f"looked into {number} of {len(running)} pods")
-                found.append(one)
+        answers, _ = each_pod(running[:_PODS_MAX], self._probe, self._report)  # a pod's error is in its answer
+        found = [*answers.values()]
         yield from probe.exec_checks(found)
         if reached := [one for one in found if one.error is None]:
             yield from probe.mpi_checks(self._job, reached)
