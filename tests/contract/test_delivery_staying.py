@@ -87,7 +87,7 @@ def test_a_wait_that_failed_is_told_and_begins_again_when_it_was_taken(launcher:
     run = launcher.volume / "run"
     (run / paths.READY).touch()  # of an earlier start
     launcher.start("--timeout", "5s", ports=str(port))
-    until((run / paths.FAILED).exists, "it is told of the failure")
+    until((run / paths.FAILED).exists, "it reports the failure")
     code, _, line = (run / paths.FAILED).read_text().partition("\n")
     assert code == "24"
     assert "pi-worker-0 not listening" in line
@@ -175,7 +175,7 @@ def test_it_reports_that_nobody_has_opened_the_keys_since_the_last_start(
 def test_a_failed_wait_reports_nothing_of_the_keys(launcher: Launcher) -> None:
     hook(launcher)
     launcher.start("--timeout", "1s", ports=str(free_port()))
-    until((launcher.volume / "run" / paths.FAILED).exists, "it is told of the failure")
+    until((launcher.volume / "run" / paths.FAILED).exists, "it reports the failure")
     launcher.process.terminate()
     assert launcher.end() == 0
     assert launcher.log.read_text() == ""

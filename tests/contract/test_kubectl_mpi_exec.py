@@ -72,13 +72,13 @@ def test_files_are_copied_to_a_job_and_back(running: Shell, tmp_path: Path) -> N
 
 def test_pods_that_lack_tar_or_do_not_run(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "sh").symlink_to("/bin/sh")
-    job = yaml.safe_load(manifest("lacks", "/bin/sleep", "600"))
+    job = yaml.safe_load(manifest("bare", "/bin/sleep", "600"))
     [container] = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
     container["env"] = [{"name": "PATH", "value": str(tmp_path)}]
     shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
-    shell.run("wait", "lacks", "--for", "running")
-    assert "the image of lacks-launcher has no tar, which cp needs" in shell.run("cp", "lacks:/etc/hosts", ".", code=1)
-    shell.run("delete", "lacks")
+    shell.run("wait", "bare", "--for", "running")
+    assert "the image of bare-launcher has no tar, which cp needs" in shell.run("cp", "bare:/etc/hosts", ".", code=1)
+    shell.run("delete", "bare")
     shell.run("submit", "-f", "-", stdin=manifest("over", "true"))
     shell.run("wait", "over")
     for words in (["exec", "over"], ["cp", "over:/etc/hosts", "."]):

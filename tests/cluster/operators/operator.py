@@ -84,7 +84,7 @@ class Operator:
         raise NotImplementedError
 
     def _image_arguments(self, delivery_image: str) -> list[str]:
-        """How it is told of the delivery image."""
+        """The setting that names the delivery image."""
         raise NotImplementedError
 
     def _is_ready(self) -> bool:

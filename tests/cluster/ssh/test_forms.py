@@ -74,7 +74,7 @@ def bare() -> SshJob:
 
 
 def alone(job: SshJob) -> SshJob:
-    """Its mpirun is told of no host."""
+    """Its mpirun gets no hostfile."""
     job.command("/bin/sh", "-c", "unset OMPI_MCA_orte_default_hostfile; mpirun -n 1 --oversubscribe true")
     return job
 
