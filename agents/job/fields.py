@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from agents.job.json_object import Object
 from agents.job.model import WORKER, Problem, annotation
@@ -24,11 +24,23 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
+class Asked(NamedTuple):
+    """The keys of an object that have been asked for: what nothing asks for is ignored.
+
+    No Fields: all of those have the table that this is in, and a job in a circle of references would be held in memory
+    long after its plan.
+    """
+
+    value: Object
+    is_map: bool
+    keys: set[str]
+
+
 class Fields:
     """An object at a path. All that are reached from one share its list of problems, and `asked`.
 
-    The keys of a map are its user's, and stand in brackets: `metadata.annotations[mpi-agents/rbac]`. `asked`: which
-    keys have been asked for, by the path of their object: what nothing asks for is ignored. Those in lists don't count.
+    The keys of a map are its user's, and stand in brackets: `metadata.annotations[mpi-agents/rbac]`. `asked`: by
+    the paths of objects. Those in lists don't count.
     """
 
     def __init__(
@@ -36,7 +48,7 @@ class Fields:
         value: object,
         path: str,
         problems: list[Problem],
-        asked: dict[str, tuple[Fields, set[str]]] | None = None,
+        asked: dict[str, Asked] | None = None,
         *,
         is_map: bool = False,
         is_reported: bool = False,
@@ -65,7 +77,7 @@ class Fields:
     @property
     def names(self) -> list[str]:
         """The keys that there are, as null is none."""
-        return [str(key) for key, value in self.value.items() if value is not None]
+        return _names(self.value)
 
     def child(self, key: str, *, is_map: bool = False) -> Fields:
         """Return the object at a key, empty if there is none."""
@@ -153,7 +165,7 @@ class Fields:
 
     def ask(self, key: str) -> None:
         """Note that a key has a meaning here."""
-        self.asked.setdefault(self.path, (self, set()))[1].add(key)
+        self.asked.setdefault(self.path, Asked(self.value, self.is_map, set())).keys.add(key)
 
     def _get(self, key: str) -> Any:
         self.ask(key)
@@ -187,11 +199,11 @@ class Settings:
         Those of pod templates are the API server's.
         """
         found: list[Problem] = []
-        for path, (fields, names) in self.fields.asked.items():
+        for path, asked in self.fields.asked.items():
             if path == self._annotations.path:
-                found += ignored_annotations(path, fields.names, names)
-            elif path.startswith(self.fields.path) and not fields.is_map and ".template" not in path:
-                found += misspelt_fields(path, fields.names, names)
+                found += ignored_annotations(path, _names(asked.value), asked.keys)
+            elif path.startswith(self.fields.path) and not asked.is_map and ".template" not in path:
+                found += misspelt_fields(path, _names(asked.value), asked.keys)
         return found
 
     @property
@@ -266,6 +278,10 @@ class Settings:
         self.fields.ask(key)
         name = annotation(self._names.get(key, key))
         return (self._annotations, name) if self.is_annotated(key) else (self.fields, key)
+
+
+def _names(value: Object) -> list[str]:
+    return [str(key) for key, one in value.items() if one is not None]
 
 
 def one_of(names: Iterable[str]) -> str:
