@@ -37,6 +37,23 @@ TEXTS = {
     f"logged in by ghp_{'a' * 36}.": f"logged in by {MARK}.",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc": MARK,
     "key AKIAABCDEFGHIJKLMNOP": f"key {MARK}",
+    "curl -u me:abc http://x/": f"curl -u {MARK} http://x/",
+    "/usr/bin/curl -sSu 'me:a b' x": f"/usr/bin/curl -sSu {MARK} x",
+    "a && curl -ume:abc 'http://x/?a&b' | sh": f"a && curl -u{MARK} 'http://x/?a&b' | sh",
+    'curl "http://x/?a=1&b=2" \\\n --user me:abc \\\n x': f'curl "http://x/?a=1&b=2" \\\n --user {MARK} \\\n x',
+    'x=$(curl --user="me:abc" --proxy-user b:c x)': f"x=$(curl --user={MARK} --proxy-user {MARK} x)",
+    'curl -H "Authorization: Basic abcdefgh" x': f'curl -H "Authorization: {MARK}" x',
+    "mysql -uroot -pabc db; mysqldump -p'a b' db": f"mysql -uroot -p{MARK} db; mysqldump -p{MARK} db",
+    "sshpass -p abc ssh -p 2222 me@h; sshpass -v -pabc scp x h:": (
+        f"sshpass -p {MARK} ssh -p 2222 me@h; sshpass -v -p{MARK} scp x h:"
+    ),
+    "docker login -u me -p abc h/x": f"docker login -u me -p {MARK} h/x",
+    "helm registry login h -p abc": f"helm registry login h -p {MARK}",
+    "redis-cli -h x -a abc ping": f"redis-cli -h x -a {MARK} ping",
+    "AWS_SECRET_ACCESS_KEY=abc aws s3 ls": f"AWS_SECRET_ACCESS_KEY={MARK} aws s3 ls",
+    "x --password=abc --http-password=abc --password abc": (
+        f"x --password={MARK} --http-password={MARK} --password {MARK}"
+    ),
 }
 SHOWN = (
     "secretName: ssh-auth",
@@ -46,6 +63,13 @@ SHOWN = (
     "compass=north key=value PWD=/tmp",
     "see https://example.com/@me, https://example.com:8080/x",
     "rank 0 of 4 on pi-worker-0: secret santa",
+    "mpirun -np 4 -x PASSWORDLESS_SSH=1 -x PATH -H a:2,b:2 python -u train.py",
+    "ssh -p 2222 -u root w0; sshd -p 2222; sshpass -e ssh -p 2222 w0",
+    "mysql -p -u me db; mpirun -pernode x",
+    "curl -u me x; date -u +%H:%M; docker run -u 1000:1000 -p 80:80 x",
+    "curl -o x http://x/ && python -u a:b",
+    "docker login --password-stdin h < /token",
+    "run --token-file /var/run/x --password-file=/x",
 )
 
 
@@ -66,6 +90,24 @@ def test_other_texts(text: str) -> None:
         ({"name": "EPOCHS", "value": "5"}, {"name": "EPOCHS", "value": "5"}),
         (["run", "--api-key", "abc", "--fast"], ["run", "--api-key", MARK, "--fast"]),
         (["a", "-----BEGIN PRIVATE KEY-----", "abc"], [MARK]),
+        (["curl", "-fsu", "me:a b", "x"], ["curl", "-fsu", MARK, "x"]),
+        (
+            ["curl", "--user=me:a b", "-H", "Authorization: Basic abc"],
+            ["curl", f"--user={MARK}", "-H", f"Authorization: {MARK}"],
+        ),
+        (["mysql", "-pa b", "-h", "x"], ["mysql", f"-p{MARK}", "-h", "x"]),
+        (["docker", "login", "-u", "me", "-p", "it's", 5], ["docker", "login", "-u", "me", "-p", MARK, 5]),
+        (
+            ["sh", "-c", "sshpass -p abc ssh w0; date", "-p", "2222"],
+            ["sh", "-c", f"sshpass -p {MARK} ssh w0; date", "-p", "2222"],
+        ),
+        (["sshpass", "-p", "abc", "ssh", "-p", "2222"], ["sshpass", "-p", MARK, "ssh", "-p", "2222"]),
+        (["mpirun", "-np", "2", "python", "-u", "a:b"], ["mpirun", "-np", "2", "python", "-u", "a:b"]),
+        (
+            {"args": ["-p", "abc", "ssh", "-p", "2222"], "command": ["sshpass"]},
+            {"args": ["-p", MARK, "ssh", "-p", "2222"], "command": ["sshpass"]},
+        ),
+        ({"args": ["abc"], "command": ["run", "--token"]}, {"args": [MARK], "command": ["run", "--token"]}),
         ({"a": {"x.io/token": "abc", "managedFields": [1]}}, {"a": {"x.io/token": MARK}}),
         ({"secretKeyRef": {"name": "db", "key": "pass"}}, {"secretKeyRef": {"name": "db", "key": "pass"}}),
         ({"automountServiceAccountToken": False}, {"automountServiceAccountToken": False}),
@@ -78,7 +120,10 @@ def test_objects(value: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["a-", "--token ", "x_", "token='", 'token="\\', "://", "-----END ", "Bearer ", "sk-", "a:/", "x://a:", "Cookie: "],
+    [
+        *("a-", "--token ", "x_", "token='", 'token="\\', "://", "-----END ", "Bearer ", "sk-", "a:/", "x://a:"),
+        *("Cookie: ", "curl ", "curl '", 'curl "x" ', "mysql \\\n", "docker login ", "sshpass -v "),
+    ],
 )
 def test_hostile_texts_take_no_time(part: str) -> None:
     began = time.process_time()
