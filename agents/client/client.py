@@ -14,7 +14,7 @@ from agents.client import manifests, modes, pod_command, pod_logs, sync
 from agents.client.bundle import Bundle
 from agents.client.clusters import Clusters
 from agents.client.connection import Connection
-from agents.client.diagnosis import diagnose, failed_container
+from agents.client.diagnosis import diagnose
 from agents.client.doctor import Check, Examination, Group, Subject, ordered, skip
 from agents.client.errors import AccessError, ClientError, ForbiddenError, NotFoundError, WaitTimeoutError
 from agents.client.facts import Facts, PodFacts
@@ -102,18 +102,12 @@ class MpiClient:
         return diagnose(self._evidence(name))
 
     def _evidence(self, name: str) -> Facts:
-        """Return a job with its pods, events, and the end of a failed container's log."""
+        """Return a job with its pods, events, and the end of the log that explains it."""
         resource = self.resource(name)
         pods = self._objects.pods(resource)
         facts = Facts(resource, pods, time.time())
         facts = replace(facts, events=self._objects.events(facts), pending=self._queues.pending(facts))
-        if (end := failed_container(facts)) is not None and end.container:
-            try:
-                lines = pod_logs.last_lines(self._connection, self.namespace, end)
-            except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth showing
-                lines = []
-            facts = replace(facts, output=lines)
-        return facts
+        return pod_logs.with_output(self._connection, facts)
 
     def events(self, name: str) -> tuple[JobEvent, ...]:
         """Return the events of a job, its launchers, and some workers that are not ready, oldest first.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agents.client import causes, ends, output, starting
+from agents.client import causes, ends, output, silence, starting
 from agents.client.facts import End, Facts, Pending, PodFacts
 from agents.client.model import Explanation, State
 from agents.common import durations
@@ -41,6 +41,12 @@ def failed_container(facts: Facts) -> End | None:
     if first is not None and first.pod == wanted:
         return first
     return next((pod.ends[-1] for pod in facts.workers.values() if pod.name == wanted), None)
+
+
+def running_launcher(facts: Facts) -> PodFacts | None:
+    """Return the launcher of a job that just runs: the end of its output is to be `facts.output`."""
+    found = diagnose(facts)
+    return silence.running_launcher(facts) if found.state is State.RUNNING and not found.reason else None
 
 
 def _deleting(facts: Facts) -> Explanation | None:
@@ -237,13 +243,13 @@ def _reason(pod: PodFacts, why: NotReady) -> str:
 def _running(facts: Facts) -> Explanation:
     since = facts.condition(Type.RUNNING)
     what = f"{facts.name} {_runs(facts)} on {facts.ready} of {facts.wanted} workers."
-    debugging = facts.condition(Type.DEBUGGING)
-    if debugging is not None:
+    if facts.condition(Type.DEBUGGING) is not None:
         what = f"{what} It is in debug mode: its launcher waits for you."
     launcher = facts.launcher
     if launcher is not None and launcher.main is not None and launcher.main.state == "terminated":
         what = f"{facts.name}'s launcher has ended with exit code {launcher.main.exit_code}; its end is being recorded."
-    return Explanation(State.STARTING if since is None and launcher is None else State.RUNNING, "", what)
+    state = State.STARTING if since is None and launcher is None else State.RUNNING
+    return silence.explained(facts, Explanation(state, "", what))
 
 
 _RULES: tuple[Callable[[Facts], Explanation | None], ...] = (

@@ -142,7 +142,8 @@ _REASONS = {
 class Facts:
     """What is known of a job. `pods`, `events` and `output`, the end of its log, may be empty; `now` is epoch time.
 
-    `pending`: what Kueue says of a queued job.
+    `pending`: what Kueue says of a queued job. `silent_since`: when a running launcher wrote its last line, or when it
+    started if it has written none; None: its output was not read.
     """
 
     resource: Object
@@ -151,6 +152,7 @@ class Facts:
     events: Sequence[Object] = ()
     output: Sequence[str] = ()
     pending: Pending | None = None
+    silent_since: float | None = None
 
     @property
     def name(self) -> str:

@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from agents.client.tags import untagged
+from agents.client.tags import RankOutput, ranks_of, untagged
+from agents.job.model import Implementation
 
+_RANKS_MAX = 8  # whose output is searched for an exception
 _TEXT_MAX = 200_000  # characters: of the end of a log
 _RULER = re.compile(r"[-=]{20,}")
 _NOTICE = re.compile(  # what a launcher says of a failure, in general words
@@ -73,6 +75,26 @@ class Mistake:
     remedy: str
     line: int = 0
 
+
+@dataclass(frozen=True, slots=True)
+class RankException:
+    """A Python exception that nobody caught, or that was printed as one. `rank` is -1 if no tag says whose it is.
+
+    `lines`: the rank's, to the exception. `is_last`: the rank has written nothing behind it.
+    """
+
+    rank: int
+    text: str
+    lines: tuple[str, ...]
+    is_last: bool
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(
+    rf"^{re.escape(_TRACEBACK)}\n(?:.*\n){{1,200}}?"
+    r"(?P<text>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?:: .*)?)$",
+    re.MULTILINE,
+)
 
 _WORKER_LOST, _NOT_STARTED = "WorkerLost", "DaemonNotStarted"
 UNREACHABLE = frozenset({_WORKER_LOST, _NOT_STARTED, "HostNotResolved", "SshNotListening"})
@@ -193,6 +215,18 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
         given.get("aborted") is not None,
         given.get("raw") is not None,
     )
+
+
+def exception(lines: Sequence[str], implementation: Implementation) -> RankException | None:
+    """Return the last Python exception of the first rank that shows one: rather of a rank that then wrote no more."""
+    found = []
+    ranks = ranks_of(_TRACEBACK, lines, implementation)[:_RANKS_MAX]
+    for rank, own in [(rank, RankOutput(rank, implementation).lines(lines)) for rank in ranks] or [(-1, iter(lines))]:
+        text = "\n".join(line.rstrip() for line in own)[-_TEXT_MAX:].rstrip()
+        if matches := [*_EXCEPTION.finditer(text)]:
+            end = matches[-1].end()
+            found.append(RankException(rank, matches[-1]["text"], tuple(text[:end].splitlines()), end == len(text)))
+    return next((one for one in found if one.is_last), found[0] if found else None)
 
 
 def mistake(lines: Iterable[str]) -> Mistake | None:

@@ -42,6 +42,19 @@ def untagged(text: str) -> str:
     return _TAG_AND_BLANK.sub("", text)
 
 
+def ranks_of(text: str, output: Iterable[str], implementation: Implementation) -> list[int]:
+    """Return the ranks whose tag is right before this text, in the order of their first one."""
+    found = ((line, tag) for line in output for tag in _tags(line, implementation))
+    return [*dict.fromkeys(int(tag["rank"]) for line, tag in found if line.startswith((text, f" {text}"), tag.end()))]
+
+
+def _tags(line: str, implementation: Implementation) -> list[re.Match[str]]:
+    tags = [*_TAG.finditer(line)]
+    if not tags and implementation is not Implementation.OPEN_MPI:
+        tags = [*filter(None, [_PLAIN.match(line)])]
+    return tags
+
+
 class RankOutput:
     """The lines of one rank in a launcher's output, which is fed line by line."""
 
@@ -67,9 +80,7 @@ class RankOutput:
 
     def feed(self, line: str) -> list[str]:
         """Return the rank's lines that end with this one of the launcher's."""
-        tags = [*_TAG.finditer(line)]
-        if not tags and self._implementation is not Implementation.OPEN_MPI:
-            tags = [*filter(None, [_PLAIN.match(line)])]
+        tags = _tags(line, self._implementation)
         self.has_tags |= bool(tags)
         self.untagged += not self.has_tags
         found = []

@@ -133,7 +133,10 @@ class Api:
         if asked.flag("follow"):
             lines_to_come = logs.follow(path, lines, partial(self._is_over, named, container))
             return await _stream(request, lines_to_come, "text/plain")
-        return web.Response(body=logs.tail(logs.read(path), lines), content_type="text/plain")
+        found = logs.tail(logs.read(path), lines)
+        if asked.flag("timestamps"):
+            found = logs.stamped(found, path)
+        return web.Response(body=found, content_type="text/plain")
 
     def _is_over(self, named: Target, container: str) -> bool:
         thing = self.store.get(PODS.key, named.namespace, named.name)

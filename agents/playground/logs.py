@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ def tail(data: bytes, lines: int) -> bytes:
     if lines < 0:
         return data
     return b"".join(data.splitlines(keepends=True)[-lines:]) if lines else b""
+
+
+def stamped(data: bytes, path: str) -> bytes:
+    """Lines of a file with timestamps: all have that of the last one, as the file keeps no other."""
+    if not data:
+        return data
+    at = datetime.fromtimestamp(os.stat(path).st_mtime, UTC).isoformat().replace("+00:00", "Z").encode()
+    return b"".join(at + b" " + line for line in data.splitlines(keepends=True))
 
 
 async def follow(path: str, lines: int, is_over: Callable[[], bool]) -> AsyncGenerator[bytes, None]:

@@ -99,5 +99,12 @@ def told(pod_name: str, reason: str, message: str) -> Object:
     return {**event(message, reason, "Pod"), "involvedObject": about, "lastTimestamp": at(90)}
 
 
-def facts(resource: Object, *pods: Object, events: tuple[Object, ...] = (), output: tuple[str, ...] = ()) -> Facts:
-    return Facts(resource, pods, NOW, events, output)
+def facts(
+    resource: Object,
+    *pods: Object,
+    events: tuple[Object, ...] = (),
+    output: tuple[str, ...] = (),
+    silent_s: float | None = None,
+) -> Facts:
+    silent_since = None if silent_s is None else NOW - silent_s
+    return Facts(resource, pods, NOW, events, output, silent_since=silent_since)

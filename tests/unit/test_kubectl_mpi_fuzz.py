@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from test_job_fuzz import SCALARS, places
 
 from agents.client.connection import decoded
-from agents.client.diagnosis import diagnose, failed_container
+from agents.client.diagnosis import diagnose, failed_container, running_launcher
 from agents.client.facts import Facts
 from agents.client.model import as_json
 from agents.client.objects import owned
+from agents.client.silence import last_output
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.kubectl_mpi import tables
 
@@ -33,7 +35,12 @@ SITUATIONS = [
         )
         for version in ("v1", "v2beta1", "t9k", "t9k-3")
         for count in (0, 1, 2, 3, 4)
-        for state, launcher in (("unschedulable", "pulling"), ("crash-loop", "crash-loop"), ("evicted", "failed"))
+        for state, launcher in (
+            ("unschedulable", "pulling"),
+            ("crash-loop", "crash-loop"),
+            ("evicted", "failed"),
+            ("ready", "ready"),
+        )
     ),
 ]
 WRONG: st.SearchStrategy[Any] = SCALARS | st.sampled_from(
@@ -55,6 +62,8 @@ def test_any_value_anywhere(situation: tuple[Object, list[Object], list[Object]]
         one[last] = copy.deepcopy(data.draw(WRONG))
     found = Facts(whole["job"], [*owned(whole["job"], whole["pods"])], NOW, whole["events"])
     failed_container(found)
+    if (launcher := running_launcher(found)) is not None:
+        found = replace(found, silent_since=last_output((), launcher)[1])
     why, status, shown = diagnose(found), status_of(found), events_of(found.events)
     json.dumps([as_json(why), as_json(status), as_json(shown)])
     assert why.state is summary_of(found).state

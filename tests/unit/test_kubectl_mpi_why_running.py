@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import pytest
-from client_jobs import facts, job, pod, told, with_sidecar, workers
-from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
+from client_jobs import BEGAN, Object, facts, job, pod, told, with_sidecar, workers
+from why_cases import LAUNCHER, OUTPUT, TRACEBACK, UP, V2_LAUNCHER, Case, check
 
-from agents.client.diagnosis import diagnose, failed_container
+from agents.client.diagnosis import diagnose, failed_container, running_launcher
+from agents.client.facts import Facts, PodFacts
 from agents.client.model import State
+from agents.client.silence import SILENT_S, last_output
+from agents.job.status import format_time
 
 SSHD_MISSING = with_sidecar(pod("pi-worker-1", "ready"), "worker-agent")
 MISSING = told("pi-worker-1", "FailedMount", 'MountVolume.SetUp failed for volume "k" : secret "keys" not found')
+
+DEAD = "seems to have died, and the others wait for it: ValueError: bad shape. Start the ranks by `python -m mpi4py"
+
+
+def running(*output: str, silent_s: float | None, pods: list[Object] = UP) -> Facts:
+    """A job that runs, and the end of its launcher's output."""
+    return facts(job("v1", "Running"), *pods, pod(LAUNCHER, "ready"), output=output, silent_s=silent_s)
+
+
+def shown(worker: Object) -> Object:
+    """A worker whose agent sees its processes."""
+    worker["spec"] |= {"shareProcessNamespace": True, "initContainers": [{"name": "a", "command": ["mpi-worker"]}]}
+    return worker
+
 
 CASES: dict[str, Case] = {
     "image can't be pulled": (
@@ -108,6 +125,57 @@ CASES: dict[str, Case] = {
         "",
         ["pi has been running for 5 min on 2 of 2 workers."],
     ),
+    "running, and silent": (
+        running("step 17", "", silent_s=200),
+        State.RUNNING,
+        "",
+        [
+            "on 2 of 2 workers. Its last output came 3 min 20 s ago: step 17. `kubectl mpi stacks pi` could show where",
+            "its ranks are, but pi's workers don't show their processes: set spec.workerAgent: {processes: true} (`",
+        ],
+    ),
+    "running, and silent, and its processes are seen": (
+        running("a\x1b[2Jb", silent_s=SILENT_S, pods=[shown(pod("pi-worker-0", "ready")), UP[1]]),
+        State.RUNNING,
+        "",
+        ["Its last output came 1 min ago: a?[2Jb. `kubectl mpi stacks pi` shows where its ranks are."],
+    ),
+    "running, and silent from its begin": (
+        running(silent_s=290),
+        State.RUNNING,
+        "",
+        ["Its launcher has written nothing for 4 min 50 s. `kubectl mpi stacks pi` could", "`python -u`."],
+    ),
+    "running, and silent, in its launcher's pod": (
+        facts(
+            job("v1", "Running", changes={"spec/mpiReplicaSpecs/Worker/replicas": 0}),
+            pod(LAUNCHER, "ready"),
+            silent_s=290,
+        ),
+        State.RUNNING,
+        "",
+        ["has written nothing for 4 min 50 s. A Python program may hold its output back: not with `python -u`."],
+    ),
+    "a rank has died of an exception": (
+        running("epoch 1", *TRACEBACK, silent_s=1),
+        State.RUNNING,
+        "PythonException",
+        [f"on 2 of 2 workers. A rank {DEAD} PROGRAM`: an exception then ends the whole job."],
+    ),
+    "a rank has died of an exception, others wrote meanwhile": (
+        running(TRACEBACK[0], "epoch 1", *TRACEBACK[1:], "epoch 2", silent_s=SILENT_S),
+        State.RUNNING,
+        "PythonException",
+        [f"A rank {DEAD}"],
+    ),
+    "a rank with a tag has died of an exception": (
+        running(
+            *(tagged for line in TRACEBACK for tagged in (f"[1,3]<stderr>:{line}", "[1,0]<stdout>:step")), silent_s=1
+        ),
+        State.RUNNING,
+        "PythonException",
+        [f"Rank 3 {DEAD}"],
+    ),
     "running, and a worker was evicted": (
         facts(job("v1", "Running"), UP[0], pod("pi-worker-1", "evicted"), pod(LAUNCHER, "ready")),
         State.RUNNING,
@@ -163,6 +231,51 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("name", CASES)
 def test_why(name: str) -> None:
     check(*CASES[name])
+
+
+@pytest.mark.parametrize(
+    "output",
+    [(), ("step 17",), (*TRACEBACK, "step 18"), tuple(f"[1,3]<stderr>:{line}" for line in (*TRACEBACK, "goes on"))],
+)
+def test_a_job_that_wrote_a_moment_ago_just_runs(output: tuple[str, ...]) -> None:
+    found = diagnose(running(*output, silent_s=SILENT_S - 1))
+    assert str(found) == "pi has been running for 5 min on 2 of 2 workers."
+
+
+def test_of_an_exception_its_rank_s_lines_are_shown() -> None:
+    found = diagnose(running("step", *TRACEBACK, silent_s=1))
+    assert (found.output_of, found.lines) == (LAUNCHER, ("step", *map(str.strip, TRACEBACK)))
+
+
+@pytest.mark.parametrize(
+    ("stamped", "output", "after_s"),
+    [
+        ((), (), 10),  # its start
+        ((f"{format_time(BEGAN + 20)} a b", f"{format_time(BEGAN + 90)} "), ("a b", ""), 90),
+        ((f"{format_time(BEGAN + 20)} long", "er line"), ("long", "er line"), 20),
+        ((f"{format_time(BEGAN + 20)[:-1]}.123456789Z a",), ("a",), 20.123456),
+    ],
+)
+def test_when_the_last_line_came(stamped: tuple[str, ...], output: tuple[str, ...], after_s: float) -> None:
+    launcher = pod(LAUNCHER, "ready")
+    launcher["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = format_time(BEGAN + 10)
+    lines, at = last_output(stamped, PodFacts(launcher, "pi"))
+    assert (lines, at) == (output, BEGAN + after_s)
+
+
+def test_whose_output_is_read_while_a_job_runs() -> None:
+    found = running_launcher(running(silent_s=None))
+    assert found is not None
+    assert found.name == LAUNCHER
+    debugged = facts(job("v1", "Running", "Debugging"), *UP, pod(LAUNCHER, "ready"))
+    waiting = running(silent_s=None, pods=workers("ready", "pulling"))
+    for one in (
+        debugged,
+        waiting,
+        facts(job("v1", "Created"), *UP),
+        facts(job("v1", "Succeeded"), pod(LAUNCHER, "ready")),
+    ):
+        assert running_launcher(one) is None
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1", "t9k", "t9k-3"])

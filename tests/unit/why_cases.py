@@ -13,6 +13,12 @@ Case = tuple[Facts, State, str, list[str]]  # facts, state, reason, parts of the
 LAUNCHER = "pi-launcher"
 V2_LAUNCHER = "pi-launcher-x7k2p"  # of a batch Job
 UP = workers("ready", "ready")
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    '  File "/app/train.py", line 41, in load',
+    "    raise ValueError(shape)",
+    "ValueError: bad shape",
+)
 OUTPUT = ("epoch 1", "epoch 2", "Traceback: out of luck")
 
 

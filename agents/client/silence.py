@@ -1,0 +1,82 @@
+"""What the end of a running launcher's output says: that it has been silent for long, or that a rank has died. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agents.client import output
+from agents.client.causes import LINES
+from agents.client.facts import Facts, PodFacts
+from agents.client.model import Explanation
+from agents.client.ranks import why_unseen
+from agents.common import durations
+from agents.common.text import printable, sentence
+from agents.job.conditions import Type
+from agents.job.json_object import mappings, part
+from agents.job.model import Implementation
+from agents.job.status import seconds
+
+SILENT_S = 60.0
+"""Without new output for so long, a running job is said to be silent: most programs write more often."""
+_LINE_MAX = 200  # bytes of a line that is quoted
+
+
+def running_launcher(facts: Facts) -> PodFacts | None:
+    """Return the launcher whose output matters while the job runs: not one in debug mode, which only waits."""
+    pod = facts.launcher
+    is_running = pod is not None and pod.main is not None and pod.main.state == "running"
+    return pod if is_running and facts.condition(Type.DEBUGGING) is None else None
+
+
+def last_output(stamped: Sequence[str], launcher: PodFacts) -> tuple[tuple[str, ...], float | None]:
+    """Return lines without their timestamps, and the last one's; the launcher's start if there is none."""
+    at, found = _started_at(launcher), []
+    for line in stamped:
+        time, _, text = line.partition(" ")
+        written = seconds(time)  # None: the rest of a line that was too long to be held
+        at = at if written is None else written
+        found.append(line if written is None else text)
+    return tuple(found), at
+
+
+def explained(facts: Facts, found: Explanation) -> Explanation:
+    """Return what is `found` of a running job with what its output adds, if that was read."""
+    if facts.silent_since is None or (launcher := running_launcher(facts)) is None:
+        return found
+    silent_s = facts.now - facts.silent_since
+    died = output.exception(facts.output, Implementation.OPEN_MPI if facts.job is None else facts.job.implementation)
+    if died is not None and (died.is_last or silent_s >= SILENT_S):
+        rank = f"Rank {died.rank}" if died.rank >= 0 else "A rank"
+        text = f"{rank} seems to have died, and the others wait for it: {printable(died.text, _LINE_MAX)}"
+        return replace(
+            found,
+            reason="PythonException",
+            what=f"{found.what} {sentence(text)}",
+            remedy="Start the ranks by `python -m mpi4py PROGRAM`: an exception then ends the whole job.",
+            output_of=launcher.name,
+            lines=tuple(map(printable, died.lines[-LINES:])),
+        )
+    if silent_s < SILENT_S:
+        return found
+    if last := output.last_lines(facts.output, 1):
+        text = f"Its last output came {durations.words(silent_s)} ago: {printable(last[0], _LINE_MAX)}"
+        return replace(found, what=f"{found.what} {sentence(text)}", remedy=_remedy(facts))
+    what = f"{found.what} Its launcher has written nothing for {durations.words(silent_s)}."
+    held_back = "A Python program may hold its output back: not with `python -u`."
+    return replace(found, what=what, remedy=f"{_remedy(facts)} {held_back}".strip())
+
+
+def _remedy(facts: Facts) -> str:
+    """Where its ranks are seen; "" if all are in the launcher's pod, where they are not."""
+    if not facts.wanted:
+        return ""
+    shows = f"`kubectl mpi stacks {facts.name}`"
+    unseen = why_unseen(facts)
+    return f"{shows} {f'could show where its ranks are, but {unseen}' if unseen else 'shows where its ranks are'}."
+
+
+def _started_at(pod: PodFacts) -> float | None:
+    statuses = mappings(part(pod.raw, "status").get("containerStatuses"))
+    main = next((one for one in statuses if one.get("name") == pod.state.main_container), {})
+    return seconds(part(main, "state", "running").get("startedAt"))

@@ -1,0 +1,51 @@
+"""`kubectl mpi why` of jobs that run, but whose ranks wait for ever: by what their launchers wrote last, and when."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import yaml
+from user_shell import manifest
+
+from agents.client import MpiClient
+
+if TYPE_CHECKING:
+    from user_shell import Shell
+
+    from agents.playground.operated import Operated
+
+AGO_S = 300
+DIES = f"""[ $OMPI_COMM_WORLD_RANK = 0 ] || {sys.executable} -c 'raise ValueError("bad shape")'; exec sleep 600"""
+
+
+def begin(operated: Operated, job: str, last: str) -> None:
+    """Submit a job, and wait until it has written a line that ends so."""
+    with MpiClient(kubeconfig=operated.cluster.kubeconfig(), namespace="default") as client:
+        client.submit(yaml.safe_load(job))
+        name = yaml.safe_load(job)["metadata"]["name"]
+        client.wait(name, until=lambda status: status.state == "Running", timeout_s=60)
+        assert any(line.endswith(last) for line in client.logs(name, follow=True))
+
+
+def test_a_silent_job(shell: Shell, operated: Operated) -> None:
+    begin(operated, manifest("mute", "sh", "-c", "echo step 17; exec sleep 600"), "step 17")
+    log = os.path.join(operated.cluster.pod_folder("mute-launcher"), "mpi.log")
+    os.utime(log, (time.time() - AGO_S,) * 2)
+    said = " ".join(shell.run("why", "mute").split())
+    assert re.search(r"Its last output came 5 min( \d+ s)? ago: step 17\. `kubectl mpi stacks mute` could show", said)
+    assert re.search(r"state +warn +mute has been running", shell.run("doctor", "mute"))
+    shell.run("delete", "mute")
+
+
+def test_a_rank_that_died_of_an_exception(shell: Shell, operated: Operated) -> None:
+    job = yaml.safe_load(manifest("raises", "mpirun", "--allow-run-as-root", "-n", "2", "sh", "-c", DIES))
+    job["metadata"]["annotations"]["mpi-agents/tag-output"] = "true"
+    begin(operated, yaml.safe_dump(job), "ValueError: bad shape")
+    said = shell.run("why", "raises")
+    assert "Rank 1 seems to have died, and the others wait for it: ValueError: bad shape." in " ".join(said.split())
+    assert "\n  | ValueError: bad shape\n" in said
+    shell.run("delete", "raises")
