@@ -48,12 +48,12 @@ def explained(facts: Facts, found: Explanation) -> Explanation:
     died = output.exception(facts.output, Implementation.OPEN_MPI if facts.job is None else facts.job.implementation)
     if died is not None and (died.is_last or silent_s >= SILENT_S):
         rank = f"Rank {died.rank}" if died.rank >= 0 else "A rank"
-        text = f"{rank} seems to have died, and the others wait for it: {printable(died.text, _LINE_MAX)}"
+        text = f"{rank} seems to have died of an exception while the others wait for it: "
         return replace(
             found,
             reason="PythonException",
-            what=f"{found.what} {sentence(text)}",
-            remedy="Start the ranks by `python -m mpi4py PROGRAM`: an exception then ends the whole job.",
+            what=f"{found.what} {text}{sentence(printable(died.text, _LINE_MAX))}",
+            remedy="Run it with `python -m mpi4py PROGRAM`: an exception then ends the whole job.",
             output_of=launcher.name,
             lines=tuple(map(printable, died.lines[-LINES:])),
         )
@@ -63,7 +63,7 @@ def explained(facts: Facts, found: Explanation) -> Explanation:
         text = f"Its last output came {durations.words(silent_s)} ago: {printable(last[0], _LINE_MAX)}"
         return replace(found, what=f"{found.what} {sentence(text)}", remedy=_remedy(facts))
     what = f"{found.what} Its launcher has written nothing for {durations.words(silent_s)}."
-    held_back = "A Python program may hold its output back: not with `python -u`."
+    held_back = "A Python program may hold its output back: run it with `python -u`."
     return replace(found, what=what, remedy=f"{_remedy(facts)} {held_back}".strip())
 
 

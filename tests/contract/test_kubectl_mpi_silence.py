@@ -9,13 +9,11 @@ import time
 from typing import TYPE_CHECKING
 
 import yaml
-from user_shell import manifest
+from user_shell import Shell, manifest
 
 from agents.client import MpiClient
 
 if TYPE_CHECKING:
-    from user_shell import Shell
-
     from agents.playground.operated import Operated
 
 AGO_S = 300
@@ -37,6 +35,8 @@ def test_a_silent_job(shell: Shell, operated: Operated) -> None:
     os.utime(log, (time.time() - AGO_S,) * 2)
     said = " ".join(shell.run("why", "mute").split())
     assert re.search(r"Its last output came 5 min( \d+ s)? ago: step 17\. `kubectl mpi stacks mute` could show", said)
+    blind = Shell(operated.cluster.kubeconfig(operated.cluster.token("get mpijobs", "list pods", "list events")))
+    assert blind.run("why", "mute").endswith(" on 2 of 2 workers.\n")
     assert re.search(r"state +warn +mute has been running", shell.run("doctor", "mute"))
     shell.run("delete", "mute")
 
@@ -46,6 +46,6 @@ def test_a_rank_that_died_of_an_exception(shell: Shell, operated: Operated) -> N
     job["metadata"]["annotations"]["mpi-agents/tag-output"] = "true"
     begin(operated, yaml.safe_dump(job), "ValueError: bad shape")
     said = shell.run("why", "raises")
-    assert "Rank 1 seems to have died, and the others wait for it: ValueError: bad shape." in " ".join(said.split())
+    assert "Rank 1 seems to have died of an exception while the others wait" in " ".join(said.split())
     assert "\n  | ValueError: bad shape\n" in said
     shell.run("delete", "raises")

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from agents.client.output import RankFailure, failed_rank, last_lines, mistake
+from agents.client.output import RankFailure, exception, failed_rank, last_lines, mistake
+from agents.job.model import Implementation
 
 RULER = "-" * 74
 DOUBLE = "=" * 83
@@ -285,3 +286,43 @@ def test_long_output_is_searched_in_no_time() -> None:
     began = time.process_time()
     assert mistake(["ssh" * 66_000]) is None
     assert time.process_time() - began < 2
+
+
+RAISED = ("Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "app.BadShapeError: [3]")
+
+
+@pytest.mark.parametrize(
+    ("implementation", "tag"),
+    [
+        (Implementation.OPEN_MPI, ""),
+        (Implementation.OPEN_MPI, "[1,3]<stderr>:"),
+        (Implementation.OPEN_MPI, "[1,3]<stderr>: "),
+        (Implementation.MPICH, "[3]<output>:"),
+        (Implementation.INTEL, "[3] "),
+    ],
+)
+def test_an_exception_of_a_rank(implementation: Implementation, tag: str) -> None:
+    handled = (
+        *RAISED[:2],
+        "KeyError: 'x'",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+    )
+    found = exception([f"{tag}{line}" for line in (*handled, *RAISED)], implementation)
+    assert found is not None
+    assert (found.rank, found.text, found.is_last) == (3 if tag else -1, RAISED[-1], True)
+    assert found.lines[-3:] == RAISED
+
+
+def test_of_several_exceptions_the_first_that_a_rank_wrote_last_counts() -> None:
+    lines = [f"[1,{rank}]<stderr>:{line}" for rank in (5, 3, 2) for line in RAISED]
+    for behind, rank in (([], 5), (["[1,5]<stdout>:goes on"], 3)):
+        found = exception([*lines, *behind], Implementation.OPEN_MPI)
+        assert found is not None
+        assert found.rank == rank
+
+
+@pytest.mark.parametrize("lines", [RAISED[:2], RAISED[1:], ("Traceback: out of luck", "ValueError: x")])
+def test_no_exception(lines: tuple[str, ...]) -> None:
+    assert exception(lines, Implementation.OPEN_MPI) is None

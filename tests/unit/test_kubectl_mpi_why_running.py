@@ -15,7 +15,7 @@ from agents.job.status import format_time
 SSHD_MISSING = with_sidecar(pod("pi-worker-1", "ready"), "worker-agent")
 MISSING = told("pi-worker-1", "FailedMount", 'MountVolume.SetUp failed for volume "k" : secret "keys" not found')
 
-DEAD = "seems to have died, and the others wait for it: ValueError: bad shape. Start the ranks by `python -m mpi4py"
+DEAD = "seems to have died of an exception while the others wait for it: ValueError: bad shape. Run it with `python -m"
 
 
 def running(*output: str, silent_s: float | None, pods: list[Object] = UP) -> Facts:
@@ -154,13 +154,13 @@ CASES: dict[str, Case] = {
         ),
         State.RUNNING,
         "",
-        ["has written nothing for 4 min 50 s. A Python program may hold its output back: not with `python -u`."],
+        ["has written nothing for 4 min 50 s. A Python program may hold its output back: run it with `python -u`."],
     ),
     "a rank has died of an exception": (
         running("epoch 1", *TRACEBACK, silent_s=1),
         State.RUNNING,
         "PythonException",
-        [f"on 2 of 2 workers. A rank {DEAD} PROGRAM`: an exception then ends the whole job."],
+        [f"on 2 of 2 workers. A rank {DEAD} mpi4py PROGRAM`: an exception then ends the whole job."],
     ),
     "a rank has died of an exception, others wrote meanwhile": (
         running(TRACEBACK[0], "epoch 1", *TRACEBACK[1:], "epoch 2", silent_s=SILENT_S),
