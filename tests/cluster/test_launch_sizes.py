@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.kube import Namespace
 
-SIZES = [2, 16, 64, 65, 100]
+SIZES = [2, 16, 65, 100]
 START_S = 240.0
 
 
