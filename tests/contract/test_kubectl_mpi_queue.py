@@ -1,6 +1,7 @@
 """What Kueue says of a queued job, and that nothing is missed where it is not there or says nothing.
 
 Kueue's answers are those of its documentation: https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads
+tests/cluster/operator/test_kueue.py has a real one's.
 """
 
 from __future__ import annotations

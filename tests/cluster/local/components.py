@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .daemons import Daemon
 from .network import API_SERVICE, GATEWAY
-from .pki import NODE
+from .pki import FRONT_PROXY, NODE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +82,11 @@ def _api_server(run: Path, pki: Path) -> list[str]:
         *(f"--service-account-key-file={pki}/sa.pub", f"--service-account-signing-key-file={pki}/sa.key"),
         *(f"--kubelet-certificate-authority={pki}/ca.crt", "--kubelet-preferred-address-types=Hostname"),
         *(f"--kubelet-client-certificate={pki}/kubelet-client.crt", f"--kubelet-client-key={pki}/kubelet-client.key"),
+        # For API servers behind it: who asks.
+        *(f"--requestheader-client-ca-file={pki}/ca.crt", f"--requestheader-allowed-names={FRONT_PROXY}"),
+        *("--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group"),
+        *("--requestheader-extra-headers-prefix=X-Remote-Extra-", f"--proxy-client-key-file={pki}/front-proxy.key"),
+        f"--proxy-client-cert-file={pki}/front-proxy.crt",
     ]
 
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 API_SERVER = "https://127.0.0.1:6443"
 NODE = "127.0.0.1"  # the node's name, so that its address is loopback, too
+FRONT_PROXY = "front-proxy-client"
 
 _CLIENTS = {
     "admin": ("admin", "system:masters"),
     "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
+    "front-proxy": (FRONT_PROXY, None),
     "controller-manager": ("system:kube-controller-manager", None),
     "scheduler": ("system:kube-scheduler", None),
     "kubelet": (f"system:node:{NODE}", "system:nodes"),

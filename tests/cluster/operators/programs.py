@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """A command of a Go module, and the file there that defines its kinds, if it has any."""
+    """A command of a Go module, and the files there that define its kinds, if it has any: a path, or a pattern."""
 
     module: str
     version: str
@@ -55,7 +55,7 @@ class Program:
     def _build(self, say: Callable[[str], None]) -> None:
         if not self.can_be_had:
             raise SetupError(f"{self.command} is built from a Go module: install Go (https://go.dev)")
-        say(f"building {self.module} {self.version}: two minutes, once")
+        say(f"building {self.module} {self.version}: some minutes, once")
         source = self.folder / "source"
         shutil.rmtree(source, ignore_errors=True)
         shutil.copytree(self._download(), source)
@@ -68,7 +68,8 @@ class Program:
         build = ("go", "build", "-ldflags=-s -w", "-o", str(out), f"./cmd/{self.command}")
         run(Places.of(), *build, cwd=source, env=environment, say=say)
         if self.definition:
-            shutil.copy(source / self.definition, self.folder / "crd.yaml")
+            found = [file.read_text() for file in sorted(source.glob(self.definition))]
+            (self.folder / "crd.yaml").write_text("".join(found))
         shutil.rmtree(source)
         out.rename(self.binary)
 
@@ -108,6 +109,9 @@ SCHEDULER_PLUGINS = Program(
     version="0.33.5",
     command="scheduler",
     definition="manifests/coscheduling/crd.yaml",
+)
+KUEUE = Program(
+    module="sigs.k8s.io/kueue", version="0.19.2", command="kueue", definition="config/components/crd/bases/*.yaml"
 )
 KWOK = Program(module="sigs.k8s.io/kwok", version="0.7.0", command="kwok")
 REGISTRY = Program(module="github.com/distribution/distribution/v3", version="3.0.0", command="registry")
