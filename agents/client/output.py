@@ -78,21 +78,20 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class RankException:
-    """A Python exception that nobody caught, or that was printed as one. `rank` is -1 if no tag says whose it is.
+    """A Python exception that was printed with its traceback. `rank` is -1 if nothing says whose it is.
 
-    `lines`: the rank's, to the exception. `is_last`: the rank has written nothing behind it.
+    `lines`: the rank's, to the exception.
     """
 
     rank: int
     text: str
     lines: tuple[str, ...]
-    is_last: bool
 
 
 _TRACEBACK = "Traceback (most recent call last):"
-_EXCEPTION = re.compile(
-    rf"^{re.escape(_TRACEBACK)}\n(?:.*\n){{1,200}}?"
-    r"(?P<text>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?:: .*)?)$",
+_EXCEPTION = re.compile(  # PyTorch puts a rank before each line
+    rf"^(?P<own>(?:\[rank(?P<rank>\d{{1,9}})\]: )?){re.escape(_TRACEBACK)}\n(?:(?P=own)[ \t].*\n){{1,200}}+"
+    r"(?P=own)(?P<text>(?!Traceback )[A-Za-z_].*)$",
     re.MULTILINE,
 )
 
@@ -218,15 +217,15 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
 
 
 def exception(lines: Sequence[str], implementation: Implementation) -> RankException | None:
-    """Return the last Python exception of the first rank that shows one: rather of a rank that then wrote no more."""
-    found = []
+    """Return the last Python exception of the first rank that shows one."""
     ranks = ranks_of(_TRACEBACK, lines, implementation)[:_RANKS_MAX]
     for rank, own in [(rank, RankOutput(rank, implementation).lines(lines)) for rank in ranks] or [(-1, iter(lines))]:
         text = "\n".join(line.rstrip() for line in own)[-_TEXT_MAX:].rstrip()
         if matches := [*_EXCEPTION.finditer(text)]:
-            end = matches[-1].end()
-            found.append(RankException(rank, matches[-1]["text"], tuple(text[:end].splitlines()), end == len(text)))
-    return next((one for one in found if one.is_last), found[0] if found else None)
+            last = matches[-1]
+            known = rank if rank >= 0 else int(last["rank"] or -1)
+            return RankException(known, last["text"], tuple(text[: last.end()].splitlines()))
+    return None
 
 
 def mistake(lines: Iterable[str]) -> Mistake | None:

@@ -16,6 +16,7 @@ from agents.operator.kube import POD
 _TAIL = 200  # lines of a container that are searched for the cause
 _TAIL_BYTES = 256 << 10  # of them
 _NO_LOG = "unable to retrieve container logs"  # the kubelet's (kuberuntime_logs.go), of a container that is removed
+_READ_S = 60.0  # how long a node may take to answer with them
 _LINE_MAX = 64 << 10  # bytes of a line that is held until its end
 
 
@@ -44,8 +45,10 @@ def lines(
     return _lines(connection, path, query)
 
 
-def _lines(connection: Connection, path: str, query: Mapping[str, str]) -> Iterator[str]:
-    for line in connection.lines(path, query, most=_LINE_MAX):
+def _lines(
+    connection: Connection, path: str, query: Mapping[str, str], *, read_s: float | None = None
+) -> Iterator[str]:
+    for line in connection.lines(path, query, read_s=read_s, most=_LINE_MAX):
         yield line.decode("utf-8", "replace").rstrip("\n")
 
 
@@ -66,11 +69,16 @@ def with_output(connection: Connection, facts: Facts) -> Facts:
 
 
 def _last_lines(connection: Connection, path: str, query: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a container's last lines: fewer if they are so long that the end is not in a bounded answer."""
+    """Return a container's last lines: fewer if they are so long that the end is not in a bounded answer.
+
+    Raises ClientError.
+    """
     found: tuple[str, ...] = ()
     for tail in (_TAIL, LINES):
         limits = {"tailLines": str(tail), "limitBytes": str(_TAIL_BYTES)}
-        found = tuple(_lines(connection, path, {**query, **limits}))
+        found = tuple(_lines(connection, path, {**query, **limits}, read_s=_READ_S))
         if sum(len(line.encode()) + 1 for line in found) < _TAIL_BYTES:
             break
-    return () if found and found[0].startswith(_NO_LOG) else found
+    if found and found[0].startswith(_NO_LOG):
+        raise ClientError(found[0])
+    return found

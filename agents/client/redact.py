@@ -20,7 +20,7 @@ MARK = "[redacted]"
 
 # A name of a secret has one of these words, and does not say that it only leads to one (secretName, TOKEN_FILE).
 _IS_SECRET = re.compile(
-    r"passw(?:or)?d(?!less)|passphrase|(?<![a-z])(?:pass|sig)(?![a-z])|[_-]pwd|secret|token|credential|cookie|signature|"
+    r"passw(?:or)?d(?!less)|passphrase|(?<![a-z])(?:pass|sig)(?![a-z])|(?-i:SSHPASS)|[_-]pwd|secret|token|credential|cookie|signature|"
     r"(?<![a-z])auth(?:orization)?(?![a-z])|(?:api|access|private|account|license|encryption|signing|ssh)[_.-]?key",
     re.IGNORECASE,
 )
@@ -61,13 +61,13 @@ _OPTIONS = tuple(
     re.compile(rf"(?<![\w.-]){command}")
     for command in (
         *(
-            rf"curl{_WORDS}(?:-[A-Za-z]{{0,9}}?{short}(?:{_GAP})?|--{long}(?:=|{_GAP}))(?=[\"']?[^\s:\"']{{0,200}}:)"
+            rf"curl{_WORDS}(?:-[A-Za-z0-9]{{0,9}}?{short}(?:{_GAP})?|--{long}(?:=|{_GAP}))(?=[\"']?[^\s:\"']{{0,200}}:)"
             for short, long in (("u", "user"), ("U", "proxy-user"))
         ),
-        rf"(?:docker|podman|nerdctl|buildah|skopeo|oras|registry|auth){_GAP}login{_WORDS}-p(?:{_GAP})?",
-        rf"(?:mysql|mariadb)(?:-?(?:dump|admin|import|sh))?{_WORDS}-p(?=\S)",
+        rf"(?:docker|podman|nerdctl|buildah|skopeo|oras|registry|auth)(?:{_GAP}[^\s;|&]++){{0,4}}?{_GAP}login{_WORDS}-p(?:{_GAP})?",
+        rf"(?:mysql|mariadb)(?:-?(?:dump|admin|import|check|show|sh))?{_WORDS}-p(?=\S)",
         rf"redis-cli{_WORDS}-a{_GAP}",
-        rf"sshpass(?:{_GAP}-[vP]\S*+)*+{_GAP}[\"']?-p(?:{_GAP})?",  # of the words behind, -p is ssh's port
+        rf"sshpass(?:{_GAP}-(?:v|P(?:{_GAP})?\S)\S*+){{0,5}}+{_GAP}[\"']?-p(?:{_GAP})?",  # a later -p is ssh's
     )
 )
 

@@ -1,4 +1,4 @@
-"""What the end of a running launcher's output says: that it has been silent for long, or that a rank has died. Pure."""
+"""What the end of a launcher's output says, if it has been silent for long: maybe that a rank has died. Pure."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from agents.job.status import seconds
 
 SILENT_S = 60.0
 """Without new output for so long, a running job is said to be silent: most programs write more often."""
+_BURST_S = 2.0  # a rank that dies writes its traceback, and what it has held back
 _LINE_MAX = 200  # bytes of a line that is quoted
 
 
@@ -30,14 +31,17 @@ def running_launcher(facts: Facts) -> PodFacts | None:
 
 
 def last_output(stamped: Sequence[str], launcher: PodFacts) -> tuple[tuple[str, ...], float | None]:
-    """Return lines without their timestamps, and the last one's; the launcher's start if there is none."""
+    """Return the lines that came with the last one, without timestamps, and its time: the launcher's start if none did.
+
+    What was written behind an exception a while later shows that it was handled.
+    """
     at, found = _started_at(launcher), []
     for line in stamped:
         time, _, text = line.partition(" ")
         written = seconds(time)  # None: the rest of a line that was too long to be held
         at = at if written is None else written
-        found.append(line if written is None else text)
-    return tuple(found), at
+        found.append((at or 0.0, line if written is None else text))
+    return tuple(text for written, text in found if written >= (at or 0.0) - _BURST_S), at
 
 
 def explained(facts: Facts, found: Explanation) -> Explanation:
@@ -45,8 +49,11 @@ def explained(facts: Facts, found: Explanation) -> Explanation:
     if facts.silent_since is None or (launcher := running_launcher(facts)) is None:
         return found
     silent_s = facts.now - facts.silent_since
-    died = output.exception(facts.output, Implementation.OPEN_MPI if facts.job is None else facts.job.implementation)
-    if died is not None and (died.is_last or silent_s >= SILENT_S):
+    if silent_s < SILENT_S:
+        return found
+    implementation = Implementation.OPEN_MPI if facts.job is None else facts.job.implementation
+    died = output.exception(facts.output, implementation)
+    if died is not None and output.failed_rank(facts.output) is None:  # else its launcher knows, and ends the job
         rank = f"Rank {died.rank}" if died.rank >= 0 else "A rank"
         text = f"{rank} seems to have died of an exception while the others wait for it: "
         return replace(
@@ -57,10 +64,9 @@ def explained(facts: Facts, found: Explanation) -> Explanation:
             output_of=launcher.name,
             lines=tuple(map(printable, died.lines[-LINES:])),
         )
-    if silent_s < SILENT_S:
-        return found
     if last := output.last_lines(facts.output, 1):
-        text = f"Its last output came {durations.words(silent_s)} ago: {printable(last[0], _LINE_MAX)}"
+        shown = last[0].rstrip("\r").rpartition("\r")[2]  # of a progress bar what is to be seen
+        text = f"Its last output came {durations.words(silent_s)} ago: {printable(shown, _LINE_MAX)}"
         return replace(found, what=f"{found.what} {sentence(text)}", remedy=_remedy(facts))
     what = f"{found.what} Its launcher has written nothing for {durations.words(silent_s)}."
     held_back = "A Python program may hold its output back: run it with `python -u`."

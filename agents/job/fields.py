@@ -27,8 +27,8 @@ INT64_MAX = 2**63 - 1
 class Asked(NamedTuple):
     """The keys of an object that have been asked for: what nothing asks for is ignored.
 
-    No Fields: all of those have the table that this is in, and a job in a circle of references would be held in memory
-    long after its plan.
+    No Fields: all of those have the table that this is in, and a job in a reference cycle would be held in memory long
+    after its plan.
     """
 
     value: Object

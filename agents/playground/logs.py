@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ def stamped(data: bytes, path: str) -> bytes:
     if not data:
         return data
     at = datetime.fromtimestamp(os.stat(path).st_mtime, UTC).isoformat().replace("+00:00", "Z").encode()
-    return b"".join(at + b" " + line for line in data.splitlines(keepends=True))
+    return b"".join(at + b" " + line for line in io.BytesIO(data))
 
 
 async def follow(path: str, lines: int, is_over: Callable[[], bool]) -> AsyncGenerator[bytes, None]:

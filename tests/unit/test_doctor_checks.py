@@ -142,18 +142,19 @@ def test_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "remedy", "level"),
+    ("state", "reason", "remedy", "level"),
     [
-        (State.RUNNING, "", Level.OK),
-        (State.SUCCEEDED, "", Level.OK),
-        (State.RUNNING, "Do.", Level.WARN),
-        (State.STARTING, "", Level.WARN),
-        (State.FAILED, "Do.", Level.FAIL),
-        (State.BLOCKED, "", Level.FAIL),
+        (State.RUNNING, "", "", Level.OK),
+        (State.RUNNING, "", "Look.", Level.OK),
+        (State.RUNNING, "Evicted", "Do.", Level.WARN),
+        (State.SUCCEEDED, "", "", Level.OK),
+        (State.STARTING, "", "", Level.WARN),
+        (State.FAILED, "", "Do.", Level.FAIL),
+        (State.BLOCKED, "", "", Level.FAIL),
     ],
 )
-def test_state(state: State, remedy: str, level: Level) -> None:
-    found = job.state(Explanation(state, "", "what", remedy))
+def test_state(state: State, reason: str, remedy: str, level: Level) -> None:
+    found = job.state(Explanation(state, reason, "what", remedy))
     assert found.level is level
     assert found.remedy or level is not Level.FAIL
 

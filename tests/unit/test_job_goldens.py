@@ -56,7 +56,7 @@ def test_there_are_goldens_of_each_kind() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_job_that_was_read_is_freed_at_once(name: str) -> None:
-    """Without a circle of references, which holds it until the collector runs: large jobs took 250 MiB."""
+    """Without a reference cycle, which holds it until the collector runs: large jobs took 250 MiB."""
     given = load(f"{name}.yaml")
     gc.collect()
     gc.disable()

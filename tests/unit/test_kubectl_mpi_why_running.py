@@ -16,6 +16,7 @@ SSHD_MISSING = with_sidecar(pod("pi-worker-1", "ready"), "worker-agent")
 MISSING = told("pi-worker-1", "FailedMount", 'MountVolume.SetUp failed for volume "k" : secret "keys" not found')
 
 DEAD = "seems to have died of an exception while the others wait for it: ValueError: bad shape. Run it with `python -m"
+KILLED = "mpirun noticed that process rank 1 with PID 0 on node pi-worker-0 exited on signal 11 (Segmentation fault)."
 
 
 def running(*output: str, silent_s: float | None, pods: list[Object] = UP) -> Facts:
@@ -140,6 +141,12 @@ CASES: dict[str, Case] = {
         "",
         ["Its last output came 1 min ago: a?[2Jb. `kubectl mpi stacks pi` shows where its ranks are."],
     ),
+    "running, and silent behind a progress bar": (
+        running("1%|#\r2%|##\r", silent_s=200),
+        State.RUNNING,
+        "",
+        ["Its last output came 3 min 20 s ago: 2%|##."],
+    ),
     "running, and silent from its begin": (
         running(silent_s=290),
         State.RUNNING,
@@ -157,20 +164,27 @@ CASES: dict[str, Case] = {
         ["has written nothing for 4 min 50 s. A Python program may hold its output back: run it with `python -u`."],
     ),
     "a rank has died of an exception": (
-        running("epoch 1", *TRACEBACK, silent_s=1),
+        running("epoch 1", *TRACEBACK, silent_s=SILENT_S),
         State.RUNNING,
         "PythonException",
         [f"on 2 of 2 workers. A rank {DEAD} mpi4py PROGRAM`: an exception then ends the whole job."],
     ),
-    "a rank has died of an exception, others wrote meanwhile": (
-        running(TRACEBACK[0], "epoch 1", *TRACEBACK[1:], "epoch 2", silent_s=SILENT_S),
+    "a rank has died of an exception, and wrote what it held back": (
+        running(*TRACEBACK, "epoch 2", silent_s=SILENT_S),
         State.RUNNING,
         "PythonException",
         [f"A rank {DEAD}"],
     ),
+    "a rank has died of an exception, and its launcher knows": (
+        running(*TRACEBACK, KILLED, silent_s=SILENT_S),
+        State.RUNNING,
+        "",
+        ["Its last output came 1 min ago: "],
+    ),
     "a rank with a tag has died of an exception": (
         running(
-            *(tagged for line in TRACEBACK for tagged in (f"[1,3]<stderr>:{line}", "[1,0]<stdout>:step")), silent_s=1
+            *(tagged for line in TRACEBACK for tagged in (f"[1,3]<stderr>:{line}", "[1,0]<stdout>:step")),
+            silent_s=SILENT_S,
         ),
         State.RUNNING,
         "PythonException",
@@ -235,7 +249,7 @@ def test_why(name: str) -> None:
 
 @pytest.mark.parametrize(
     "output",
-    [(), ("step 17",), (*TRACEBACK, "step 18"), tuple(f"[1,3]<stderr>:{line}" for line in (*TRACEBACK, "goes on"))],
+    [(), ("step 17",), TRACEBACK, tuple(f"[1,3]<stderr>:{line}" for line in TRACEBACK)],
 )
 def test_a_job_that_wrote_a_moment_ago_just_runs(output: tuple[str, ...]) -> None:
     found = diagnose(running(*output, silent_s=SILENT_S - 1))
@@ -243,7 +257,7 @@ def test_a_job_that_wrote_a_moment_ago_just_runs(output: tuple[str, ...]) -> Non
 
 
 def test_of_an_exception_its_rank_s_lines_are_shown() -> None:
-    found = diagnose(running("step", *TRACEBACK, silent_s=1))
+    found = diagnose(running("step", *TRACEBACK, silent_s=SILENT_S))
     assert (found.output_of, found.lines) == (LAUNCHER, ("step", *map(str.strip, TRACEBACK)))
 
 
@@ -251,7 +265,8 @@ def test_of_an_exception_its_rank_s_lines_are_shown() -> None:
     ("stamped", "output", "after_s"),
     [
         ((), (), 10),  # its start
-        ((f"{format_time(BEGAN + 20)} a b", f"{format_time(BEGAN + 90)} "), ("a b", ""), 90),
+        ((f"{format_time(BEGAN + 89)} a b", f"{format_time(BEGAN + 90)} "), ("a b", ""), 90),
+        ((f"{format_time(BEGAN + 20)} a", "er", f"{format_time(BEGAN + 90)} b"), ("b",), 90),
         ((f"{format_time(BEGAN + 20)} long", "er line"), ("long", "er line"), 20),
         ((f"{format_time(BEGAN + 20)[:-1]}.123456789Z a",), ("a",), 20.123456),
     ],

@@ -48,7 +48,8 @@ def state(why: Explanation) -> Check:
     name = "state"
     if why.state in {State.FAILED, State.BLOCKED, State.RESTARTING}:
         return fail(Group.JOB, name, why.what, why.remedy or "Its output says more: `kubectl mpi logs`.")
-    if why.state in {State.RUNNING, State.SUCCEEDED} and not why.remedy:
+    is_quiet = why.state is State.RUNNING and not why.reason  # which is no fault of many programs
+    if is_quiet or (why.state in {State.RUNNING, State.SUCCEEDED} and not why.remedy):
         return ok(Group.JOB, name, why.what)
     return warn(Group.JOB, name, why.what, why.remedy)
 

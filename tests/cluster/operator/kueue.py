@@ -97,12 +97,18 @@ def queue(namespace: Namespace, pods: int) -> Iterator[None]:
 def _made(api: Api, one: Object, namespace: str) -> Iterator[None]:
     kind, version, name = one["kind"], one["apiVersion"], one["metadata"]["name"]
     path = api.path(kind, version, name, namespace)
+
+    def remove() -> None:
+        if api.find(path):
+            api.call("delete", path)
+            until(f"the end of {kind} {name}", lambda: api.find(path) is None, _WITHIN_S)
+
+    remove()  # what a run left that was killed
     api.call("post", api.path(kind, version, None, namespace), one)
     try:
         yield
     finally:
-        api.call("delete", path)
-        until(f"the end of {kind} {name}", lambda: api.find(path) is None, _WITHIN_S)
+        remove()
 
 
 def _end_jobs(namespace: Namespace) -> None:

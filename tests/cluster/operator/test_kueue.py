@@ -58,6 +58,15 @@ def until_listed(namespace: Namespace, *expected: str) -> None:
     until(f"that `kubectl mpi list` shows {expected}", is_listed, _DEADLINE_S)
 
 
+def until_why(namespace: Namespace, job: str, *expected: str) -> None:
+    """Wait until `kubectl mpi why` says all of this: Kueue tells it a moment after the position."""
+    until(
+        f"that why {job} says {expected}",
+        lambda: all(one in kubectl_mpi(namespace, "why", job) for one in expected),
+        _DEADLINE_S,
+    )
+
+
 @pytest.mark.timeout(1800)  # the build
 @pytest.mark.usefixtures("kueue")
 def test_where_jobs_are_in_a_queue_and_why(namespace: Namespace, submit: Callable[[MpiJob], Submitted]) -> None:
@@ -71,11 +80,9 @@ def test_where_jobs_are_in_a_queue_and_why(namespace: Namespace, submit: Callabl
         until_listed(
             namespace, "first Running night -", "lost Queued nowhere -", "next Queued night 2", "urgent Queued night 1"
         )
-        said = kubectl_mpi(namespace, "why", "next")
-        assert "next has waited in queue night to be admitted for" in said
-        assert ", at position 2. Kueue: couldn't assign flavors to pod set" in said
-        assert "insufficient unused quota for pods in flavor night" in said
-        assert "doesn't exist" in kubectl_mpi(namespace, "why", "lost")
+        until_why(namespace, "next", "next has waited in queue night to be admitted for", ", at position 2. Kueue:")
+        until_why(namespace, "next", "couldn't assign flavors to pod set", "insufficient unused quota for pods")
+        until_why(namespace, "lost", "doesn't exist")
 
         first.go_on()
         urgent.until_condition("Running")
