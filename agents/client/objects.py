@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
-from agents.client.facts import Facts
+from agents.client.facts import Facts, PodFacts
 from agents.job.json_object import Body, Object, mappings, part
 from agents.job.model import LAUNCHER, PREFIX, WORKER, is_t9k, is_virtual
 from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER, Kind
@@ -137,17 +137,15 @@ class Objects:
         return found
 
     def events(self, facts: Facts) -> list[Body]:
-        """Return the events of a job, its launcher's batch Job and pods, and of a few workers that are not ready.
+        """Return the events of a job, its launcher's batch Job and pods, and of some workers.
 
         Each object is asked for: a namespace may have very many events. Pods of these names that are gone count too.
         """
         metadata = part(facts.resource, "metadata")
-        launcher, created = f"{facts.name}-{LAUNCHER}", str(metadata.get("creationTimestamp"))
+        created = str(metadata.get("creationTimestamp"))
         uids = {metadata.get("uid"), *(pod.uid for pod in (*facts.launchers, *facts.workers.values()))}
-        unready = sorted((name for name, _, _ in facts.waiting()), key=lambda name: name not in facts.pod_names)
-        names = [facts.name, launcher, *(pod.name for pod in facts.launchers[-_ASKED_MAX:]), *unready[:_ASKED_MAX]]
         found = []
-        for name in dict.fromkeys(names):
+        for name in event_names(facts):
             asked = {"fieldSelector": f"involvedObject.name={name}"}
             for event in itertools.islice(self._connection.items(EVENT.path(facts.namespace), **asked), _EVENTS_MAX):
                 about = part(event, "involvedObject")
@@ -155,6 +153,21 @@ class Objects:
                 if about.get("uid") in uids or (is_pods and event_time(event) >= created):
                     found.append(event)
         return sorted(found, key=event_time)
+
+
+def event_names(facts: Facts) -> list[str]:
+    """Return the names of the objects whose events matter: of workers a few that are not ready, or have been replaced.
+
+    A worker that is younger than the launcher's pod may be there in place of one that was evicted meanwhile.
+    """
+    unready = sorted((name for name, _, _ in facts.waiting()), key=lambda name: name not in facts.pod_names)
+    replaced = [pod.name for pod in facts.workers.values() if facts.launcher and _made(facts.launcher) < _made(pod)]
+    launchers = [f"{facts.name}-{LAUNCHER}", *(pod.name for pod in facts.launchers[-_ASKED_MAX:])]
+    return [*dict.fromkeys((facts.name, *launchers, *[*unready, *replaced][:_ASKED_MAX]))]
+
+
+def _made(pod: PodFacts) -> str:
+    return str(part(pod.raw, "metadata").get("creationTimestamp"))
 
 
 def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:

@@ -6,11 +6,12 @@ import copy
 from typing import Any
 
 import pytest
-from client_jobs import attempted, facts, job, pod, told, with_hub, workers
+from client_jobs import at, attempted, facts, job, pod, told, with_hub, workers
 from why_cases import LAUNCHER, OUTPUT, UP, V2_LAUNCHER, Case, check
 
 from agents.client.diagnosis import failed_container
 from agents.client.model import State
+from agents.client.objects import event_names
 
 WORKERS = "spec/mpiReplicaSpecs/Worker/template/spec/containers"
 LIMITED = {"name": "mpi", "image": "example/mpi", "resources": {"limits": {"memory": "64Mi"}}}
@@ -306,3 +307,10 @@ def test_the_output_that_is_shown_is_of_the_container_that_failed_first() -> Non
     end = failed_container(facts(job("v1", "Failed"), pod(LAUNCHER, "failed", ended=100), worker))
     assert end is not None
     assert (end.pod, end.container, end.is_current) == ("pi-worker-0", "mpi", True)
+
+
+def test_events_of_a_worker_that_has_been_replaced_are_asked_for() -> None:
+    """It is ready, and the one that was evicted in its place is told of by events alone."""
+    launcher, *found = pod(LAUNCHER, "failed"), *workers("ready", "ready")
+    found[1]["metadata"]["creationTimestamp"] = at(50)
+    assert event_names(facts(job("v1", "Failed"), launcher, *found)) == ["pi", LAUNCHER, "pi-worker-1"]
