@@ -28,7 +28,6 @@ from agents.client.rank_looks import RankLooks
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.client.tags import RankOutput
 from agents.job.json_object import Body, Object, part
-from agents.job.model import Implementation
 from agents.operator.kube import POD
 
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
@@ -110,9 +109,9 @@ class MpiClient:
         return pod_logs.with_output(self._connection, facts)
 
     def events(self, name: str) -> tuple[JobEvent, ...]:
-        """Return the events of a job, its launchers, and some workers that are not ready, oldest first.
+        """Return the events of a job, its launchers, and some workers that are not ready or were replaced.
 
-        Kubernetes keeps them for an hour by default.
+        Oldest first. Kubernetes keeps them for an hour by default.
         """
         return tuple(events_of(self._objects.events(self.facts(name))))
 
@@ -139,8 +138,7 @@ class MpiClient:
 
     def rank_output(self, name: str, rank: int) -> RankOutput:
         """Return what finds the lines of a rank in the output of a job's launcher."""
-        job = self.facts(name).job
-        return RankOutput(rank, Implementation.OPEN_MPI if job is None else job.implementation)
+        return RankOutput(rank, self.facts(name).implementation)
 
     def doctor(
         self,

@@ -13,7 +13,7 @@ from agents.common.not_ready import STARTING, NotReady, not_ready
 from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.json_object import Object, mapping, mappings, part
-from agents.job.model import KUEUE_QUEUE, LAUNCHER, WORKER, Job, Problem
+from agents.job.model import KUEUE_QUEUE, LAUNCHER, WORKER, Implementation, Job, Problem
 from agents.job.read import is_managed_elsewhere, read
 from agents.job.status import conditions_of, seconds
 
@@ -62,6 +62,17 @@ class PodFacts:
     def main(self) -> pods.ContainerState | None:
         """The user's container."""
         return self.state.container(None)
+
+    @property
+    def main_state(self) -> Object:
+        """The state of the user's container in the kubelet's form."""
+        statuses = mappings(part(self.raw, "status").get("containerStatuses"))
+        return part(next((one for one in statuses if self.main and one.get("name") == self.main.name), {}), "state")
+
+    @property
+    def created_at(self) -> float | None:
+        """When the pod was created."""
+        return seconds(part(self.raw, "metadata").get("creationTimestamp"))
 
     @property
     def restarts(self) -> int:
@@ -168,6 +179,11 @@ class Facts:
     def job(self) -> Job | None:
         """The job as our operator reads it; None if it has `problems`."""
         return None if isinstance(self._read, tuple) else self._read
+
+    @property
+    def implementation(self) -> Implementation:
+        """The job's MPI: Open MPI, as by default, if it can't be read."""
+        return Implementation.OPEN_MPI if self.job is None else self.job.implementation
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -287,7 +303,6 @@ class Facts:
             why = not_ready(None) if pod is None else pod.why
             if why is not None:
                 why = why if pod is None else held_back(why, pod.uid, self.events)
-                created = None if pod is None else seconds(part(pod.raw, "metadata").get("creationTimestamp"))
-                since = created or self.created_at or self.now
+                since = (pod and pod.created_at) or self.created_at or self.now
                 found.append((self.worker_name(index), why, max(0.0, self.now - since)))
         return found

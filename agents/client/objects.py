@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from agents.client.connection import Connection
 from agents.client.errors import NotFoundError
-from agents.client.facts import Facts, PodFacts
+from agents.client.facts import Facts
 from agents.job.json_object import Body, Object, mappings, part
 from agents.job.model import LAUNCHER, PREFIX, WORKER, is_t9k, is_virtual
 from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER, Kind
@@ -161,13 +161,10 @@ def event_names(facts: Facts) -> list[str]:
     A worker that is younger than the launcher's pod may be there in place of one that was evicted meanwhile.
     """
     unready = sorted((name for name, _, _ in facts.waiting()), key=lambda name: name not in facts.pod_names)
-    replaced = [pod.name for pod in facts.workers.values() if facts.launcher and _made(facts.launcher) < _made(pod)]
+    since = (facts.launcher and facts.launcher.created_at) or facts.now
+    replaced = [pod.name for pod in facts.workers.values() if (pod.created_at or 0.0) > since]
     launchers = [f"{facts.name}-{LAUNCHER}", *(pod.name for pod in facts.launchers[-_ASKED_MAX:])]
     return [*dict.fromkeys((facts.name, *launchers, *[*unready, *replaced][:_ASKED_MAX]))]
-
-
-def _made(pod: PodFacts) -> str:
-    return str(part(pod.raw, "metadata").get("creationTimestamp"))
 
 
 def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:

@@ -13,8 +13,7 @@ from agents.client.ranks import why_unseen
 from agents.common import durations
 from agents.common.text import printable, sentence
 from agents.job.conditions import Type
-from agents.job.json_object import mappings, part
-from agents.job.model import Implementation
+from agents.job.json_object import part
 from agents.job.status import seconds
 
 SILENT_S = 60.0
@@ -35,7 +34,7 @@ def last_output(stamped: Sequence[str], launcher: PodFacts) -> tuple[tuple[str, 
 
     What was written behind an exception a while later shows that it was handled.
     """
-    at, found = _started_at(launcher), []
+    at, found = seconds(part(launcher.main_state, "running").get("startedAt")), []
     for line in stamped:
         time, _, text = line.partition(" ")
         written = seconds(time)  # None: the rest of a line that was too long to be held
@@ -51,8 +50,7 @@ def explained(facts: Facts, found: Explanation) -> Explanation:
     silent_s = facts.now - facts.silent_since
     if silent_s < SILENT_S:
         return found
-    implementation = Implementation.OPEN_MPI if facts.job is None else facts.job.implementation
-    died = output.exception(facts.output, implementation)
+    died = output.exception(facts.output, facts.implementation)
     if died is not None and output.failed_rank(facts.output) is None:  # else its launcher knows, and ends the job
         rank = f"Rank {died.rank}" if died.rank >= 0 else "A rank"
         text = f"{rank} seems to have died of an exception while the others wait for it: "
@@ -80,9 +78,3 @@ def _remedy(facts: Facts) -> str:
     shows = f"`kubectl mpi stacks {facts.name}`"
     unseen = why_unseen(facts)
     return f"{shows} {f'could show where its ranks are, but {unseen}' if unseen else 'shows where its ranks are'}."
-
-
-def _started_at(pod: PodFacts) -> float | None:
-    statuses = mappings(part(pod.raw, "status").get("containerStatuses"))
-    main = next((one for one in statuses if one.get("name") == pod.state.main_container), {})
-    return seconds(part(main, "state", "running").get("startedAt"))

@@ -21,7 +21,7 @@ def timeline(facts: Facts) -> tuple[Step, ...]:
     """Return a job's steps, oldest first; those of one second in the order in which they happen."""
     steps = [(facts.created_at, "created"), (_resumed_at(facts), _resumed(facts))]
     if facts.workers:  # else the launcher's pod would be taken for the first
-        created = [seconds(part(pod.raw, "metadata").get("creationTimestamp")) for pod in facts.workers.values()]
+        created = [pod.created_at for pod in facts.workers.values()]
         steps.append((min((at for at in created if at is not None), default=None), "first worker created"))
     ready = f"all {facts.wanted} workers ready" if facts.wanted > 1 else "worker ready"
     steps.append((_workers_ready_at(facts), ready))
@@ -69,12 +69,9 @@ def _changed(condition: Object) -> float | None:
 
 
 def _launcher_times(pod: PodFacts) -> list[tuple[str, float | None]]:
-    for one in mappings(part(pod.raw, "status").get("containerStatuses")):
-        if pod.main is not None and one.get("name") == pod.main.name:
-            state = part(one, "state")
-            now = part(state, "terminated") or part(state, "running")
-            found = [("started", seconds(now.get("startedAt")))]
-            if "terminated" in state:
-                found.append((f"ended with exit code {now.get('exitCode')}", seconds(now.get("finishedAt"))))
-            return found
-    return []
+    state = pod.main_state
+    now = part(state, "terminated") or part(state, "running")
+    found = [("started", seconds(now.get("startedAt")))]
+    if "terminated" in state:
+        found.append((f"ended with exit code {now.get('exitCode')}", seconds(now.get("finishedAt"))))
+    return found

@@ -18,7 +18,7 @@ class Live:
         self._drawn = 0  # lines
 
     def draw(self, lines: Sequence[str], *, is_last: bool = False) -> None:
-        """Draw lines in the place of those before: as many as there is room for without scrolling, but all at last."""
+        """Draw lines in the place of those before: as many as fit without scrolling, but all at last."""
         most = len(lines) if is_last else max(1, shutil.get_terminal_size().lines - 1)
         shown = [*lines] if len(lines) <= most else [*lines[: most - 1], f"… {len(lines) - most + 1} more lines"]
         up = _UP.format(self._drawn) if self._drawn else ""

@@ -13,7 +13,7 @@ from agents.client.model import JobEvent, JobStatus, JobSummary, PodSummary, Sta
 
 _LEVELS = {Level.FAIL: "red", Level.WARN: "yellow", Level.SKIP: "", Level.OK: "green"}
 _ENDS = (".", "…", "?", "!")
-_NARROWEST = 30  # characters: a table's last column that has less room is not wrapped
+_NARROWEST = 30  # characters: a table's last column that is narrower is not wrapped
 _EMPTY = frozenset({"", "-"})
 
 Style = Callable[[str, str], str]  # a text and a colour
@@ -68,12 +68,12 @@ def _fitted(
     shown = [any(cell not in _EMPTY for cell in column) for _title, column in columns]
     titles, *rows = (list(itertools.compress(row, shown)) for row in (titles, *rows))
     before = [max(map(len, column)) for column in zip(titles, *rows, strict=True)][:-1]
-    room = width - sum(before) - 3 * len(before)
-    if room < _NARROWEST:  # the terminal's own wrapping takes fewer lines
+    left = width - sum(before) - 3 * len(before)
+    if left < _NARROWEST:  # the terminal's own wrapping takes fewer lines
         return titles, rows, colours
     wrapped, coloured = list[list[str]](), list[str]()
     for row, colour in zip(rows, colours or [""] * len(rows), strict=True):
-        first, *more = textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
+        first, *more = textwrap.wrap(row[-1], left, break_on_hyphens=False) or [""]
         wrapped += [[*row[:-1], first], *([*([""] * len(before)), line] for line in more)]
         coloured += [colour, *([""] * len(more))]
     return titles, wrapped, coloured

@@ -1,4 +1,4 @@
-"""Whether the cluster's nodes and the namespace's quotas have room for a job's pods. Pure.
+"""Whether the cluster's nodes and the namespace's quotas can hold a job's pods. Pure.
 
 What other pods use now is not counted: a job that fits into the empty cluster waits for its turn.
 """
@@ -29,20 +29,20 @@ def nodes(job: Job, found: Sequence[Object]) -> list[Check]:
 def _role(name: str, role: Role, found: Sequence[Object]) -> Check:
     check, asked = f"nodes for {name}", {**asked_for(role.template), _PODS: Fraction(1)}
     obstacles: Counter[str] = Counter()
-    room = fitting = 0
+    most = fitting = 0
     for node in found:
         if obstacle := _obstacle(node, part(role.template, "spec"), asked):
             obstacles[obstacle] += 1
         else:
             fitting += 1
-            room += _room(node, asked)
+            most += _most(node, asked)
     why = ", ".join(f"{count} {obstacle}" for obstacle, count in obstacles.most_common(_SHOWN))
     needs = f"one pod needs {_amounts(asked)}"
     if not fitting:
         what = f"none of {len(found)} nodes can take one ({why or 'there are none'}); {needs}"
         return fail(Group.CAPACITY, check, what, _REMEDY)
-    what = f"{fitting} of {len(found)} nodes can take one; together {room}, if they are empty; {needs}"
-    if room < role.replicas:
+    what = f"{fitting} of {len(found)} nodes can take one; together {most}, if they are empty; {needs}"
+    if most < role.replicas:
         return fail(Group.CAPACITY, check, f"{what}; {role.replicas} are wanted ({why or 'all nodes full'})", _REMEDY)
     return ok(Group.CAPACITY, check, f"{what}; {role.replicas} wanted")
 
@@ -124,7 +124,7 @@ def _allocatable(node: Object) -> dict[str, Fraction]:
     return found
 
 
-def _room(node: Object, asked: Mapping[str, Fraction]) -> int:
+def _most(node: Object, asked: Mapping[str, Fraction]) -> int:
     """How many such pods an empty node takes."""
     there = _allocatable(node)
     return min(int(there[name] // value) for name, value in asked.items() if value > 0)

@@ -75,7 +75,7 @@ def running(api: Api, kubeconfig: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def queue(namespace: Namespace, pods: int) -> Iterator[None]:
-    """The LocalQueue `QUEUE` of a namespace, of a ClusterQueue with room for so many pods; `URGENT` jobs come first."""
+    """The LocalQueue `QUEUE`, of a ClusterQueue with a quota of so many pods; `URGENT` jobs come first."""
     quota = [{"name": "pods", "nominalQuota": pods}]
     groups = [{"coveredResources": ["pods"], "flavors": [{"name": QUEUE, "resources": quota}]}]
     with contextlib.ExitStack() as stack:
