@@ -227,7 +227,10 @@ spec:
     Launcher: {template: {spec: {containers: [{name: mpi, image: any, command: [sleep, "1000"]}]}}}
     Worker:
       replicas: 2
-      template: {spec: {containers: [{name: mpi, image: any, command: [sh, -c, "exit 3"]}]}}
+      template:  # a worker without the probe is ready until it ends: if both are at one moment, the launcher runs
+        spec:
+          containers:
+            - {name: mpi, image: any, command: [sh, -c, "exit 3"], readinessProbe: {exec: {command: ["false"]}}}
 """
 
 
