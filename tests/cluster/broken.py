@@ -63,6 +63,11 @@ def lack_daemon(job: KubeflowJob) -> None:
         worker_has(job, image=image("mpich"))
 
 
+def crash_worker(job: KubeflowJob) -> None:
+    worker_runs(job, "echo out of luck; exit 1", "OnFailure")
+    worker_has(job, readinessProbe={"exec": {"command": ["false"]}})  # without it, it may be ready until it ends
+
+
 def retry(job: KubeflowJob) -> None:
     job.spec["runPolicy"]["backoffLimit"] = 1
     job.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
@@ -100,7 +105,7 @@ BREAKS: dict[str, Callable[[KubeflowJob], object]] = {
     "missing ConfigMap": lambda job: worker_has(job, envFrom=[{"configMapRef": {"name": "no-such"}}]),
     "missing Secret": lambda job: mounts(job, secret={"secretName": "no-such"}),
     "missing claim": lambda job: mounts(job, persistentVolumeClaim={"claimName": "no-such"}),
-    "worker crashes": lambda job: worker_runs(job, "echo out of luck; exit 1", "OnFailure"),
+    "worker crashes": crash_worker,
     "worker's memory": limit_memory,
     "launcher's program": lambda job: job.command("no-such-program"),
     "ranks' program": lambda job: program(job, "no-such-program"),
