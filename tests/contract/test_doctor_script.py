@@ -56,7 +56,7 @@ def test_the_launcher_logs_in(tmp_path: Path) -> None:
     (tmp_path / "hostfile").write_text("# workers\nlocalhost slots=2\n")
     options = [f"AuthorizedKeysFile={authorized}", "StrictModes=no", "UsePAM=no", "PermitRootLogin=yes"]
     with SshServer(tmp_path, free_port(), *(word for one in options for word in ("-o", one))) as server:
-        known = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        known = "-o ConnectTimeout=60 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
         whole = f"-F /dev/null -i {tmp_path}/id_rsa -l {getpass.getuser()} -p {server.port} {known}"
         (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh {whole} "$@"\n')
         (tmp_path / "ssh").chmod(0o755)

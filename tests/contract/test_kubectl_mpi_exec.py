@@ -41,15 +41,14 @@ def test_a_command_has_the_jobs_mpi(running: Shell) -> None:
 def test_a_terminal_resizes(running: Shell) -> None:
     pid, terminal = pty.fork()
     if not pid:
-        os.execve(
-            *running.command("exec", "works", "--", "sh", "-c", "trap 'stty size' WINCH; stty size; read _; read _")
-        )
+        script = "trap 'stty size' WINCH; stty size; until read _; do :; done"  # a signal ends a read
+        os.execve(*running.command("exec", "works", "--", "sh", "-c", script))
     for rows in (11, 22):
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 77, 0, 0))
         seen = b""
         while f"{rows} 77\r\n".encode() not in seen:
             seen += os.read(terminal, 4096)
-    os.write(terminal, b"\n\n")
+    os.write(terminal, b"\n")
     assert os.waitpid(pid, 0)[1] == 0
     os.close(terminal)
 

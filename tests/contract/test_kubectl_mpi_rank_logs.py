@@ -16,7 +16,8 @@ OWN = ("mpirun", "--allow-run-as-root", "-n", "2", *TALK)
 
 def test_ranks_of_a_run(shell: Shell) -> None:
     written = shell.run("run", "none", "-n", "2", "--name", "talks", "--", *TALK)
-    assert sorted(written.splitlines())[:2] == ["[1,0]<stdout>:[0] from 0", "[1,0]<stdout>:over"]
+    first = [line for line in written.splitlines() if line.startswith("[1,0]")]  # mpirun may warn
+    assert sorted(first) == ["[1,0]<stdout>:[0] from 0", "[1,0]<stdout>:over"]
     for options in ([], ["-f"]):
         assert shell.run("logs", "talks", "--rank", "1", *options) == "[0] from 1\nover\n"
     assert shell.run("logs", "talks", "--rank", "1", "--tail", "1") == "over\n"

@@ -175,8 +175,11 @@ def test_a_free_name_is_found_without_looking_at_pods(cluster: Cluster, client: 
     assert selectors == {"training.kubeflow.org/job-name=over", "mpi-job-name=over"}
 
 
-def test_a_job_that_is_followed_is_watched(cluster: Cluster, client: MpiClient, asked: Requests) -> None:
+def test_a_job_that_is_followed_is_watched(
+    cluster: Cluster, client: MpiClient, asked: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its pods are not looked at while it is suspended, and otherwise from the API server's memory until it ends."""
+    monkeypatch.setattr("agents.client.diagnosis._UNSEEN_S", 3600.0)
     submitted(client, "waits", suspend=True)
     asked.at_watches += [
         lambda: change(cluster, "waits", {"metadata": {"annotations": {"a": "b"}}}),

@@ -25,7 +25,8 @@ def test_a_program_in_the_foreground(shell: Shell) -> None:
     """Its output is stdout's, its exit code the command's; what `sh` reads is what was written."""
     program = ("sh", "-c", 'echo "$GREETING from $OMPI_COMM_WORLD_RANK, $(echo $$ | wc -l)"')
     found = shell.run("run", "none", "-n", "3", "--slots", "2", "--env", "GREETING=hello", "--rm", "--", *program)
-    assert sorted(found.splitlines()) == [f"[1,{rank}]<stdout>:hello from {rank}, 1" for rank in range(3)]
+    ranks = [line for line in found.splitlines() if line.startswith("[1,")]  # mpirun may warn
+    assert sorted(ranks) == [f"[1,{rank}]<stdout>:hello from {rank}, 1" for rank in range(3)]
     failing = shell.run("run", "none", "-n", "1", "--name", "ends", "--", "sh", "-c", "exit 4", code=4)
     assert "[ends] ends failed after" in failing
     assert cells(shell.run("list"), "ends")[1:3] == ["Failed", "ExitCode4"]
@@ -104,7 +105,8 @@ def test_files_of_a_folder_reach_all_pods(shell: Shell, operated: Operated, tmp_
     (tmp_path / ".git" / "config").write_text("secret")
     given = ("run", "none", "-n", "2", "--no-tag-output", "--name", "synced", "--sync", str(tmp_path))
     found = shell.run(*given, "--", "./go.sh")
-    assert sorted(found.splitlines()) == [f"synced-worker-{index}: of the folder" for index in range(2)]
+    said = [line for line in found.splitlines() if line.startswith("synced-")]  # mpirun may warn
+    assert sorted(said) == [f"synced-worker-{index}: of the folder" for index in range(2)]
     config_maps = "/api/v1/namespaces/default/configmaps"
     client = Client(operated.cluster)
     assert shell.run("rerun", "synced") == "mpijob.kubeflow.org/synced-2 created\n"

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from agents.playground.operated import Operated
 
 
+@pytest.mark.timeout(300)  # it calls the command 17 times
 def test_a_healthy_job(shell: Shell) -> None:
     job = manifest("well", "mpirun", "--allow-run-as-root", "-n", "2", "sh", "-c", "echo rank $OMPI_COMM_WORLD_RANK")
     assert shell.run("submit", "-f", "-", stdin=job) == "mpijob.kubeflow.org/well created\n"
     assert "well succeeded after" in shell.run("wait", "well", "--timeout", "60s")
     said = shell.run("logs", "well").splitlines()
     assert sorted(line for line in said if line.startswith("rank ")) == ["rank 0", "rank 1"]  # mpirun may warn
-    assert shell.run("logs", "well", "--tail", "1") in {"rank 0\n", "rank 1\n"}
+    assert shell.run("logs", "well", "--tail", "1") == f"{said[-1]}\n"
     assert cells(shell.run("list"), "well")[:4] == ["well", "Succeeded", "-", "-"]
     assert "mpijob.kubeflow.org/well\n" in shell.run("list", "-A", "-o", "name")
     screen = shell.run("status", "well")
@@ -60,7 +61,7 @@ def test_a_launcher_that_is_started_again_in_place(shell: Shell, version: str) -
     job["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
     shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
     until(lambda: cells(shell.run("list"), "again")[1:3] == ["Restarting", "CrashLoopBackOff"], "it fails repeatedly")
-    assert "container mpi exited with 3" in shell.run("why", "again")
+    until(lambda: "container mpi exited with 3" in shell.run("why", "again"), "its end, unless it just runs again")
     assert json.loads(shell.run("status", "again", "-o", "json"))["exit_code"] == 3
     shell.run("delete", "again")
 
@@ -71,7 +72,7 @@ def test_an_image_that_can_not_be_pulled(shell: Shell, operated: Operated) -> No
     worker["readinessProbe"] = {"exec": {"command": ["false"]}, "periodSeconds": 600}
     shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
     until(lambda: "pulls-launcher" in shell.run("status", "pulls"), "all pods are there")
-    assert cells(shell.run("list"), "pulls")[1:3] == ["Starting", "NotReady"]
+    until(lambda: cells(shell.run("list"), "pulls")[1:3] == ["Starting", "NotReady"], "the workers run")
     operated.cluster.set_state("pulls-worker-1", "image-pull-backoff")
     assert cells(shell.run("list"), "pulls")[1:4] == ["Starting", "ImagePullBackOff", "0/2"]
     found = shell.run("why", "pulls")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from user_shell import Shell, manifest
 
+from tests.waiting import until
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -82,7 +84,7 @@ def test_what_is_there_is_deleted_whatever_else_is_named(user: Shell) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_completes_jobs(user: Shell, shell: str) -> None:
-    assert "other" in user.completed(shell, "kubectl-mpi status ", "o")
+    until(lambda: "other" in user.completed(shell, "kubectl-mpi status ", "o"), "jobs come within the time that it has")
     assert "one" not in user.completed(shell, "kubectl-mpi delete one ", "o")
     assert "status" in user.completed(shell, "kubectl-mpi ", "sta")
 
@@ -93,8 +95,14 @@ def test_bash_completes_the_program_alone(user: Shell) -> None:
         eval "$(_KUBECTL_MPI_COMPLETE=bash_source kubectl-mpi)"; complete -p
         COMP_WORDS=(kubectl-mpi status oth) COMP_CWORD=2; _kubectl_mpi_completion kubectl-mpi; echo "${COMPREPLY[@]}"
     """
-    done = subprocess.run(["bash", "-c", script], env=user.environ(), capture_output=True, text=True, check=True)
-    registered, completed = done.stdout.splitlines()
+
+    def printed() -> list[str]:
+        done = subprocess.run(["bash", "-c", script], env=user.environ(), capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    registered, completed = until(
+        lambda: found if (found := printed())[-1] else None, "jobs come within the time that it has"
+    )
     assert registered.endswith(" kubectl-mpi")
     assert completed == "other"
 
@@ -121,4 +129,7 @@ def test_kubectl_completes_its_plugin(user: Shell, tmp_path: Path) -> None:
         (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
         (tmp_path / name).chmod(0o755)
     assert user.kubectl("__complete", "mpi", "stat", path=str(tmp_path)).startswith("status\tShow a job on one screen")
-    assert user.kubectl("__complete", "mpi", "why", "", path=str(tmp_path)).splitlines()[:2] == ["one", "other"]
+    until(
+        lambda: user.kubectl("__complete", "mpi", "why", "", path=str(tmp_path)).splitlines()[:2] == ["one", "other"],
+        "jobs come within the time that it has",
+    )
