@@ -85,7 +85,7 @@ def _failure(facts: Facts) -> Explanation | None:
     condition = facts.condition(Type.FAILED)
     if condition is None:
         return None
-    reason = str(condition.get("reason") or "Failed")
+    reason = str(condition.get("reason") or "Failed").rstrip("/")  # mpi-operator adds that of the pod, or none
     message = one_line(str(condition.get("message") or reason))
     what = f"{facts.name} failed{_took(facts)}: "
     if reason == "DeadlineExceeded":

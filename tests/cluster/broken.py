@@ -55,12 +55,9 @@ def want_slots(job: KubeflowJob) -> None:
 
 
 def lack_daemon(job: KubeflowJob) -> None:
-    if "command" not in job.worker["containers"][0]:  # the operator starts sshd there
-        worker_has(job, lifecycle={"postStart": {"exec": {"command": ["rm", "/usr/bin/orted"]}}})
-    elif "sshd" in str(job.worker["containers"][0]["command"]):
-        worker_has(job, command=["/bin/sh", "-c", f"rm /usr/bin/orted; {job.worker['containers'][0]['command'][-1]}"])
-    else:
-        worker_has(job, image=image("mpich"))
+    """Its workers have another MPI, and sshd where the launcher logs in."""
+    has_sshd = "-ssh" in job.worker["containers"][0]["image"]
+    worker_has(job, image=image("mpich-ssh" if has_sshd else "mpich"))
 
 
 def crash_worker(job: KubeflowJob) -> None:

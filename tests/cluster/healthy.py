@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from tests.cluster.faults import until
 from tests.cluster.kubectl_mpi import kubectl_mpi
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.said import EXEC, MPI_OPERATOR, SSH, TRAINING_OPERATOR
@@ -23,6 +24,8 @@ _WAITS = (
     "/opt/kube/kubectl wait pod --for=condition=Ready --timeout=300s "
     "-l training.kubeflow.org/job-name=$JOB,training.kubeflow.org/replica-type=worker >&2; exec"
 )
+# A name is there when its pod is ready and DNS has heard of it.
+_NAMED = "while read host _; do until getent hosts $host; do sleep 1; done; done </etc/mpi/hostfile >&2"
 
 
 def healthy(operator: str, name: str = "pi") -> MpiJob:
@@ -42,7 +45,9 @@ def healthy(operator: str, name: str = "pi") -> MpiJob:
         del job.spec["transport"]
         job.spec["launcherCreationPolicy"] = "WaitForWorkersReady"
         job.worker["containers"][0]["command"] = ["/bin/sh", "-c", f"{SSHD} -o StrictModes=no"]
-        job.command("mpirun", "--mca", "plm_rsh_args", "-o StrictHostKeyChecking=no", *job.main["command"][1:])
+        options = "-o StrictHostKeyChecking=no -o ConnectionAttempts=10"  # Ready doesn't mean that sshd listens
+        mpirun = ["mpirun", "--mca", "plm_rsh_args", options, *job.main["command"][1:]]
+        job.command("/bin/sh", "-c", f'{_NAMED}; exec "$@"', "sh", *mpirun)
     if operator == TRAINING_OPERATOR:
         job.command("/bin/sh", "-c", f'JOB={name}; {_WAITS} "$@"', "sh", *job.main["command"])
     return job
@@ -62,8 +67,7 @@ class Commands:
         """See what each command says of a job that runs, and then of one that has succeeded."""
         job = healthy(operator).gated()
         assert self.run("submit", "-f", "-", stdin=yaml.safe_dump(job.body)) == "mpijob.kubeflow.org/pi created\n"
-        self.run("wait", "pi", "--for", "running", "--timeout", "3m")
-        assert "pi has been running for" in self.run("why", "pi")
+        self._until_it_runs("pi")
         listed = json.loads(self.run("list", "-o", "json"))
         assert [(one["name"], one["state"], one["ready"]) for one in listed] == [("pi", "Running", 1)]
         assert "pi-worker-0" in self.run("status", "pi")
@@ -84,15 +88,20 @@ class Commands:
         assert "pi succeeded" in self.run("why", "pi")
         self._again()
 
+    def _until_it_runs(self, job: str) -> None:
+        """On a ready worker: some launchers run before it is."""
+        self.run("wait", job, "--for", "running", "--timeout", "3m")
+        until(f"{job} runs", lambda: f"{job} has been running for" in self.run("why", job))
+
     def _again(self) -> None:
         """Run it again, pause it, resume it, and delete both."""
         assert self.run("rerun", "pi") == "mpijob.kubeflow.org/pi-2 created\n"
-        self.run("wait", "pi-2", "--for", "running", "--timeout", "3m")
+        self._until_it_runs("pi-2")
         assert self.run("pause", "pi-2") == "mpijob.kubeflow.org/pi-2 paused\n"
         self._namespace.until(lambda pods: not any(name.startswith("pi-2-") for name in pods), "its pods are gone")
         assert "pi-2 is suspended and has no pods." in self.run("why", "pi-2")
         assert self.run("resume", "pi-2") == "mpijob.kubeflow.org/pi-2 resumed\n"
-        self.run("wait", "pi-2", "--for", "running", "--timeout", "3m")
+        self._until_it_runs("pi-2")
         self.run("exec", "pi-2", "touch", "/tmp/go")
         assert "pi-2 succeeded" in self.run("wait", "pi-2", "--timeout", "3m")
         path = self._folder / "bundle.tar.gz"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
 
 _LONGEST_S = 300.0
+_LIES_MAX = 4
 
 
 def command(namespace: Namespace, *arguments: str) -> list[str]:
@@ -22,9 +23,15 @@ def command(namespace: Namespace, *arguments: str) -> list[str]:
 
 
 def kubectl_mpi(namespace: Namespace, *arguments: str, code: int = 0, stdin: str = "") -> str:
-    """Call it; return stdout, or stderr if it is to fail with a code."""
+    """Call it; return stdout, or stderr if it is to fail with a code.
+
+    An API server reports a code as success now and then (docs/faults.md): then it is called again.
+    """
     call = command(namespace, *arguments)
-    done = subprocess.run(call, input=stdin, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+    for _ in range(_LIES_MAX if code else 1):
+        done = subprocess.run(call, input=stdin, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+        if done.returncode:
+            break
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done.stderr if code else done.stdout

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from launching import Gate, Start
 
 __all__ = ["gate", "start"]
+pytestmark = pytest.mark.timeout(240)  # its launcher may have to be installed, once
 
 
 @pytest.mark.parametrize("name", MPI)
@@ -29,7 +30,6 @@ def test_an_mpi_program_computes_across_workers(start: Start, name: str, workers
     running.assert_nothing_left()
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", MPI)
 @pytest.mark.parametrize("workers", [2, 8, 70, 130])
 def test_every_worker_gets_a_rank_from_the_launcher_itself(start: Start, gate: Gate, name: str, workers: int) -> None:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from launching import Gate, Start
 
 __all__ = ["gate", "start"]
+pytestmark = pytest.mark.timeout(240)  # its launcher may have to be installed, once
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("workers", [2, 8, 70, 130])
 def test_every_worker_gets_a_rank_from_the_launcher_itself(start: Start, gate: Gate, workers: int) -> None:
     run_a_rank_on_every_worker(start, gate, "horovod", workers)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from launching import Gate, Start
 
 __all__ = ["gate", "start"]
+pytestmark = pytest.mark.timeout(240)  # its launcher may have to be installed, once
 
 PROGRAM = r"""
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$HOROVOD_RANK}}

@@ -175,6 +175,14 @@ def test_a_pod_that_is_gone_is_an_attempt() -> None:
     assert attempts(found) == [FIRST]
 
 
+@pytest.mark.parametrize(("restarts", "codes"), [({"last": ONCE, "restarts": 1}, [3]), ({}, [143])])
+def test_a_start_in_place_that_its_job_cut_short_is_no_attempt(restarts: Object, codes: list[int]) -> None:
+    """At its limit a Job deletes the pod, which the kubelet may have started again. A drained one has not restarted."""
+    cut = launcher("Failed", code=143, finished=LATER, deleted=LATER, **restarts)
+    found = plans.plan(body_of("v2beta1"), cut, *workers(), launcher_job=batch_job(LIMIT, failed=1))
+    assert [one["exitCode"] for one in attempts(found)] == codes
+
+
 def test_the_container_that_failed_first_is_the_evidence() -> None:
     ended = {"exitCode": 9, "reason": "Error", "startedAt": AT, "finishedAt": AT, "message": "the cause"}
     beside = {"name": "other", "restartCount": 0, "ready": False, "state": {"terminated": ended}}

@@ -62,7 +62,9 @@ def _ends(view: View, pod: PodView) -> list[End]:
     """Return the attempts that failed in a pod: those before its containers' restarts, and the last, which is one."""
     policy = view.job.launcher.restart_policy
     end = pod.end(view.launcher_containers, policy)
-    last = [] if end is None or end.is_success else [end]
+    # A Job that has given up deletes the pod, in which the kubelet may have started the containers again.
+    is_cut = end is not None and pod.is_interrupted(end.at) and pod.restarts(view.launcher_containers) > 0
+    last = [] if end is None or end.is_success or is_cut else [end]
     is_one = end is not None or policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE)  # of all its containers
     return [*pod.failures(view.launcher_containers, has_ended=is_one), *last]
 

@@ -76,6 +76,7 @@ def bare() -> SshJob:
 def alone(job: SshJob) -> SshJob:
     """Its mpirun gets no hostfile."""
     job.command("/bin/sh", "-c", "unset OMPI_MCA_orte_default_hostfile; mpirun -n 1 --oversubscribe true")
+    job.launcher["terminationGracePeriodSeconds"] = 30  # what its sidecar has to report
     return job
 
 

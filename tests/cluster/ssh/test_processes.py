@@ -44,10 +44,11 @@ def hung(submit_all: SubmitAll) -> dict[str, Submitted]:
 def test_a_hung_rank_is_seen(hung: dict[str, Submitted], transport: str) -> None:
     namespace = hung[transport].namespace
 
-    def ranks() -> list[int]:
-        return [one["rank"] for one in json.loads(kubectl_mpi(namespace, "top", transport, "-o", "json"))["ranks"]]
+    def programs() -> dict[int, str]:
+        seen = json.loads(kubectl_mpi(namespace, "top", transport, "-o", "json"))["ranks"]
+        return {one["rank"]: one["program"] for one in seen if not one["cpu_percent"]}
 
-    until("all ranks are there", lambda: ranks() == [0, 1, 2, 3])
+    until("all ranks hang", lambda: programs() == {0: "sleep", HANGS: "cat", 2: "sleep", 3: "sleep"})
     header, *lines = kubectl_mpi(namespace, "top", transport).splitlines()
     assert header.split() == ["RANK", "POD", "PID", "STATE", "CPU%", "MEMORY", "PROGRAM"]
     for rank, line in enumerate(lines):
