@@ -55,9 +55,11 @@ def want_slots(job: KubeflowJob) -> None:
 
 
 def lack_daemon(job: KubeflowJob) -> None:
-    """Its workers have another MPI, and sshd where the launcher logs in."""
-    has_sshd = "-ssh" in job.worker["containers"][0]["image"]
-    worker_has(job, image=image("mpich-ssh" if has_sshd else "mpich"))
+    worker = job.worker["containers"][0]
+    if "command" in worker and "sshd" in worker["command"][-1]:
+        worker_runs(job, f"rm /usr/bin/orted; {worker['command'][-1]}")
+    else:  # another MPI's; the operator starts sshd where there is one
+        worker_has(job, image=image("mpich-ssh" if "-ssh" in worker["image"] else "mpich"))
 
 
 def crash_worker(job: KubeflowJob) -> None:
