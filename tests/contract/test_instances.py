@@ -54,10 +54,20 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
     return process.returncode, out, err
 
 
-def session(cluster: Cluster, agent: WithHub, place: tuple[str, ...] = (), **environ: str) -> subprocess.Popen[bytes]:
-    """A session that ends with 4 when it gets a line."""
+ENDS_BY_A_LINE = ("worker-0", "read line; exit 4")
+ENDS_BY_A_SIGNAL = ("-n", "worker-0", "sleep 1000")
+
+
+def session(
+    cluster: Cluster,
+    agent: WithHub,
+    place: tuple[str, ...] = (),
+    words: tuple[str, ...] = ENDS_BY_A_LINE,
+    **environ: str,
+) -> subprocess.Popen[bytes]:
+    """A session that runs."""
     before = len(cluster.leftovers("worker-0"))
-    process = start(agent, "worker-0", "read line; exit 4", place=place, **environ)
+    process = start(agent, *words, place=place, **environ)
     until(lambda: len(cluster.leftovers("worker-0")) > before, "the session runs")
     return process
 
@@ -104,7 +114,8 @@ def test_instances_that_start_at_once_do_not_end_each_other(cluster: Cluster, ag
 def test_clients_of_a_hub_that_was_killed_have_time_to_come_back(cluster: Cluster, agent: WithHub) -> None:
     assert end(start(agent, "-n", "worker-0", DAEMON, MPI_AGENT_INSTANCE="old")) == (0, b"", b"")
     daemons = {left.pid for left in cluster.leftovers("worker-0")}
-    running = session(cluster, agent, MPI_AGENT_INSTANCE="old")
+    # One that waits for a line would end with its stream, which ends with the hub, and maybe before the signal comes.
+    running = session(cluster, agent, words=ENDS_BY_A_SIGNAL, MPI_AGENT_INSTANCE="old")
     running.send_signal(signal.SIGSTOP)  # it is slow to notice
     agent.kill()
     agent.start()
@@ -112,7 +123,7 @@ def test_clients_of_a_hub_that_was_killed_have_time_to_come_back(cluster: Cluste
     fresh = session(cluster, agent, MPI_AGENT_INSTANCE="new")
     running.send_signal(signal.SIGCONT)
     until(lambda: daemons <= {left.pid for left in cluster.leftovers("worker-0")}, "nothing was ended")
-    running.terminate()  # its stdin went with its stream
+    running.terminate()
     assert end(running)[0] == 143
     until(lambda: not daemons & {left.pid for left in cluster.leftovers("worker-0")}, "what it left is ended, too")
     assert end(fresh) == (4, b"", b"")
