@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -21,7 +22,7 @@ class Progress:
 
     def __init__(self, name: str, out: TextIO) -> None:
         self._name, self._out = name, out
-        self._is_live = out.isatty()
+        self._is_live = out.isatty() and os.environ.get("TERM") != "dumb"
         self._began = time.monotonic()
         self._step = ""
         self._rest = ""

@@ -6,6 +6,7 @@ brought up (`tests.cluster.local`) with fresh images in it, and taken down at th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,9 +22,10 @@ from tests.cluster.images import NPB, REPOSITORY, image, is_asked_for
 from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.places import Places, SetupError
 from tests.cluster.operators import kubectl_delivery
+from tests.cluster.operators.mpijob import KUBECTL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 # Built on each run, from layers that are there already. The others take up to a quarter of an hour the first time, or
 # are large: built where CLUSTER_IMAGES says so, kept, and in the cluster of each run while their files stay the same.
@@ -68,6 +70,20 @@ def down() -> None:
     LocalCluster(Places.of(), _say).down()
 
 
+@command.command("images", hidden=True)
+def build_images() -> None:
+    """Build today's images in the engine, which runs."""
+    cluster = LocalCluster(Places.of(), _say)
+    cluster.engine.make_bases()
+    options = ["--unpinned", "--network", "host", "--repository", REPOSITORY]  # the engine's bases are its own
+    options += ["--npb", str(NPB)] if NPB.exists() else []
+    words = [sys.executable, "-m", "images.build", *options, *_names(cluster)]
+    built = subprocess.run(words, env=cluster.engine.environment, stdout=subprocess.DEVNULL, check=False)
+    if built.returncode:
+        sys.exit(built.returncode)
+    kubectl_delivery.build(cluster.places, cluster.engine, _say)
+
+
 def _with_cluster(words: list[str]) -> int:
     """Run a command with KUBECONFIG naming a cluster that has the images; its exit code."""
     cluster = LocalCluster(Places.of(), _say)
@@ -86,19 +102,31 @@ def _with_cluster(words: list[str]) -> int:
 
 def _bring_up(cluster: LocalCluster) -> None:
     """Bring the cluster up with today's images in it. Raises SetupError."""
-    cluster.up()
     try:
-        cluster.engine.start()
-        names = [*IMAGES, *(name for name in SLOW_IMAGES if _is_wanted(cluster, name))]
-        options = ["--unpinned", "--network", "host", "--repository", REPOSITORY]  # the engine's bases are its own
-        options += ["--npb", str(NPB)] if NPB.exists() else []
-        builder = [sys.executable, "-m", "images.build", *options, *names]
-        if subprocess.run(builder, env=cluster.engine.environment, stdout=subprocess.DEVNULL, check=False).returncode:
-            raise SetupError("the images could not be built")
-        built = [image(name) for name in names]
-        cluster.load_built([*built, kubectl_delivery.build(cluster.places, cluster.engine, _say)])
+        cluster.prepare()
+        # A build of images keeps one processor busy at most times, and so goes on beside that of Kubernetes.
+        words = [sys.executable, "-m", "tests.cluster", "images"]
+        with _ended(subprocess.Popen(words, env=os.environ | {"TERM": "dumb"})) as builder:
+            cluster.up()
+            if builder.wait():
+                raise SetupError("the images could not be built")
+        cluster.load_built([*(image(name) for name in _names(cluster)), KUBECTL])
     finally:
         cluster.engine.stop()
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """End a process that an error leaves running."""
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _names(cluster: LocalCluster) -> list[str]:
+    return [*IMAGES, *(name for name in SLOW_IMAGES if _is_wanted(cluster, name))]
 
 
 def _is_wanted(cluster: LocalCluster, name: str) -> bool:

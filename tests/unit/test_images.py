@@ -58,8 +58,11 @@ def test_an_image_comes_after_the_one_that_it_stands_on() -> None:
     assert catalog.in_order(()) == [catalog.AGENTS]
 
 
-def test_elsewhere_than_on_a_terminal_a_step_is_a_line() -> None:
-    out = io.StringIO()
+@pytest.mark.parametrize(("out", "term"), [(io.StringIO(), "xterm"), (Terminal(), "dumb")])
+def test_elsewhere_than_on_a_terminal_a_step_is_a_line(
+    out: io.StringIO, term: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", term)
     progress = Progress("it", out)
     for event in STEPS:
         progress.event(event)
@@ -69,6 +72,7 @@ def test_elsewhere_than_on_a_terminal_a_step_is_a_line() -> None:
 
 def test_on_a_terminal_all_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     progress = Progress("it", out)
     for event in [*STEPS, {"status": "Pushing", "id": "abc", "progress": "1 of 2"}]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from .places import Places
 
-COREDNS = "github.com/coredns/coredns@v1.13.1"
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
-_HYPERKUBE = Path(__file__).parent / "hyperkube"
+_HYPERKUBE = Path(__file__).with_name("hyperkube")
+_COREDNS = Path(__file__).with_name("coredns")
 
 _PACKAGES = {  # by a file that each brings
     "/usr/bin/containerd": "containerd",
@@ -49,15 +49,14 @@ _STAGING = (
 
 def build(places: Places, say: Callable[[str], None]) -> None:
     """Make what is missing. Raises SetupError."""
-    _check_machine()
-    _install_packages(places, say)
+    install_packages(places, say)
     if not (places.bin / "kubectl").exists():
         _build_kubernetes(places, say)
     if not places.coredns.exists():
         say("building CoreDNS")
-        bin_ = places.cache / "gobin"
-        _go(places, "install", "-ldflags=-s -w", COREDNS, env={"GOBIN": str(bin_), "GOFLAGS": "-mod=mod"}, say=say)
-        (bin_ / "coredns").rename(places.coredns)
+        made = places.coredns.with_suffix(".new")
+        _go(places, "build", "-trimpath", "-ldflags=-s -w", "-o", str(made), ".", cwd=_COREDNS, say=say)
+        made.rename(places.coredns)
 
 
 def _check_machine() -> None:
@@ -69,7 +68,9 @@ def _check_machine() -> None:
         raise SetupError("a cluster of our own needs Debian's packages: set KUBECONFIG to a cluster that you have")
 
 
-def _install_packages(places: Places, say: Callable[[str], None]) -> None:
+def install_packages(places: Places, say: Callable[[str], None]) -> None:
+    """Install what is missing of Debian's packages. Raises SetupError."""
+    _check_machine()
     missing = [package for path, package in _PACKAGES.items() if not os.path.exists(path)]
     if not missing:
         return
@@ -141,9 +142,9 @@ def run(
     say: Callable[[str], None],
     every_s: float = 30.0,
 ) -> None:
-    """Run a long command with its output in a log; say now and then that it goes on. Raises SetupError."""
+    """Run a long command with its output in its program's log; say now and then that it goes on. Raises SetupError."""
     places.cache.mkdir(parents=True, exist_ok=True)
-    log = places.cache / "build.log"
+    log = places.cache / f"{command[0]}.log"
     began = time.monotonic()
     with log.open("ab") as out:
         process = subprocess.Popen(

@@ -13,7 +13,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 from . import components, network, pki
-from .build import build, run
+from .build import build, install_packages, run
 from .daemons import until
 from .engine import Engine
 from .pki import NODE
@@ -44,14 +44,17 @@ class LocalCluster:
         """Say whether the node's daemons all live."""
         return all(daemon.pid is not None for daemon in self.daemons.values())
 
-    def up(self) -> None:
-        """Bring the cluster up; what runs already is left alone. Raises SetupError."""
+    def prepare(self) -> None:
+        """Install Debian's packages, and start the engine. Raises SetupError."""
         noted = self.places.run / "version"
         if noted.exists() and noted.read_text() != self.places.version:
             raise SetupError(f"Kubernetes {noted.read_text()} is up already: take it down first (make cluster-down)")
+        install_packages(self.places, self._say)
+        self.engine.start()
+
+    def up(self) -> None:
+        """Bring the cluster up, once it is prepared; what runs already is left alone. Raises SetupError."""
         build(self.places, self._say)
-        if not (self.places.images / "pause.tar").exists():
-            self.engine.start()
         if not self.is_up:
             if not any(daemon.pid for daemon in self.daemons.values()):
                 _check_ports()

@@ -38,18 +38,21 @@ class Engine:
         self._daemon = Daemon("dockerd", ["dockerd", "--config-file", folder / "daemon.json"], folder, folder)
 
     def start(self) -> None:
-        """Start the engine, and make the base images that are not there. Raises SetupError."""
+        """Start the engine, and make `pause` if it is not there. Raises SetupError."""
         folder = self._places.engine
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "daemon.json").write_text(json.dumps(self._configuration()))
         self._daemon.start()
         until("the docker engine's start", lambda: self._succeeds("version"), 120, self._daemon)
-        for image, release in BASES.items():
-            if not self._succeeds("image", "inspect", image):
-                self._make_base(image, release)
         archive = self._places.images / "pause.tar"
         if not archive.exists():
             self._make_pause(archive)
+
+    def make_bases(self) -> None:
+        """Make the base images that are not there. Raises SetupError."""
+        for image, release in BASES.items():
+            if not self._succeeds("image", "inspect", image):
+                self._make_base(image, release)
 
     def stop(self) -> None:
         """End the engine; what it has built stays."""
