@@ -3,7 +3,9 @@
 `namespace`  a namespace of the test's own, which enforces Pod Security *restricted*;
              `@pytest.mark.pod_security("baseline")` for another level
 `start`      apply a job there: `running = start(Job("openmpi4").run("pi"))`
-`node`       the node under the cluster, for tests of faults; where it is not the tests' own they are skipped
+`local`      the cluster on this machine, where processes of a test's own pods can be seen and killed
+`node`       its node, whose daemons can end; such tests run alone
+             Where the cluster is not the tests' own, both are skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from urllib3.exceptions import HTTPError
 
 from images import catalog
 from tests.cluster.failure import describe
-from tests.cluster.faults import node  # noqa: F401 (a fixture)
+from tests.cluster.faults import local, node  # noqa: F401 (fixtures)
 from tests.cluster.images import NPB, image, is_asked_for
 from tests.cluster.kube import Api, Namespace
 from tests.cluster.running import Running

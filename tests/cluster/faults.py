@@ -100,6 +100,13 @@ def _words(pid: int) -> tuple[str, ...]:
         return ()
 
 
+def container(namespace: Namespace, pod: str, name: str | None = None) -> Container:
+    """A pod's container as it runs now, the first if none is named."""
+    found = namespace.get("Pod", pod)
+    statuses = [one for one in of.statuses(found) if one["name"] == (name or found["spec"]["containers"][0]["name"])]
+    return Container(statuses[0]["containerID"].rpartition("/")[2])
+
+
 class Node:
     """The node that everything runs on."""
 
@@ -107,14 +114,6 @@ class Node:
         self.cluster = cluster
         self.api_server: Daemon = cluster.daemons["kube-apiserver"]
         self.kubelet: Daemon = cluster.daemons["kubelet"]
-
-    def container(self, namespace: Namespace, pod: str, name: str | None = None) -> Container:
-        """A pod's container as it runs now, the first if none is named."""
-        found = namespace.get("Pod", pod)
-        statuses = [
-            one for one in of.statuses(found) if one["name"] == (name or found["spec"]["containers"][0]["name"])
-        ]
-        return Container(statuses[0]["containerID"].rpartition("/")[2])
 
     def kubectl(self, *words: str) -> str:
         """Run kubectl as the administrator. Raises WaitError where it fails."""
@@ -178,14 +177,18 @@ class Node:
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
-    """The node, which is as it was when the test ends."""
+def local() -> LocalCluster:
+    """The cluster, if it is the tests' own, on this machine: processes of a test's own pods can be seen and killed."""
     places = Places.of()
     if not places.is_cluster_of(os.environ["KUBECONFIG"]):
-        pytest.skip(
-            "KUBECONFIG names a cluster whose daemons are not a test's to kill: run this by `make test-cluster`"
-        )
-    node = Node(LocalCluster(places))
+        pytest.skip("KUBECONFIG names a cluster whose nodes are not a test's: run this by `make test-cluster`")
+    return LocalCluster(places)
+
+
+@pytest.fixture
+def node(local: LocalCluster) -> Iterator[Node]:
+    """The node, which is as it was when the test ends. Nothing else runs meanwhile."""
+    node = Node(local)
     yield node
     node.restore()
 
@@ -237,9 +240,9 @@ class Ranks:
     # With a process in each worker that neither daemon nor rank ends, as programs leave them that start services.
     _LASTING = "setsid sleep 1000 </dev/null >/dev/null 2>&1 & "
 
-    def __init__(self, running: Running, node: Node) -> None:
+    def __init__(self, running: Running) -> None:
         """Wait until all ranks have started."""
-        self.running, self._node = running, node
+        self.running = running
         self.find()
 
     @classmethod
@@ -251,7 +254,7 @@ class Ranks:
         """Wait until all ranks have started, and look where."""
         names = self.running.job.workers
         self.running.until_output("waiting", len(names))
-        self.workers = [self._node.container(self.running.namespace, name) for name in names]
+        self.workers = [container(self.running.namespace, name) for name in names]
 
     def go_on(self) -> None:
         """Let them compute; no API server is asked."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cluster import pods as of
-from tests.cluster.faults import Ranks, gated, until
+from tests.cluster.faults import Ranks, container, gated, until
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -71,15 +73,14 @@ def test_the_role_is_missing_when_workers_are_waited_for(start: Start, namespace
     assert "pi is approximately" in running.output
 
 
-def test_the_role_is_taken_away_before_the_launch_and_given_back(
-    start: Start, node: Node, namespace: Namespace
-) -> None:
+@pytest.mark.usefixtures("local")
+def test_the_role_is_taken_away_before_the_launch_and_given_back(start: Start, namespace: Namespace) -> None:
     job = Job("openmpi4").run("pi")
     running = start(gated(job.command("/bin/sh", "-c", UNTIL, "sh", *job.main["command"])))
     running.until_started()
     namespace.delete("Role", "pi-launcher", api_version=RBAC)
     until("the API server knows that the Role is gone", lambda: not may_exec(namespace))
-    node.container(namespace, running.launcher).touch("/tmp/go")
+    container(namespace, running.launcher).touch("/tmp/go")
     output = running.until_output("mpirun ended with", deadline_s=60)
     assert "mpirun ended with 0" not in output
     assert "rshagent: pi-worker-0: exec is forbidden" in output or "rshagent: pi-worker-1: exec is forbidden" in output
@@ -91,7 +92,7 @@ def test_the_role_is_taken_away_before_the_launch_and_given_back(
 def test_the_role_is_taken_away_and_given_back_while_the_api_server_restarts(
     start: Start, node: Node, namespace: Namespace
 ) -> None:
-    ranks = Ranks(start(Ranks.job(Job("openmpi5"), 7)), node)
+    ranks = Ranks(start(Ranks.job(Job("openmpi5"), 7)))
     namespace.delete("Role", "pi-launcher", api_version=RBAC)
     node.restart_api_server()
     namespace.wait_log(ranks.running.launcher, "hub", "listing the pods is forbidden")
@@ -102,7 +103,7 @@ def test_the_role_is_taken_away_and_given_back_while_the_api_server_restarts(
 
 def test_the_key_of_all_service_accounts_is_replaced(start: Start, node: Node, namespace: Namespace) -> None:
     job = Ranks.job(Job("openmpi5"), 7)
-    ranks = Ranks(start(job), node)
+    ranks = Ranks(start(job))
     with node.another_service_account_key():
         # Until the kubelet has brought a new token, the hub is refused; the kubelet does so as soon as it starts anew.
         ranks.go_on()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.faults import gated, until, words_of_ours
+from tests.cluster.faults import container, gated, until, words_of_ours
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ END_S = 60.0
 
 
 @pytest.fixture
-def waiting(start: Start, node: Node, request: pytest.FixtureRequest) -> tuple[Running, Container]:
+def waiting(start: Start, request: pytest.FixtureRequest) -> tuple[Running, Container]:
     """A job whose launcher is about to call mpirun."""
     running = start(gated(Job(request.param, workers=WORKERS).run("pi", RUN_S)))
     running.until_started()
-    return running, node.container(running.namespace, running.launcher)
+    return running, container(running.namespace, running.launcher)
 
 
 def assert_done(running: Running) -> None:
@@ -70,15 +70,17 @@ def test_the_api_server_hangs_dies_and_comes_back(node: Node, waiting: tuple[Run
 @pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)
 def test_the_api_server_dies_when_the_first_daemon_runs(node: Node, waiting: tuple[Running, Container]) -> None:
     running, launcher = waiting
-    _go_until_first_daemon(node, running, launcher)
+    _go_until_first_daemon(running, launcher)
     node.restart_api_server()
     assert_done_or_told(running)
 
 
+@pytest.mark.alone  # agents wait 10 s for the next hub
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("waiting", ["openmpi5"], indirect=True)
-def test_the_hub_hangs_and_is_killed(node: Node, waiting: tuple[Running, Container]) -> None:
+def test_the_hub_hangs_and_is_killed(waiting: tuple[Running, Container]) -> None:
     running, launcher = waiting
-    hub = node.container(running.namespace, running.launcher, "hub")
+    hub = container(running.namespace, running.launcher, "hub")
     hub.kill(signal.SIGSTOP)
     _go_until_all_are_called(launcher)
     hub.kill()
@@ -86,11 +88,13 @@ def test_the_hub_hangs_and_is_killed(node: Node, waiting: tuple[Running, Contain
     assert not words_of_ours(running.output)
 
 
+@pytest.mark.alone  # agents wait 10 s for the next hub
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)
-def test_the_hub_is_killed_when_the_first_daemon_runs(node: Node, waiting: tuple[Running, Container]) -> None:
+def test_the_hub_is_killed_when_the_first_daemon_runs(waiting: tuple[Running, Container]) -> None:
     running, launcher = waiting
-    hub = node.container(running.namespace, running.launcher, "hub")
-    _go_until_first_daemon(node, running, launcher)
+    hub = container(running.namespace, running.launcher, "hub")
+    _go_until_first_daemon(running, launcher)
     hub.kill()
     assert_done_or_told(running)
 
@@ -100,8 +104,8 @@ def _go_until_all_are_called(launcher: Container) -> None:
     until("all agents have been called", lambda: launcher.count("kubexec.sh") == WORKERS)
 
 
-def _go_until_first_daemon(node: Node, running: Running, launcher: Container) -> None:
-    workers = [node.container(running.namespace, worker) for worker in running.job.workers]
+def _go_until_first_daemon(running: Running, launcher: Container) -> None:
+    workers = [container(running.namespace, worker) for worker in running.job.workers]
     launcher.touch("/tmp/go")
     names = DAEMONS[running.job.example]
     until(f"{names[0]} runs", lambda: any(worker.count(name) for worker in workers for name in names))

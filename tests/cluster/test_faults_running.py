@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.faults import Ranks
+from tests.cluster.faults import Ranks, container
 from tests.cluster.images import needs_horovod
 from tests.cluster.jobs import Job
 from tests.cluster.running import Running
@@ -30,13 +30,13 @@ END_S = 60.0
 
 
 @pytest.fixture
-def jobs(new_namespace: Callable[[str], Namespace], node: Node) -> list[Ranks]:
+def jobs(new_namespace: Callable[[str], Namespace]) -> list[Ranks]:
     """A job of each launcher, whose ranks have started. Their exit codes differ."""
     started = [
         Running(new_namespace("restricted"), Ranks.job(Job(launcher), code)).start()
         for launcher, code in LAUNCHERS.items()
     ]
-    return [Ranks(running, node) for running in started]
+    return [Ranks(running) for running in started]
 
 
 def test_the_api_server_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> None:
@@ -67,9 +67,11 @@ def test_the_kubelet_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> N
         ranks.assert_ended_undisturbed(END_S)
 
 
-def test_the_hub_is_killed(node: Node, jobs: list[Ranks]) -> None:
+@pytest.mark.alone  # agents wait 10 s for the next hub
+@pytest.mark.usefixtures("local")
+def test_the_hub_is_killed(jobs: list[Ranks]) -> None:
     for ranks in jobs:  # one after the other: agents wait 10 s for the next hub
-        node.container(ranks.running.namespace, ranks.running.launcher, "hub").kill()
+        container(ranks.running.namespace, ranks.running.launcher, "hub").kill()
         ranks.running.namespace.wait(
             ranks.running.launcher,
             lambda pod: of.restarts(pod, "hub") and of.is_running(pod, "hub"),
@@ -87,7 +89,7 @@ def test_horovod_whose_output_is_in_the_stream(node: Node, start: Callable[[Job]
     hosts = ("--gloo", "-np", "2", "--hostfile", "/etc/mpi/hostfile")
     running = start(Job("horovod").command("horovodrun", *hosts, "/bin/sh", "-c", program))
     running.until_output("waiting", 2)
-    workers = [node.container(running.namespace, worker) for worker in running.job.workers]
+    workers = [container(running.namespace, worker) for worker in running.job.workers]
     node.restart_api_server()
     for worker in workers:
         worker.touch("/tmp/go")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.faults import Ranks, gated, until
+from tests.cluster.faults import Ranks, container, gated, until
 from tests.cluster.jobs import Job
 from tests.cluster.local.pki import NODE
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     Start = Callable[[Job], Running]
 
 TOLD_S = 60.0
-RUN_S = "2"  # else a busy machine may delete the worker when the job is done
+RUN_S = "5"  # else a busy machine may delete the worker when the job is done
 
 
-def test_a_worker_is_deleted_before_its_launch(start: Start, node: Node, namespace: Namespace) -> None:
+@pytest.mark.usefixtures("local")
+def test_a_worker_is_deleted_before_its_launch(start: Start, namespace: Namespace) -> None:
     running = start(gated(Job("openmpi4").run("pi")))
     running.until_started()
     namespace.delete("Pod", "pi-worker-1", grace_s=0)
-    node.container(namespace, running.launcher).touch("/tmp/go")
+    container(namespace, running.launcher).touch("/tmp/go")
     assert running.end(60) == 0, running.output  # its successor is waited for
     assert running.ranks() == {0: "pi-worker-0", 1: "pi-worker-1"}
 
 
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize(("example", "daemon"), [("openmpi4", "orted"), ("openmpi5", "prted")])
-def test_a_worker_is_deleted_during_the_launch(
-    start: Start, node: Node, namespace: Namespace, example: str, daemon: str
-) -> None:
+def test_a_worker_is_deleted_during_the_launch(start: Start, namespace: Namespace, example: str, daemon: str) -> None:
     # Open MPI 4.1's daemons leave their agents, and then nobody tells mpirun of one that is lost before it calls home.
     job = Job(example, workers=4).run("pi", RUN_S).environ({"OMPI_MCA_orte_leave_session_attached": "1"})
     running = start(gated(job))
     running.until_started()
-    workers = [node.container(namespace, worker) for worker in running.job.workers]
-    node.container(namespace, running.launcher).touch("/tmp/go")
+    workers = [container(namespace, worker) for worker in running.job.workers]
+    container(namespace, running.launcher).touch("/tmp/go")
     until("the first daemon runs", lambda: any(worker.count(daemon) for worker in workers))
     workers[2].kill()  # what a deletion without grace does to it, and sooner
     namespace.delete("Pod", "pi-worker-2", grace_s=0)
@@ -63,20 +63,22 @@ LOST = {
 }
 
 
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("example", LOST)
-def test_a_worker_is_deleted_in_mid_job(start: Start, node: Node, namespace: Namespace, example: str) -> None:
-    ranks = Ranks(start(Ranks.job(Job(example), 0)), node)
+def test_a_worker_is_deleted_in_mid_job(start: Start, namespace: Namespace, example: str) -> None:
+    ranks = Ranks(start(Ranks.job(Job(example), 0)))
     namespace.delete("Pod", "pi-worker-1")
     assert_lost(ranks)
 
 
+@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("example", LOST)
-def test_a_worker_runs_out_of_memory(start: Start, node: Node, namespace: Namespace, example: str) -> None:
+def test_a_worker_runs_out_of_memory(start: Start, namespace: Namespace, example: str) -> None:
     job = Ranks.job(Job(example), 0)
     worker = job.worker["containers"][0]
     worker["command"] = ["/bin/sh", "-c", "until [ -e /tmp/eat ]; do sleep 0.1; done; exec tail /dev/zero"]
     worker["resources"] = {"limits": {"memory": "128Mi"}}
-    ranks = Ranks(start(job), node)
+    ranks = Ranks(start(job))
     ranks.workers[1].touch("/tmp/eat")
     assert_lost(ranks)
     pod = namespace.wait("pi-worker-1", lambda pod: of.restarts(pod, "worker"), "was restarted")

@@ -4,7 +4,7 @@ xdist gives each of its processes a group of tests at a time, in this order:
 
 `definition`  tests under kubeflow's operators, and of the definition: our operator isn't installed meanwhile
 a module      of jobs that need no operator; then of jobs of our operator, which all processes share
-`alone`       tests of faults, of many workers, and those that change what others use: nothing else runs beside them
+`alone`       tests of many workers, of the node's faults, and those that change what others use: all others wait
 
 A process holds a group's locks from its first test to its last. All take them in one order, so none waits in a circle.
 """

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
+from tests.cluster.faults import container
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.operator.submitted import Submitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cluster.faults import Node
     from tests.cluster.kube import Namespace
     from tests.cluster.operator.release import Release
+
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("local")]
 
 JOBS, PLACED = 60, 20  # the others are suspended: etcd has room for so much, each version of a job anew
 ENTRIES = 20_000
@@ -38,12 +40,12 @@ def restarts(release: Release) -> int:
     return of.restarts(pod, "operator")
 
 
-def kill(release: Release, node: Node) -> None:
+def kill(release: Release) -> None:
     """Kill the operator's container, and wait until the kubelet has started it again."""
     before = restarts(release)
     (pod,) = release.pods()
     name = str(pod["metadata"]["name"])
-    node.container(release.namespace, name, "operator").kill()
+    container(release.namespace, name, "operator").kill()
     release.namespace.wait(
         name, lambda pod: of.restarts(pod, "operator") > before and of.is_ready(pod), "it runs again"
     )
@@ -51,14 +53,14 @@ def kill(release: Release, node: Node) -> None:
 
 @pytest.mark.timeout(900)
 def test_sixty_large_jobs_and_a_restart_hold_up_no_small_job(
-    release: Release, namespace: Namespace, new_namespace: Callable[[str], Namespace], node: Node
+    release: Release, namespace: Namespace, new_namespace: Callable[[str], Namespace]
 ) -> None:
     other, before = new_namespace("restricted"), restarts(release)
     for number in range(JOBS):
         Submitted(namespace, large(number)).start()
     for turn in ("first", "restarted"):
         if turn == "restarted":
-            kill(release, node)
+            kill(release)
         Submitted(other, MpiJob("v1", name=turn)).start()
         made = {f"{turn}-{role}" for role in ("launcher", "worker-0", "worker-1")}
         other.until(made.issubset, "the small job's pods are made", SMALL_S)
@@ -69,10 +71,10 @@ def test_sixty_large_jobs_and_a_restart_hold_up_no_small_job(
 
 
 def test_a_container_that_is_started_again_waits_for_no_lease(
-    release: Release, node: Node, submit: Callable[[MpiJob], Submitted]
+    release: Release, submit: Callable[[MpiJob], Submitted]
 ) -> None:
     holder = release.leader()
-    kill(release, node)
+    kill(release)
     assert release.leader() == holder
     assert submit(MpiJob("v1")).verdict() == "Succeeded"
     assert "standby:" not in release.log()

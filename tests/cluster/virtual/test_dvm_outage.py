@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.faults import until
+from tests.cluster.faults import container, until
 
 if TYPE_CHECKING:
     from tests.cluster.faults import Node
@@ -19,7 +19,7 @@ JOBS = f"until [ -e /tmp/stop ]; do prun --map-by ppr:2:node sleep {JOB_S}; echo
 
 @pytest.mark.slow
 def test_a_dvm_outlives_an_api_server_that_is_away_for_two_minutes(node: Node, logins: dict[str, Login]) -> None:
-    launchers = [node.container(one.namespace, one.running.launcher, "mpi") for one in logins.values()]
+    launchers = [container(one.namespace, one.running.launcher, "mpi") for one in logins.values()]
     for login in logins.values():
         login.start_dvm()
         login.run(f"touch /tmp/jobs; nohup sh -c '{JOBS}' >/tmp/jobs 2>&1 &")
