@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.operator.decode import DEEPEST, decode, decode_list
@@ -67,6 +67,7 @@ def parts(data: bytes, size: int) -> Iterator[bytes]:
     return (data[at : at + size] for at in range(0, len(data), size))
 
 
+@settings(max_examples=50)  # a hundred took a minute and more on a slow machine
 @given(st.dictionaries(st.text(), VALUES), st.lists(VALUES), st.integers(1, 50))
 def test_a_list_is_what_it_says_whatever_pieces_it_comes_in(more: dict[str, Any], items: list[Any], size: int) -> None:
     whole = {"kind": "List", "items": items, **{f"x{name}": value for name, value in more.items()}}
