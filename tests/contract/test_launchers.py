@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from launching import Gate, Start
 
 __all__ = ["gate", "start"]
-pytestmark = pytest.mark.timeout(240)  # its launcher may have to be installed, once
 
 
 @pytest.mark.parametrize("name", MPI)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from launching import Gate, Start
 
 __all__ = ["gate", "start"]
-pytestmark = pytest.mark.timeout(240)  # its launcher may have to be installed, once
 
 
 # One rank: when it has to end others, Intel MPI may say 255 instead. Horovod has 1 for all that fails.

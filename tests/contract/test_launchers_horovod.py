@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from launching import Gate, Start
 
 __all__ = ["gate", "start"]
-pytestmark = pytest.mark.timeout(240)  # its launcher may have to be installed, once
 
 
 @pytest.mark.parametrize("workers", [2, 8, 70, 130])

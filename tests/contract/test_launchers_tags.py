@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from launching import Gate, Start
 
 __all__ = ["gate", "start"]
-pytestmark = pytest.mark.timeout(240)  # its launcher may have to be installed, once
 
 PROGRAM = r"""
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$HOROVOD_RANK}}
