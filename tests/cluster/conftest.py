@@ -58,7 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Put each test into its group, and give it more time than tests have that need no cluster."""
-    item.add_marker(pytest.mark.xdist_group(group(item)))
+    if (name := group(item)) != item.nodeid:  # else xdist takes it by itself
+        item.add_marker(pytest.mark.xdist_group(name))
     if not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(_TEST_S))
 

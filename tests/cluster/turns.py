@@ -3,7 +3,8 @@
 xdist gives each of its processes a group of tests at a time, in this order:
 
 `definition`  tests under kubeflow's operators, and of the definition: our operator isn't installed meanwhile
-a module      of jobs that need no operator; then of jobs of our operator, which all processes share
+a test        that needs no operator; then one of our operator, which all processes share. Tests of a module that
+              share a fixture are a group
 `alone`       tests of many workers, of the node's faults, and those that change what others use: all others wait
 
 A process holds a group's locks from its first test to its last. All take them in one order, so none waits in a circle.
@@ -30,21 +31,29 @@ _ALONE = {"node", "fleet", "bare", "others", "gang_scheduler", "kueue", "volcano
 
 
 def group(item: pytest.Item) -> str:
-    """The group that a test belongs to: `definition`, `alone`, or its module."""
+    """The group that a test belongs to: `definition`, `alone`, its module, or itself."""
     if item.nodeid.startswith(_DEFINITION):
         return "definition"
     if item.get_closest_marker("alone") or _ALONE & _fixtures(item):
         return "alone"
-    return item.nodeid.partition("::")[0].removeprefix("tests/cluster/")
+    return item.nodeid.partition("::")[0].removeprefix("tests/cluster/") if _shares(item) else item.nodeid
 
 
-def order(item: pytest.Item) -> tuple[bool, bool, bool]:
-    """Where a test's group comes in the row of groups."""
-    return group(item) == "alone", _is_of_our_operator(item), group(item) != "definition"
+def order(item: pytest.Item) -> tuple[bool, bool, bool, bool]:
+    """Where a test's group comes in the row of groups. Slow ones come early: nobody waits for them at the end."""
+    is_definition = group(item) == "definition"
+    is_slow = item.get_closest_marker("slow") is not None
+    return group(item) == "alone", _is_of_our_operator(item), not is_definition, is_definition or not is_slow
 
 
 def _is_of_our_operator(item: pytest.Item) -> bool:
     return group(item) != "definition" and "installed" in _fixtures(item)
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether it has a fixture that other tests of its module have, too."""
+    known = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 (pytest has no other way to ask)
+    return any(found[-1].scope not in ("function", "session") for found in known)
 
 
 def _fixtures(item: pytest.Item) -> set[str]:

@@ -31,7 +31,7 @@ def jobs(installed: Release, new_namespace: Callable[[str], Namespace]) -> Calla
     return jobs_by
 
 
-@pytest.mark.alone  # they take the CPUs that can be requested
+@pytest.mark.slow
 @pytest.mark.parametrize(("transport", "kind"), [(one, kind) for one in (EXEC, SSH) for kind in kinds_of(one)])
 def test_why_of_a_broken_job(jobs: Callable[[str], BrokenJobs], transport: str, kind: str) -> None:
     jobs(transport).explanation(kind)

@@ -76,6 +76,7 @@ def test_a_job_that_is_left_says_to_whom_and_starts_when_that_one_has_gone(
     assert job.condition("OtherOperator") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_launcher_has_no_rights_to_a_pod_of_another(namespace: Namespace, submit: Submit, version: str) -> None:
     """Of a StatefulSet whose pod is called as a worker of the job would be."""

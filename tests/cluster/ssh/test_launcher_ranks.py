@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.cluster.operator.submitted import Submitted
     from tests.cluster.ssh.conftest import SubmitAll
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 # mpirun of the image for Open MPI 5 and ssh crashes as a user that its passwd doesn't have, also by itself.
 USERS = {"openmpi4": 123456, "openmpi5": 1000, "mpich": 123456, "intel": 123456}
@@ -48,7 +48,13 @@ def job(name: str) -> MpiJob:
     return made.run("pi", ranks=2)
 
 
-@pytest.fixture(scope="module", params=["", OTHER_DOMAIN], ids=["short", "domain"])
+DOMAINS = [
+    pytest.param("", id="short"),
+    pytest.param(OTHER_DOMAIN, id="domain", marks=pytest.mark.alone),  # jobs of others would have it, too
+]
+
+
+@pytest.fixture(scope="module", params=DOMAINS)
 def running(
     request: pytest.FixtureRequest, installed: Release, submit_all: SubmitAll
 ) -> Iterator[tuple[str, dict[str, Submitted]]]:

@@ -28,6 +28,7 @@ def by_hand(running: Running) -> dict[int, str]:
     return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", done.output)}
 
 
+@pytest.mark.slow
 def test_mpirun_is_started_by_hand_as_often_as_one_likes(run: Run) -> None:
     running = run(T9kJob("pi").with_example("debug-2"))
     running.until_phase("Running")
