@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
+from tests.cluster.faults import until
 from tests.cluster.images import under_repository
 from tests.cluster.manifests import object_of
 from tests.cluster.virtual.virtualcluster import VirtualCluster
@@ -24,7 +25,7 @@ MPIRUN, PRUN = "mpirun --map-by ppr:1:node", "prun --map-by ppr:1:node"
 DVM = {"enabled": True}
 EXAMPLE = Path(__file__).parents[3] / "examples" / "virtual" / "cluster.yaml"
 TRANSPORTS = pytest.mark.parametrize("transport", ["exec", "ssh"])
-_RENEWAL_S = 150.0  # for the kubelet to renew a mounted hostfile
+_RENEWAL_S = 150.0  # for the kubelet to renew a mounted hostfile, if it has not heard of it when it looks
 _FILES = "/etc/mpi/hostfile /etc/mpi/hostfile_noslots /etc/mpi/hostfile_ip"
 _DAEMONS = "grep -lx prted /proc/[0-9]*/comm 2>/dev/null | cut -d/ -f3"
 
@@ -34,7 +35,17 @@ def nodes(many: int) -> list[str]:
 
 
 def until_hostfiles(running: Running, many: int) -> None:
-    """Wait in the login container until all hostfiles name these nodes."""
+    """Wait in the login container until all hostfiles name these nodes.
+
+    The kubelet renews mounted files every minute and a half, and at once where a pod's annotations change.
+    """
+    config = f"{running.job.name}-config"
+
+    def named() -> int:
+        return len(running.namespace.get("ConfigMap", config)["data"]["hostfile"].splitlines())
+
+    until("the ConfigMap names them", lambda: named() == many)
+    running.namespace.patch("Pod", running.login, {"metadata": {"annotations": {"tests/nodes": str(many)}}})
     text = running.sh(
         f"for file in {_FILES}; do until [ $(wc -l <$file) = {many} ]; do sleep 0.5; done; done; cat {_FILES}",
         _RENEWAL_S,
@@ -79,7 +90,8 @@ def test_ranks_run_and_lost_pods_are_replaced(cluster: Cluster, transport: str) 
     assert running.hosts(MPIRUN) == nodes(2)
 
 
-@pytest.mark.timeout(900)  # the kubelet renews the hostfiles in a minute and a half, twice
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the kubelet may renew the hostfiles late, twice
 def test_scaling_is_in_all_hostfiles(cluster: Cluster, namespace: Namespace, kubectl: Callable[[str], str]) -> None:
     running = cluster(VirtualCluster())
     running.until_ready(2)
