@@ -75,6 +75,14 @@ class Script:
             with contextlib.suppress(ProcessLookupError):  # it may end with the one before it
                 os.kill(pid, signal.SIGKILL)
 
+    def signal_mpirun(self, number: signal.Signals) -> None:
+        """Send a signal to what mpirun consists of."""
+        job = self.running.job
+        for one in job.cluster.leftovers(job.pod):
+            if one.argv and one.argv[0].endswith(("prterun", "mpirun")):
+                with contextlib.suppress(ProcessLookupError):  # with the one before it
+                    os.kill(one.pid, number)
+
     def lost(self) -> dict[str, Any]:
         """What the hub says of lost ranks, once the script and then the hub have ended."""
         assert self.process.wait(DEADLINE_S) == 0, self._out.read_text(errors="replace")
@@ -169,11 +177,7 @@ def test_a_run_that_was_ended_or_ended_well_lost_nothing(script: StartScript, en
     if end == "go":
         running.go(1)
     else:
-        job = running.running.job
-        for one in job.cluster.leftovers(job.pod):
-            if one.argv and one.argv[0].endswith(("prterun", "mpirun")):
-                with contextlib.suppress(ProcessLookupError):  # with the one before it
-                    os.kill(one.pid, signal.SIGTERM)
+        running.signal_mpirun(signal.SIGTERM)
     assert running.lost() == {}
 
 
@@ -204,5 +208,13 @@ def test_the_next_hub_knows_whose_its_sessions_are(script: StartScript) -> None:
     job.cluster.until(lambda stats: not stats["sessions"])
     job.start_hub()
     job.cluster.until(lambda stats: stats["sessions"] >= 2)  # it asks after both
+    # Without a stream the hub hears of an end when it asks next. By then mpirun would have ended its agents, and the
+    # hub asks once more, but not for long.
+    running.signal_mpirun(signal.SIGSTOP)
     running.kill_daemons(1)
+    for rank in (one for one in job.cluster.leftovers("pi-worker-1") if one.argv and one.argv[0] == "sh"):
+        with contextlib.suppress(ProcessLookupError):  # it may run on without its daemon, and its session with it
+            os.kill(rank.pid, signal.SIGKILL)
+    until(running.running.sessions, "the hub has heard of the daemon's end")
+    running.signal_mpirun(signal.SIGCONT)
     assert [one["worker"] for one in running.lost()["lost"]] == ["pi-worker-1"]
