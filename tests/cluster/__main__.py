@@ -18,14 +18,13 @@ import click
 
 from images import catalog
 from rshagent.native.client_build import BuildError
-from tests.cluster.images import NPB, REPOSITORY, image, is_asked_for
+from tests.cluster.images import NPB, REPOSITORY, is_asked_for
 from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.places import Places, SetupError
 from tests.cluster.operators import kubectl_delivery
-from tests.cluster.operators.mpijob import KUBECTL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 # Built on each run, from layers that are there already. The others take up to a quarter of an hour the first time, or
 # are large: built where CLUSTER_IMAGES says so, kept, and in the cluster of each run while their files stay the same.
@@ -72,16 +71,16 @@ def down() -> None:
 
 @command.command("images", hidden=True)
 def build_images() -> None:
-    """Build today's images in the engine, which runs."""
+    """Build today's images in the engine, which runs; their full names go to stdout."""
     cluster = LocalCluster(Places.of(), _say)
     cluster.engine.make_bases()
     options = ["--unpinned", "--network", "host", "--repository", REPOSITORY]  # the engine's bases are its own
     options += ["--npb", str(NPB)] if NPB.exists() else []
-    words = [sys.executable, "-m", "images.build", *options, *_names(cluster)]
-    built = subprocess.run(words, env=cluster.engine.environment, stdout=subprocess.DEVNULL, check=False)
-    if built.returncode:
-        sys.exit(built.returncode)
-    kubectl_delivery.build(cluster.places, cluster.engine, _say)
+    names = [*IMAGES, *(name for name in SLOW_IMAGES if _is_wanted(cluster, name))]
+    builder = [sys.executable, "-m", "images.build", *options, *names]
+    if code := subprocess.run(builder, env=cluster.engine.environment, check=False).returncode:
+        sys.exit(code)
+    click.echo(kubectl_delivery.build(cluster.places, cluster.engine, _say))
 
 
 def _with_cluster(words: list[str]) -> int:
@@ -105,28 +104,18 @@ def _bring_up(cluster: LocalCluster) -> None:
     try:
         cluster.prepare()
         # A build of images keeps one processor busy at most times, and so goes on beside that of Kubernetes.
-        words = [sys.executable, "-m", "tests.cluster", "images"]
-        with _ended(subprocess.Popen(words, env=os.environ | {"TERM": "dumb"})) as builder:
+        builder = [sys.executable, "-m", "tests.cluster", "images"]
+        with contextlib.ExitStack() as stack:
+            env = os.environ | {"TERM": "dumb"}
+            building = stack.enter_context(subprocess.Popen(builder, env=env, stdout=subprocess.PIPE, text=True))
+            stack.callback(building.terminate)
             cluster.up()
-            if builder.wait():
-                raise SetupError("the images could not be built")
-        cluster.load_built([*(image(name) for name in _names(cluster)), KUBECTL])
+            built, _ = building.communicate()
+        if building.returncode:
+            raise SetupError("the images could not be built")
+        cluster.load_built(built.split())
     finally:
         cluster.engine.stop()
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """End a process that an error leaves running."""
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _names(cluster: LocalCluster) -> list[str]:
-    return [*IMAGES, *(name for name in SLOW_IMAGES if _is_wanted(cluster, name))]
 
 
 def _is_wanted(cluster: LocalCluster, name: str) -> bool:

@@ -30,6 +30,7 @@ TOLD = re.compile(
 )
 WORKERS = 4
 END_S = 60.0
+pytestmark = pytest.mark.usefixtures("local")
 
 
 @pytest.fixture
@@ -76,7 +77,6 @@ def test_the_api_server_dies_when_the_first_daemon_runs(node: Node, waiting: tup
 
 
 @pytest.mark.alone  # agents wait 10 s for the next hub
-@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("waiting", ["openmpi5"], indirect=True)
 def test_the_hub_hangs_and_is_killed(waiting: tuple[Running, Container]) -> None:
     running, launcher = waiting
@@ -89,7 +89,6 @@ def test_the_hub_hangs_and_is_killed(waiting: tuple[Running, Container]) -> None
 
 
 @pytest.mark.alone  # agents wait 10 s for the next hub
-@pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("waiting", LAUNCHERS, indirect=True)
 def test_the_hub_is_killed_when_the_first_daemon_runs(waiting: tuple[Running, Container]) -> None:
     running, launcher = waiting

@@ -27,6 +27,7 @@ LAUNCHERS = {
     "intel": 0,
 }  # Intel's mpiexec ends with 255 at times where one rank alone has a code of its own
 END_S = 60.0
+pytestmark = pytest.mark.usefixtures("local")
 
 
 @pytest.fixture
@@ -68,7 +69,6 @@ def test_the_kubelet_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> N
 
 
 @pytest.mark.alone  # agents wait 10 s for the next hub
-@pytest.mark.usefixtures("local")
 def test_the_hub_is_killed(jobs: list[Ranks]) -> None:
     for ranks in jobs:  # one after the other: agents wait 10 s for the next hub
         container(ranks.running.namespace, ranks.running.launcher, "hub").kill()

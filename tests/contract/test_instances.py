@@ -62,12 +62,12 @@ def session(
     cluster: Cluster,
     agent: WithHub,
     place: tuple[str, ...] = (),
-    words: tuple[str, ...] = ENDS_BY_A_LINE,
+    command: tuple[str, ...] = ENDS_BY_A_LINE,
     **environ: str,
 ) -> subprocess.Popen[bytes]:
     """A session that runs."""
     before = len(cluster.leftovers("worker-0"))
-    process = start(agent, *words, place=place, **environ)
+    process = start(agent, *command, place=place, **environ)
     until(lambda: len(cluster.leftovers("worker-0")) > before, "the session runs")
     return process
 
@@ -115,7 +115,7 @@ def test_clients_of_a_hub_that_was_killed_have_time_to_come_back(cluster: Cluste
     assert end(start(agent, "-n", "worker-0", DAEMON, MPI_AGENT_INSTANCE="old")) == (0, b"", b"")
     daemons = {left.pid for left in cluster.leftovers("worker-0")}
     # One that waits for a line would end with its stream, which ends with the hub, and maybe before the signal comes.
-    running = session(cluster, agent, words=ENDS_BY_A_SIGNAL, MPI_AGENT_INSTANCE="old")
+    running = session(cluster, agent, command=ENDS_BY_A_SIGNAL, MPI_AGENT_INSTANCE="old")
     running.send_signal(signal.SIGSTOP)  # it is slow to notice
     agent.kill()
     agent.start()

@@ -19,7 +19,7 @@ from launching import WAITING, Gate, start
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from launching import Running, Start
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["start"]
 
 DEADLINE_S = 60.0
+
+
+def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to processes; one of them may end with the one before it."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 class Script:
@@ -71,17 +78,13 @@ class Script:
         found = sorted(one.pid for one in lines if one.argv[0].endswith("prted"))
         if newest:  # of the Python package: a process, and behind it the daemon
             found = [pid for pid in (psutil.Process(found[-1]).ppid(), found[-1]) if pid in found]
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):  # it may end with the one before it
-                os.kill(pid, signal.SIGKILL)
+        signal_all(found, signal.SIGKILL)
 
     def signal_mpirun(self, number: signal.Signals) -> None:
         """Send a signal to what mpirun consists of."""
         job = self.running.job
-        for one in job.cluster.leftovers(job.pod):
-            if one.argv and one.argv[0].endswith(("prterun", "mpirun")):
-                with contextlib.suppress(ProcessLookupError):  # with the one before it
-                    os.kill(one.pid, number)
+        found = [one for one in job.cluster.leftovers(job.pod) if one.argv]
+        signal_all((one.pid for one in found if one.argv[0].endswith(("prterun", "mpirun"))), number)
 
     def lost(self) -> dict[str, Any]:
         """What the hub says of lost ranks, once the script and then the hub have ended."""
@@ -212,9 +215,9 @@ def test_the_next_hub_knows_whose_its_sessions_are(script: StartScript) -> None:
     # hub asks once more, but not for long.
     running.signal_mpirun(signal.SIGSTOP)
     running.kill_daemons(1)
-    for rank in (one for one in job.cluster.leftovers("pi-worker-1") if one.argv and one.argv[0] == "sh"):
-        with contextlib.suppress(ProcessLookupError):  # it may run on without its daemon, and its session with it
-            os.kill(rank.pid, signal.SIGKILL)
+    left = [one for one in job.cluster.leftovers("pi-worker-1") if one.argv]
+    # The rank may run on without its daemon, and its session with it.
+    signal_all((one.pid for one in left if one.argv[0] == "sh"), signal.SIGKILL)
     until(running.running.sessions, "the hub has heard of the daemon's end")
     running.signal_mpirun(signal.SIGCONT)
     assert [one["worker"] for one in running.lost()["lost"]] == ["pi-worker-1"]
