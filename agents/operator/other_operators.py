@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 
 from agents.job.json_object import Body, part
@@ -78,7 +78,8 @@ class OtherOperators:
         self._own = (lease_namespace, lease_name)
         self._namespaces = {*namespaces, lease_namespace}
         self._seen: frozenset[str] | None = None
-        self._blind: set[Kind] = set()  # what RBAC doesn't allow us to list
+        self._listed: set[Kind] = set()
+        self._refused: set[Kind] = set()  # of those never listed: what RBAC doesn't allow us to list
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="other-operators", daemon=True)
 
@@ -112,8 +113,8 @@ class OtherOperators:
     def look(self) -> None:
         """Check once and log changes; while the API server can't answer, the last result stays valid."""
         try:
-            leases = [lease for name in {*LEASES, self._own[1]} for lease in self._list(LEASE, name)]
-            deployments = [each for name in DEPLOYMENTS for each in self._list(DEPLOYMENT, name)]
+            leases = self._list(LEASE, {*LEASES, self._own[1]})
+            deployments = self._list(DEPLOYMENT, DEPLOYMENTS)
         except ApiError as error:
             _LOG.warning("can't check for other operators: %s", error)
             return
@@ -139,21 +140,28 @@ class OtherOperators:
             return _FIRST_CHECK_S
         return _CHECK_BUSY_S if self._seen else _CHECK_S
 
-    def _list(self, kind: Kind, name: str) -> list[Body]:
-        if kind in self._blind:
-            return []
+    def _list(self, kind: Kind, names: Iterable[str]) -> list[Body]:
+        """All of these names in namespaces that count, none if RBAC doesn't allow that. Raises ApiError."""
         try:
-            listed: list[Body] = []
-            more: Body = {}
-            while True:  # any namespace may have one of the name
-                page = self._api.list(kind.path(), fieldSelector=f"metadata.name={name}", **more)
-                listed += (one for one in page.get("items") or () if place(one)[0] in self._namespaces)
-                more = {"token": part(page, "metadata").get("continue", "")}
-                if not more["token"]:
-                    return listed
+            found = [one for name in names for one in self._named(kind, name)]
         except RejectedError:
-            self._blind.add(kind)
-            _LOG.info(
-                "can't detect other operators by their %s: the operator's role doesn't allow listing them", kind.plural
-            )
+            if kind in self._listed:  # an API server refuses what it is asked before it has read the roles
+                raise
+            if kind not in self._refused:
+                self._refused.add(kind)
+                _LOG.info(
+                    "can't detect other operators by their %s: the operator's role doesn't allow listing them",
+                    kind.plural,
+                )
             return []
+        self._listed.add(kind)
+        return found
+
+    def _named(self, kind: Kind, name: str) -> Iterator[Body]:
+        more: Body = {}
+        while True:  # any namespace may have one of the name
+            page = self._api.list(kind.path(), fieldSelector=f"metadata.name={name}", **more)
+            yield from (one for one in page.get("items") or () if place(one)[0] in self._namespaces)
+            more = {"token": part(page, "metadata").get("continue", "")}
+            if not more["token"]:
+                return

@@ -194,17 +194,36 @@ def test_coming_and_going_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert words[-1] == "another operator for MPIJobs is gone: Lease mpi-operator/mpi-operator"
 
 
-def test_what_may_not_be_listed_is_asked_for_once() -> None:
+def test_what_may_not_be_listed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     api = Api()
     for name in ("mpi-operator", "training-operator"):
         api.answers[f"metadata.name={name}"] = RejectedError("no", 403)
     one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    one.look()
-    asked = len(api.asked)
-    one.look()
+    with caplog.at_level("INFO"):
+        one.look()
+        one.look()
     assert one.is_alone(GROUP)
     assert one.seen() == frozenset()
-    assert not [each for each in api.asked[asked:] if "deployments" in each]
+    said = [each.getMessage() for each in caplog.records]
+    assert sorted(words.partition(": ")[0].rpartition(" ")[2] for words in said) == ["deployments", "leases"]
+
+
+def test_a_refusal_while_the_api_server_starts_is_forgotten() -> None:
+    """It refuses all requests until it has read the roles; an operator that then saw nobody would take others' jobs."""
+    api, refused = Api(), RejectedError("forbidden: clusterrole not found", 403)
+    name, theirs = "metadata.name=mpi-operator", fresh("mpi-operator", "mpi-operator")
+    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    api.answers[name] = refused
+    one.look()
+    api.answers[name] = [theirs]
+    one.look()
+    assert not one.is_alone(GROUP)
+    api.answers[name] = refused
+    one.look()
+    assert not one.is_alone(GROUP)
+    api.answers[name] = []
+    one.look()
+    assert one.is_alone(GROUP)
 
 
 def test_what_is_not_known_now_was_not_seen_to_go() -> None:
