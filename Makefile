@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster test-horovod cluster-up cluster-down lint format bench bench-cluster bench-operator \
+.PHONY: help demo test test-cluster test-release cluster-up cluster-down lint format bench bench-cluster bench-operator \
 	bench-start bench-virtual-cluster install-yaml lock base-digests venv clean
 
 VENV := .venv
@@ -21,8 +21,8 @@ test: $(VENV)/.dev compiler  ## all tests that need no cluster
 test-cluster: $(VENV)/.cluster compiler  ## tests on a real Kubernetes: KUBECONFIG's, or one of our own (root, Debian)
 	@$(BIN)/python -m tests.cluster test $(ARGS)
 
-test-horovod: $(VENV)/.cluster compiler  ## of them those of slow or large images, before a release (builds those once)
-	@CLUSTER_IMAGES=all $(BIN)/python -m tests.cluster test -m needs_image $(ARGS)
+test-release: $(VENV)/.cluster compiler  ## those that take long, or slow or large images (built once), before a release
+	@CLUSTER_IMAGES=all $(BIN)/python -m tests.cluster test -m 'needs_image or release' $(ARGS)
 
 cluster-up: $(VENV)/.cluster compiler  ## that cluster, to work with by hand
 	@$(BIN)/python -m tests.cluster up

@@ -44,8 +44,8 @@ def command() -> None:
 @command.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def test(words: Sequence[str]) -> None:
-    """Run the tests; WORDS go to pytest."""
-    sys.exit(_with_cluster([sys.executable, "-m", "pytest", "tests/cluster", *PARALLEL, *words]))
+    """Run the tests but those of a release, unless `-m` is among WORDS, which go to pytest."""
+    sys.exit(_with_cluster([sys.executable, "-m", "pytest", "tests/cluster", *PARALLEL, "-m", "not release", *words]))
 
 
 @command.command(context_settings={"ignore_unknown_options": True})

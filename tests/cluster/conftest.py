@@ -25,7 +25,7 @@ from images import catalog
 from tests.cluster.failure import describe
 from tests.cluster.faults import local, node  # noqa: F401 (fixtures)
 from tests.cluster.images import NPB, image, is_asked_for
-from tests.cluster.kube import Api, Namespace
+from tests.cluster.kube import Api, Namespace, remove_leftovers
 from tests.cluster.running import Running
 from tests.cluster.turns import Turns, group, one_session, order
 
@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_image(name): skipped where the cluster isn't known to have this image")
     config.addinivalue_line("markers", "alone: changes what other tests use, and so has the cluster to itself")
     config.addinivalue_line("markers", "slow: takes a minute or more")
+    config.addinivalue_line("markers", "release: holds the cluster for minutes; `make test-release` runs it")
     if not os.environ.get("KUBECONFIG") and not config.option.collectonly:
         pytest.exit("the cluster tests need KUBECONFIG: run them by `make test-cluster`", returncode=2)
     if not hasattr(config, "workerinput") and not config.option.collectonly:
@@ -79,14 +80,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture(scope="session")
-def api() -> Iterator[Api]:
-    """The cluster's API server."""
+def api(turns: Turns) -> Iterator[Api]:
+    """The cluster's API server; nothing of an earlier run is there."""
     kubeconfig = os.environ["KUBECONFIG"]
     try:
         made = Api(kubeconfig)
     except (ConfigException, ApiException, HTTPError) as error:
         said = " ".join(str(error).split())
         pytest.exit(f"the cluster that KUBECONFIG={kubeconfig} names can't be used: {said[:300]}", returncode=2)
+    with turns.emptied.locked():
+        if turns.emptied.said() is None:
+            remove_leftovers(made)
+            turns.emptied.say("")
     yield made
     made.close()
 
@@ -125,9 +130,7 @@ def new_namespace(api: Api) -> Iterator[Callable[[str], Namespace]]:
 
     def new(level: str) -> Namespace:
         namespace = Namespace(api, f"mpi-{os.getpid()}-{next(_NUMBERS)}")
-        labels = {"pod-security.kubernetes.io/enforce": level}
-        body = {"metadata": {"name": namespace.name, "labels": labels}}
-        api.call("post", api.path("Namespace", "v1"), body)
+        namespace.create(level)
         _made.append(namespace)
         return namespace
 

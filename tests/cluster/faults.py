@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import socket
-import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster import kube
 from tests.cluster import pods as of
 from tests.cluster.kube import DEADLINE_S, WaitError
 from tests.cluster.local.cluster import LocalCluster
@@ -208,11 +208,7 @@ def _listens(port: int) -> bool:
 
 def until(what: str, check: Callable[[], object], within_s: float = DEADLINE_S) -> None:
     """Look at the node again and again until `check` says yes. Raises WaitError."""
-    end = time.monotonic() + within_s
-    while not check():
-        if time.monotonic() > end:
-            raise WaitError(f"not within {within_s:g} s: {what}")
-        time.sleep(_LOOK_S)
+    kube.until(what, check, within_s, pause_s=_LOOK_S)
 
 
 def words_of_ours(output: str) -> list[str]:

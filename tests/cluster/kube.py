@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+LABELS = {"mpi-agents/made-by": "tests"}  # of what is not in a namespace, and of namespaces
 DEADLINE_S = 120.0
 _PAUSE_S = 0.2  # between tries where the API server doesn't answer
 _CONNECT_S = 10.0
@@ -129,6 +130,28 @@ class Api:
         return Done(session.returncode, session.read_stdout(timeout=0) or "", session.read_stderr(timeout=0) or "")
 
 
+def until(what: str, check: Callable[[], object], within_s: float = DEADLINE_S, *, pause_s: float = _PAUSE_S) -> None:
+    """Call `check`, which asks the API server, until it says yes. Raises WaitError."""
+    end = time.monotonic() + within_s
+    while not check():
+        if time.monotonic() > end:
+            raise WaitError(f"not within {within_s:g} s: {what}")
+        time.sleep(pause_s)
+
+
+def remove_leftovers(api: Api) -> None:
+    """Delete the namespaces of an earlier run, which was interrupted, with all that runs there. Raises WaitError."""
+
+    def left() -> list[Object]:
+        selector = {"labelSelector": ",".join(f"{name}={text}" for name, text in LABELS.items())}
+        return list(api.call("get", api.path("Namespace", "v1"), query=selector)["items"])
+
+    for one in left():
+        if "deletionTimestamp" not in one["metadata"]:
+            api.call("delete", api.path("Namespace", "v1", one["metadata"]["name"]))
+    until("the namespaces of an earlier run are gone", lambda: not left())
+
+
 class Namespace:
     """A namespace of a test's own."""
 
@@ -136,6 +159,11 @@ class Namespace:
         self.api, self.name = api, name
 
     # Objects ----------------------------------------------------------------------------------------------------------
+
+    def create(self, level: str = "privileged") -> None:
+        """Create it; it enforces a Pod Security level."""
+        labels = {"pod-security.kubernetes.io/enforce": level, **LABELS}
+        self.api.call("post", self.api.path("Namespace", "v1"), {"metadata": {"name": self.name, "labels": labels}})
 
     def apply(self, objects: Iterable[Object]) -> None:
         """Create the objects in this namespace (or cluster-wide, if their kind is)."""
@@ -243,15 +271,8 @@ class Namespace:
 
     def wait_deleted(self, kind: str, name: str, deadline_s: float = DEADLINE_S, api_version: str = "v1") -> None:
         """Wait until there is no such object. Raises WaitError."""
-        end = time.monotonic() + deadline_s
-        while True:
-            try:
-                self.get(kind, name, api_version)
-            except NotFoundError:
-                return
-            if time.monotonic() > end:
-                raise WaitError(f"{kind} {name} is still there after {deadline_s:g} s")
-            time.sleep(_PAUSE_S)
+        path = self.path(kind, name, api_version)
+        until(f"{kind} {name} is gone", lambda: self.api.find(path) is None, deadline_s)
 
     def _views(self, timeout_s: float) -> Iterator[dict[str, of.Pod]]:
         """The pods as they are, and again after each change, until the watch ends."""

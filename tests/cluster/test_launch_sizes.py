@@ -60,7 +60,7 @@ def fleet(request: pytest.FixtureRequest, new_namespace: Callable[[str], Namespa
     namespace.wait_deleted("Namespace", namespace.name, START_S)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(4 * START_S)
 @pytest.mark.parametrize(("fleet", "workers"), SIZES, indirect=["fleet"], scope="module")
 def test_every_worker_gets_a_rank_from_the_launcher_itself(fleet: Fleet, workers: int) -> None:

@@ -82,6 +82,7 @@ class Turns:
         self._definition = _Lock(folder / "definition")  # a cluster has one definition of MPIJobs
         self._node = _Lock(folder / "node")
         self.release = Shared(folder / "release")
+        self.emptied = Shared(folder / "emptied")
 
     def begin(self, item: pytest.Item) -> None:
         """Wait until a test's group may run."""

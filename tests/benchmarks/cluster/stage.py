@@ -95,8 +95,7 @@ def namespaces(api: Api) -> Iterator[Callable[[], Namespace]]:
 
     def new() -> Namespace:
         namespace = Namespace(api, f"bench-{secrets.token_hex(3)}")
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        api.call("post", api.path("Namespace", "v1"), {"metadata": {"name": namespace.name, "labels": labels}})
+        namespace.create("restricted")
         made.append(namespace)
         return namespace
 

@@ -14,11 +14,12 @@ from kubernetes.dynamic.exceptions import NotFoundError
 from tests.benchmarks.measure import ROOT
 from tests.benchmarks.operator.peers import LEASES, peers
 from tests.cluster.images import image
+from tests.cluster.kube import LABELS
 from tests.cluster.local.build import run
 from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.daemons import Daemon, until
 from tests.cluster.local.places import Places, SetupError
-from tests.cluster.operators.operator import LABELS, taken
+from tests.cluster.operators.operator import taken
 from tests.cluster.turns import one_session
 
 from .jobs import IMAGE, RAISED, THEIRS

@@ -40,7 +40,7 @@ class Times(NamedTuple):
 def namespace_for(api: Api) -> Iterator[Namespace]:
     """Make a namespace in which pods can be made at once; it is deleted afterwards, and not waited for."""
     namespace = Namespace(api, f"bench-{secrets.token_hex(3)}")
-    api.call("post", api.path("Namespace", "v1"), {"metadata": {"name": namespace.name}})
+    namespace.create()
     account = namespace.path("ServiceAccount", "default")
     until("the namespace's service account", lambda: bool(api.find(account)), _RUN_S)
     try:

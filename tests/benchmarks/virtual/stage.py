@@ -64,7 +64,7 @@ def operator(api: Api, kubeconfig: str) -> Iterator[None]:
             raise SetupError(said)
         release.remove_everything()
         try:
-            release.create_namespace()
+            release.namespace.create("restricted")
             release.install()
             yield
         finally:

@@ -12,9 +12,9 @@ import yaml
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import NotFoundError
 
+from tests.cluster.kube import LABELS
 from tests.cluster.local.daemons import until
 from tests.cluster.local.places import Places
-from tests.cluster.operators.operator import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

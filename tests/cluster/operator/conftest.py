@@ -1,7 +1,7 @@
 """Fixtures of the tests of our operator.
 
 `release`  the operator, installed by its chart with default values
-`bare`     the same release while it is not installed, and no MPIJob is defined
+`bare`     the same release while it is not installed, and no MPIJob is defined; again there after the module's tests
 `kubectl`  run a shell text in which kubectl means this cluster
 `others`   the namespace where kubeflow's operator is, empty
 `submit`   submit a job in the test's namespace: `running = submit(MpiJob("v1"))`
@@ -44,7 +44,7 @@ def installed(api: Api, turns: Turns) -> Iterator[Release]:
         if notes is None:
             skip_if_taken(api)
             release.remove_everything()
-            release.create_namespace()
+            release.namespace.create("restricted")
             notes = release.install()
             turns.release.say(notes)
         release.notes = notes
@@ -62,23 +62,26 @@ def release(installed: Release) -> Iterator[Release]:
     print(installed.log())
 
 
-@pytest.fixture
-def bare(installed: Release) -> Iterator[Release]:
-    """The release uninstalled and the definition gone; all of it is there again after the test."""
-    installed.uninstall()
-    installed.remove_definition()
-    yield installed
-    if installed.helm.run("list", "--short").strip():
-        installed.uninstall()
-    installed.remove_definition()
+@pytest.fixture(scope="module")
+def _installed_again(installed: Release) -> Iterator[None]:
+    """All of the release is there again after the module's tests."""
+    yield
+    installed.strip()
     installed.install()
+
+
+@pytest.fixture
+def bare(installed: Release, _installed_again: None) -> Release:
+    """The release uninstalled and the definition gone."""
+    installed.strip()
+    return installed
 
 
 @pytest.fixture
 def others(api: Api) -> Iterator[Namespace]:
     """The namespace of kubeflow's operator, which is no tenant's."""
     namespace = Namespace(api, "mpi-operator")
-    api.call("post", api.path("Namespace", "v1"), {"metadata": {"name": namespace.name}})
+    namespace.create()
     try:
         yield namespace
     finally:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster import pods as of
-from tests.cluster.faults import until
 from tests.cluster.images import REPOSITORY
-from tests.cluster.kube import Namespace, WaitError
+from tests.cluster.kube import LABELS, Namespace, WaitError, until
 from tests.cluster.operator.helm import CHART, Helm
-from tests.cluster.operators.operator import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,17 +65,15 @@ class Release:
         self.helm.run("uninstall", NAME, "--wait", "--timeout=2m")
         self.namespace.until(lambda pods: not pods, "the operator's pods are gone", _GONE_S)
 
-    def create_namespace(self) -> None:
-        """Create its namespace."""
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        body = {"metadata": {"name": self.namespace.name, "labels": labels}}
-        self.api.call("post", self.api.path("Namespace", "v1"), body)
-
-    def remove_everything(self) -> None:
-        """Uninstall it if it is there, also from an earlier run, with its namespace and the definitions."""
+    def strip(self) -> None:
+        """Uninstall it if it is there, and remove the definitions. Raises HelmError, WaitError."""
         if self.helm.run("list", "--short", "--all").strip():
             self.uninstall()
         self.remove_definition()
+
+    def remove_everything(self) -> None:
+        """Remove it, also what an earlier run has left, with its namespace. Raises HelmError, WaitError."""
+        self.strip()
         namespace = self.namespace
         if self.api.find(namespace.path("Namespace", namespace.name)):
             namespace.delete("Namespace", namespace.name)

@@ -51,6 +51,7 @@ def kill(release: Release) -> None:
     )
 
 
+@pytest.mark.release  # with each commit: tests/contract/test_operator_load.py
 @pytest.mark.timeout(900)
 def test_sixty_large_jobs_and_a_restart_hold_up_no_small_job(
     release: Release, namespace: Namespace, new_namespace: Callable[[str], Namespace]

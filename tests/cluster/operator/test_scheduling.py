@@ -105,6 +105,7 @@ def test_a_job_is_admitted_and_put_back_as_kueue_does_it(
         assert "flavor" not in pod["metadata"]["labels"]
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("gang_scheduler")
 class TestCoscheduling:
     """With scheduler-plugins' scheduler."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.faults import until
+from tests.cluster.kube import until
 from tests.cluster.operator.mpijob import MpiJob
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from kubernetes.dynamic.exceptions import NotFoundError
 
+from tests.cluster.kube import LABELS
 from tests.cluster.local.daemons import Daemon, until
 from tests.cluster.local.places import Places
 from tests.ports import free_port
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 _DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.kubeflow.org")
-LABELS = {"mpi-agents/made-by": "tests"}
 NAMESPACE = "default"  # where it keeps what is its own
 _START_S = 120.0
 

@@ -9,8 +9,9 @@ import shutil
 import stat
 from pathlib import Path
 
+from tests.cluster.kube import LABELS
 from tests.cluster.local.places import SetupError
-from tests.cluster.operators.operator import LABELS, NAMESPACE, Operator, answers
+from tests.cluster.operators.operator import NAMESPACE, Operator, answers
 from tests.cluster.operators.programs import TRAINING_OPERATOR
 from tests.ports import free_port
 

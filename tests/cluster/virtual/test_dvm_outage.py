@@ -17,7 +17,7 @@ OUTAGE_S, JOB_S = 120, 10
 JOBS = f"until [ -e /tmp/stop ]; do prun --map-by ppr:2:node sleep {JOB_S}; echo ended with $?; done; echo over"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_dvm_outlives_an_api_server_that_is_away_for_two_minutes(node: Node, logins: dict[str, Login]) -> None:
     launchers = [container(one.namespace, one.running.launcher, "mpi") for one in logins.values()]
     for login in logins.values():
