@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_image(name): skipped where the cluster isn't known to have this image")
     config.addinivalue_line("markers", "alone: changes what other tests use, and so has the cluster to itself")
     config.addinivalue_line("markers", "slow: takes a minute or more")
-    config.addinivalue_line("markers", "release: holds the cluster for minutes; `make test-release` runs it")
+    config.addinivalue_line("markers", "release: takes the cluster minutes; `make test-release` runs it")
     if not os.environ.get("KUBECONFIG") and not config.option.collectonly:
         pytest.exit("the cluster tests need KUBECONFIG: run them by `make test-cluster`", returncode=2)
     if not hasattr(config, "workerinput") and not config.option.collectonly:

@@ -32,9 +32,15 @@ def jobs(installed: Release, new_namespace: Callable[[str], Namespace]) -> Calla
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("transport", "kind"), [(one, kind) for one in (EXEC, SSH) for kind in kinds_of(one)])
-def test_why_of_a_broken_job(jobs: Callable[[str], BrokenJobs], transport: str, kind: str) -> None:
-    jobs(transport).explanation(kind)
+@pytest.mark.parametrize("kind", kinds_of(EXEC))
+def test_why_of_a_broken_job_by_exec(jobs: Callable[[str], BrokenJobs], kind: str) -> None:
+    jobs(EXEC).explanation(kind)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("kind", kinds_of(SSH))
+def test_why_of_a_broken_job_by_ssh(jobs: Callable[[str], BrokenJobs], kind: str) -> None:
+    jobs(SSH).explanation(kind)
 
 
 @pytest.mark.pod_security("baseline")

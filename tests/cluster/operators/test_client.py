@@ -37,6 +37,7 @@ def jobs(installed: Operator, new_namespace: Callable[[str], Namespace]) -> Call
     return jobs_of
 
 
+@pytest.mark.release
 @_TRAINING
 @pytest.mark.parametrize("kind", kinds_of(TRAINING_OPERATOR))
 def test_why_of_a_broken_job_of_the_training_operator(jobs: Callable[[str], BrokenJobs], kind: str) -> None:
@@ -51,6 +52,7 @@ def test_each_command_on_a_job_of_the_training_operator(
     Commands(namespace, tmp_path).on_a_healthy_job(TRAINING_OPERATOR)
 
 
+@pytest.mark.release
 @_MPI
 @pytest.mark.parametrize("kind", kinds_of(MPI_OPERATOR))
 def test_why_of_a_broken_job_of_the_mpi_operator(jobs: Callable[[str], BrokenJobs], kind: str) -> None:
