@@ -90,6 +90,8 @@ def _with_cluster(words: list[str]) -> int:
     if named and Path(named).resolve() != cluster.places.kubeconfig.resolve():
         return subprocess.run(words, check=False).returncode
     was_up = cluster.is_up
+    if not was_up and cluster.places.run.exists():
+        cluster.down()  # one whose daemons died with the machine would start its jobs again, beside the tests
     try:
         _bring_up(cluster)
         env = {**os.environ, "KUBECONFIG": str(cluster.places.kubeconfig)}
