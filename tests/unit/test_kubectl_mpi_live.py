@@ -49,7 +49,7 @@ class Screen:
 def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     screen = Screen()
     monkeypatch.setattr("sys.stdout.write", screen.write)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((COLUMNS, ROWS)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((COLUMNS, ROWS)))
     return screen
 
 
