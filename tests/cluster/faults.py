@@ -114,6 +114,7 @@ class Node:
         self.cluster = cluster
         self.api_server: Daemon = cluster.daemons["kube-apiserver"]
         self.kubelet: Daemon = cluster.daemons["kubelet"]
+        self._has_lost_api_server = False
 
     def kubectl(self, *words: str) -> str:
         """Run kubectl as the administrator. Raises WaitError where it fails."""
@@ -132,7 +133,11 @@ class Node:
         self.start_api_server()
 
     def start_api_server(self) -> None:
-        """Start it, and the controllers anew: after a few losses of it they wait for half a minute."""
+        """Start it, and the controllers anew: after a few losses of it they wait for half a minute.
+
+        So does the kubelet; as streams pass through that, it is left alone until the test has ended.
+        """
+        self._has_lost_api_server = True
         self.cluster.start_api_server()
         for name in ("kube-controller-manager", "kube-scheduler"):
             self.cluster.daemons[name].stop(signal.SIGKILL)
@@ -172,6 +177,8 @@ class Node:
             daemon.send(signal.SIGCONT)
             daemon.start()
         self.cluster.start_api_server()
+        if self._has_lost_api_server:
+            self.restart_kubelet()
         self.kubectl("uncordon", NODE)
         self.wait_ready()
 

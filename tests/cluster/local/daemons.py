@@ -42,9 +42,15 @@ class Daemon:
         if self.pid is not None:
             return
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        env = os.environ | {"GOGC": "400"}  # Go programs all, and memory is what there is enough of
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [*self.command, *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*self.command, *more],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         started = _start_time(process.pid)
         if started is None:

@@ -44,6 +44,7 @@ def test_why_of_a_broken_job_of_the_training_operator(jobs: Callable[[str], Brok
     jobs(TRAINING_OPERATOR).explanation(kind)
 
 
+@pytest.mark.release
 @_TRAINING
 def test_each_command_on_a_job_of_the_training_operator(
     installed: Operator, namespace: Namespace, tmp_path: Path
