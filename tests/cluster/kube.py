@@ -141,15 +141,13 @@ def until(what: str, check: Callable[[], object], within_s: float = DEADLINE_S, 
 
 def remove_leftovers(api: Api) -> None:
     """Delete the namespaces of an earlier run, which was interrupted, with all that runs there. Raises WaitError."""
-
-    def left() -> list[Object]:
-        selector = {"labelSelector": ",".join(f"{name}={text}" for name, text in LABELS.items())}
-        return list(api.call("get", api.path("Namespace", "v1"), query=selector)["items"])
-
-    for one in left():
-        if "deletionTimestamp" not in one["metadata"]:
-            api.call("delete", api.path("Namespace", "v1", one["metadata"]["name"]))
-    until("the namespaces of an earlier run are gone", lambda: not left())
+    selector = {"labelSelector": ",".join(f"{name}={text}" for name, text in LABELS.items())}
+    found = api.call("get", api.path("Namespace", "v1"), query=selector)["items"]
+    left = [Namespace(api, one["metadata"]["name"]) for one in found]
+    for namespace in left:
+        namespace.delete("Namespace", namespace.name)
+    for namespace in left:
+        namespace.wait_deleted("Namespace", namespace.name)
 
 
 class Namespace:
