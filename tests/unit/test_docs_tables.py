@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 RSHAGENT = ("call", "hub", "native", "net", "pods", "session", "stream")
 PACKAGES = {
-    "## Inside agents.common": ("agents/common",),
     "## Inside rshagent": ("rshagent", *(f"rshagent/{name}" for name in RSHAGENT)),
-    "## Inside sshd_bootstrap": ("sshd_bootstrap",),
-    "## Inside delivery": ("delivery", "delivery/sshd"),
-    "## Inside the worker agent": ("agents/worker",),
     "## Inside the operator": ("agents/job", "agents/operator"),
 }
 SOURCES = (".py", ".c")
@@ -66,9 +62,8 @@ def options(command: click.Command) -> set[str]:
 
 def long_names(path: str) -> set[str]:
     """A package's files as the page names them, except those that only make it a package or a command."""
-    prefix = "sshd/" if path == "delivery/sshd" else ""
     names = {name for name in os.listdir(os.path.join(ROOT, path)) if name.endswith(SOURCES)}
-    return {prefix + name.removesuffix(".py") for name in names if not name.startswith("__")}
+    return {name.removesuffix(".py") for name in names if not name.startswith("__")}
 
 
 @pytest.mark.parametrize("title", PACKAGES)
