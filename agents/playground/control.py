@@ -19,8 +19,8 @@ from .store import ExistsError
 if TYPE_CHECKING:
     from .api import Api
     from .kubelet import LivePod
+    from .listener import Listener
     from .processes import Process
-    from .server import Server
 
 Object = dict[str, Any]
 
@@ -32,9 +32,9 @@ class NotStartedError(Exception):
 class Control:
     """Carries requests out."""
 
-    def __init__(self, api: Api, server: Server) -> None:
+    def __init__(self, api: Api, listener: Listener) -> None:
         self._api = api
-        self._server = server
+        self._listener = listener
 
     async def answer(self, message: dict[str, Any], fds: list[int]) -> Object:
         """Do what the message asks, and answer, whatever happens: the handle waits for it."""
@@ -87,7 +87,7 @@ class Control:
 
     async def do_enter(self, name: str, namespace: str) -> bool:
         """Start the pod's shim; whether its mounts are there."""
-        processes = self._api.kubelet.processes(self._live(name, namespace))
+        processes = self._live(name, namespace).processes
         await processes.enter()
         return processes.mounted
 
@@ -107,19 +107,19 @@ class Control:
         fds: list[int],
     ) -> int:
         """Start a process in a pod, its stdio the handle's own; its exit code is written to the fourth descriptor."""
-        kubelet, live = self._api.kubelet, self._live(name, namespace)
+        live = self._live(name, namespace)
         if not isinstance(live.runtime, ProcessRuntime):
             raise NotStartedError("the pod is made of containers")
         full = live.runtime.environ(container)
         full |= {os.fsencode(key): os.fsencode(value) for key, value in environ.items()}
         words = [os.fsencode(word) for word in argv]
         try:
-            process = await kubelet.processes(live).exec(words, full, folder or kubelet.home(live), fds[:3])
+            process = await live.processes.exec(words, full, folder or live.home, fds[:3])
         except OSError as error:
             raise NotStartedError(statuses.runtime_error(argv[0], error.errno or 0)) from error
         if not process.pid:
             raise NotStartedError("the pod has ended")
-        kubelet.background(self._report(process, os.dup(fds[3])))
+        live.node.background(self._report(process, os.dup(fds[3])))
         return process.pid
 
     async def _report(self, process: Process, notify: int) -> None:
@@ -136,7 +136,7 @@ class Control:
 
     def do_account(self, account: str, namespace: str) -> str:
         """A new token of a ServiceAccount."""
-        return self._api.kubelet.issue_token(namespace, account)
+        return self._api.kubelet.node.issue_token(namespace, account)
 
     def do_revoke(self, token: str) -> None:
         """Refuse a token from now on."""
@@ -184,12 +184,15 @@ class Control:
         return len(chosen)
 
     async def do_listen(self, *, on: bool) -> None:
-        """Take new connections, or refuse them."""
-        await self._server.listen(on=on)
+        """Accept new connections, or refuse them."""
+        if on:
+            await self._listener.open()
+        else:
+            self._listener.close()
 
     def do_cut(self) -> int:
         """Reset every connection. Returns how many."""
-        chosen = self._server.connections
+        chosen = self._listener.connections
         for connection in chosen:
             reset(connection)
         return len(chosen)
@@ -198,7 +201,7 @@ class Control:
 
     def do_stats(self) -> Object:
         """The counters."""
-        now = {"watches": len(self._api.watches), "connections": len(self._server.connections)}
+        now = {"watches": len(self._api.watches), "connections": len(self._listener.connections)}
         return self._api.counters.report() | now
 
     def do_commands(self) -> list[Object]:
@@ -211,5 +214,5 @@ class Control:
 
     def do_processes(self) -> Object:
         """The server's own process ids, for the benchmark: zygote and shims."""
-        shims = [live.processes.pid for live in self._api.kubelet.all() if live.processes and live.processes.pid]
-        return {"zygote": self._api.kubelet.zygote.pid, "shims": shims}
+        shims = [live.processes.pid for live in self._api.kubelet.all() if live.processes.pid]
+        return {"zygote": self._api.kubelet.node.zygote.pid, "shims": shims}
