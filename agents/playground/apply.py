@@ -1,10 +1,9 @@
-"""`apply`, `run`, `up` and `serve`: one's own MPIJobs under the operator, in stand-in pods, or the cluster alone."""
+"""`apply`, `run` and `up`: your own MPIJobs under the operator, in stand-in pods."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import documents, resources
 from .client import ClientError
-from .cluster import Cluster
 from .documents import Adapted, DocumentError, adapted
 from .follow import Follower
 from .operated import JobError, Operated, describe
@@ -170,18 +168,3 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
                         operated.install(str(job.implementation))
                     except (InstallError, JobError) as error:
                         report(str(error))
-
-
-def serve(folder: str, *, workers: int) -> int:
-    """Start worker pods and say how to reach them; ends with 130, or as TERM does."""
-    with Cluster(folder) as cluster:
-        names = cluster.create_workers(workers, labels={"role": "worker"})
-        sys.stdout.write(
-            f"A stand-in API server; its pods, {names[0]} to {names[-1]}, are\n{describe(cluster)}.\n"
-            f"  export KUBECONFIG={cluster.kubeconfig()}\n"
-            f"  kubectl exec {names[0]} -- id        or:  {sys.executable} -m rshagent {names[0]} id\n"
-            "Ctrl-C ends it.\n"
-        )
-        sys.stdout.flush()
-        while True:
-            signal.pause()

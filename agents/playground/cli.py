@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -203,16 +202,3 @@ def render(
 def up(launcher: str, folder: str | None) -> int:
     """Start a stand-in cluster with the operator, for kubectl and your own MPIJobs, until Ctrl-C."""
     return apply_.up(LAUNCHERS[launcher], folder)
-
-
-@command.command()
-@click.option("--workers", type=_COUNT, default=2, show_default=True, help="Worker pods.")
-@click.option(
-    "--folder", type=click.Path(file_okay=False), help="Folder for the cluster's files. Default: a temporary one."
-)
-def serve(workers: int, folder: str | None) -> int:
-    """Start a stand-in cluster for kubectl, with a few worker pods, until Ctrl-C."""
-    if folder is not None:
-        return apply_.serve(folder, workers=workers)
-    with tempfile.TemporaryDirectory(prefix="mpi-playground-") as temporary:
-        return apply_.serve(temporary, workers=workers)

@@ -233,7 +233,7 @@ class Cluster:
         token = token or secrets.token_urlsafe(24)
         user = f"system:serviceaccount:{namespace}:{account}"
         bound = namespace if rules else None
-        self._ask("token", token=token, user=user, rules=list(rules or ("*",)), namespace=bound)
+        self._ask("token", token=token, name=user, rules=list(rules or ("*",)), namespace=bound)
         return token
 
     def account_token(self, account: str, namespace: str = "default") -> str:
@@ -256,7 +256,7 @@ class Cluster:
         if user is not None:
             assert self._authority is not None
             pair = self._authority.client(user)
-            self._ask("certificate", user=user, rules=["*"], namespace=None)
+            self._ask("certificate", name=user, rules=["*"])
         elif token is None:
             token = self.token(namespace=namespace)
         return write_kubeconfig(
@@ -326,7 +326,7 @@ class Cluster:
 
     def reset_stats(self) -> None:
         """Count anew."""
-        self._ask("reset")
+        self._ask("reset_stats")
 
     def processes(self) -> Object:
         """Process ids of the server's helpers: `zygote`, `shims`."""

@@ -11,7 +11,7 @@ from . import pods, resources
 from .client import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .client import Client
 
@@ -54,11 +54,6 @@ class Follower:
             made = self._client.create(body)
             if made["kind"] in _JOBS:
                 self._jobs.append(made)
-
-    @property
-    def has_jobs(self) -> bool:
-        """Whether there is any job to follow."""
-        return bool(self._jobs)
 
     def until(self, done: Callable[[], bool], check: Callable[[], None]) -> None:
         """Take what comes until a condition holds; `check` is called from time to time, and may raise."""
@@ -109,10 +104,10 @@ class Follower:
             self._take_pod(event["type"], thing)
             if not self._is_ours(thing):
                 return
-        for line in filter(None, self._printer.line(kind, event).split("\n")):
-            self._say(line)
-            if line.startswith("condition "):
-                self.marks.setdefault(line.split(": ")[1], time.monotonic() - self.began)
+        for line in self._printer.lines(kind, event):
+            self._report(f"{time.monotonic() - self.began:6.2f} s  {line}")
+        for condition in self._printer.conditions:
+            self.marks.setdefault(condition, time.monotonic() - self.began)
 
     def _take_pod(self, what: str, pod: Object) -> None:
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
@@ -147,9 +142,6 @@ class Follower:
         uids = {job["metadata"]["uid"] for job in self._jobs}
         return (pod["metadata"].get("labels") or {}).get("mpi-agents/job-uid") in uids
 
-    def _say(self, line: str) -> None:
-        self._report(f"{time.monotonic() - self.began:6.2f} s  {line}")
-
 
 def _version(thing: Object | None) -> int:
     """The stand-in counts its versions, as etcd does."""
@@ -167,39 +159,35 @@ class EventPrinter:
 
     def __init__(self) -> None:
         self._pods: dict[str, str] = {}
-        self._conditions: set[tuple[str, str, str]] = set()
-        self.verdicts: dict[str, str] = {}  # by which condition a job came to its end, by uid
+        self._printed: set[tuple[str, str]] = set()
+        self.conditions: list[str] = []  # in the order in which they were first seen
+        self.verdicts: dict[str, str] = {}  # the condition that ended a job, by the job's uid
 
-    def line(self, kind: str, event: Object) -> str:
-        """A line for an event of a watch on mpijobs, pods or events; "" if there is nothing to say."""
+    def lines(self, kind: str, event: Object) -> Iterator[str]:
+        """The lines for an event of a watch on MPIJobs, pods or events."""
         thing = event["object"]
         if kind == "Pod":
-            return self._pod(thing, gone=event["type"] == "DELETED")
-        if kind in _JOBS:
-            return self._job(thing)
-        about = thing.get("involvedObject", {})
-        mark = "" if thing.get("type") == "Normal" else f"{thing.get('type')} "
-        return f"event     {about.get('name')}: {mark}{thing.get('reason')}: {thing.get('message')}"
+            name, state = thing["metadata"]["name"], "gone" if event["type"] == "DELETED" else state_of(thing)
+            if self._pods.get(name) != state:
+                yield f"pod       {name}: {state}"
+            self._pods[name] = state
+        elif kind in _JOBS:
+            yield from self._job(thing)
+        else:
+            about = thing.get("involvedObject", {})
+            mark = "" if thing.get("type") == "Normal" else f"{thing.get('type')} "
+            yield f"event     {about.get('name')}: {mark}{thing.get('reason')}: {thing.get('message')}"
 
-    def _pod(self, pod: Object, *, gone: bool) -> str:
-        name, state = pod["metadata"]["name"], "gone" if gone else state_of(pod)
-        if self._pods.get(name) == state:
-            return ""
-        self._pods[name] = state
-        return f"pod       {name}: {state}"
-
-    def _job(self, job: Object) -> str:
+    def _job(self, job: Object) -> Iterator[str]:
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-        lines = []
         for one in (job.get("status") or {}).get("conditions") or ():
-            key = (uid, one["type"], one["status"])
-            if one["status"] != "True" or key in self._conditions:
-                continue
-            self._conditions.add(key)
-            lines.append(f"condition {name}: {one['type']}: {one.get('message', '')}")
-            if one["type"] in _VERDICTS:
-                self.verdicts[uid] = one["type"]
-        return "\n".join(lines)
+            condition = one["type"]
+            if one["status"] == "True" and (uid, condition) not in self._printed:
+                self._printed.add((uid, condition))
+                self.conditions.append(condition)
+                yield f"condition {name}: {condition}: {one.get('message', '')}"
+                if condition in _VERDICTS:
+                    self.verdicts[uid] = condition
 
 
 def state_of(pod: Object) -> str:
