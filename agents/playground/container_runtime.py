@@ -7,8 +7,9 @@ import contextlib
 import errno
 import os
 import termios
-import threading
 import tty
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import container_config, manifest
@@ -33,6 +34,7 @@ _T = TypeVar("_T")
 
 _PID = 1  # in its own namespace: a process of ours that is there
 _KILLED = 137
+_THREADS_MAX = 4096  # a container and each command in it wait in a thread
 _LOG_MODE = 0o666  # of a termination log, whoever the container's user is
 
 
@@ -220,30 +222,12 @@ class ContainerRuntime(PodRuntime):
         await _ignoring_errors(self._engine.remove_pod, self._pod.uid)
 
 
+_THREADS = ThreadPoolExecutor(_THREADS_MAX)
+
+
 async def in_thread(call: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
-    """What a call of the engine's returns or raises. There may be many that wait, so each has a thread of its own."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def run() -> None:
-        try:
-            answer, failure = call(*arguments, **named), None
-        except Exception as error:  # noqa: BLE001 - the caller's
-            answer, failure = None, error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_settle, done, answer, failure)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done
-
-
-def _settle(done: asyncio.Future[Any], answer: Any, failure: Exception | None) -> None:
-    if done.cancelled():
-        return
-    if failure is None:
-        done.set_result(answer)
-    else:
-        done.set_exception(failure)
+    """What a call of the engine returns or raises. Many may wait at a time, so it is not the loop's own pool."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, partial(call, *arguments, **named))
 
 
 async def _copy_input(stream: Stream, stdin: int) -> None:
