@@ -9,7 +9,7 @@
 
 What it is not, with processes: pods are process trees of one user on one machine. They have a home, a temporary folder,
 an environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
-own only where namespaces are allowed (`Cluster.hostnames`, `.mounts`, `.processes_apart`). All else is shared by all
+own only where namespaces are allowed (`Cluster.mounts`, `.processes_apart`). All else is shared by all
 pods, and containers are not apart from each other: images, users, resources and most probes mean nothing.
 
 The files, from the API inwards:

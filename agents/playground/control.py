@@ -56,6 +56,7 @@ class Control:
             "watches": self._watches,
             "listen": self._listen,
             "cut": self._cut,
+            "changes": self._changes,
             "stats": self._stats,
             "commands": lambda: api.counters.commands,
             "reset_stats": api.counters.reset,
@@ -186,7 +187,11 @@ class Control:
             reset(connection)
         return len(chosen)
 
-    # Counters --------------------------------------------------------------------------------------------------------
+    # What was seen ---------------------------------------------------------------------------------------------------
+
+    def _changes(self, after: int, keys: list[str]) -> list[tuple[str, str, Object]]:
+        found = sorted((one for key in keys for one in self._api.store.since(key, after)), key=lambda one: one.version)
+        return [(one.key, one.kind, one.after) for one in found]
 
     def _stats(self) -> Object:
         now = {"watches": len(self._api.watches), "connections": len(self._listener.connections)}

@@ -37,7 +37,7 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         _say(f"{describe(operated.cluster)}.")
         _say(f"Real are operator, delivery, hub, client, and {launcher.title} {launcher.version}.")
         steps = [("API server, operator started", time.monotonic() - began)]
-        follower = Follower(operated.client, _say, lambda line: _say(f"          | {line.rstrip()}"))
+        follower = Follower(operated.cluster, operated.client, _say, lambda line: _say(f"          | {line.rstrip()}"))
         _say("")
         _say(f"$ kubectl apply -f {EXAMPLE}      (workers: {workers}, slots of each: {ranks_per_worker})")
         follower.apply(job)
@@ -45,7 +45,7 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         code = follower.exit_code()
         follower.until(lambda: not follower.workers_left(), operated.check)
         steps += [(f"job {name}", seconds) for name, seconds in follower.marks.items()]
-        calls = _calls(operated, follower)
+        calls = sorted(match.groups() for match in _CALL.finditer(follower.hub_log()))
         _say("$ kubectl delete mpijob pi")
         left = _delete(operated)
     _say("")
@@ -96,15 +96,6 @@ def _table(rows: list[tuple[str, float]]) -> None:
     _say(f"{'step':<{width}}  seconds (of the job: since it was applied)")
     for name, seconds in rows:
         _say(f"{name:<{width}}  {seconds:7.2f}")
-
-
-def _calls(operated: Operated, follower: Follower) -> list[tuple[str, ...]]:
-    """The agents' calls by the hub's log, sorted by worker."""
-    pod = follower.launcher()
-    if pod is None:
-        return []
-    lines = operated.client.follow(pod["metadata"]["namespace"], pod["metadata"]["name"], "hub")
-    return sorted(match.groups() for line in lines if (match := _CALL.search(line)))
 
 
 def _show(calls: list[tuple[str, ...]]) -> None:

@@ -169,7 +169,6 @@ def has_interface() -> bool:
 def describe(cluster: Cluster) -> str:
     """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
     own = ["home", "environment", "address"]
-    own += ["host name"] * cluster.hostnames + ["mounts"] * cluster.mounts
-    own += ["process ids"] * cluster.processes_apart
+    own += ["host name", "mounts"] * cluster.mounts + ["process ids"] * cluster.processes_apart
     lacks = "" if cluster.processes_apart else " (this system allows no more namespaces)"
     return f"processes of this machine, with {', '.join(own[:-1])} and {own[-1]} of their own{lacks}"
