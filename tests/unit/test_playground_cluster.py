@@ -62,7 +62,7 @@ def test_each_pod_has_its_own_home_environment_and_name(cluster: Cluster) -> Non
     folder = cluster.pod_folder("own")
     assert lines[:5] == ["own", "pod", "c", f"{folder}/home", f"{folder}/home"]
     assert os.path.exists(f"{folder}/tmp/x")
-    if cluster.hostnames:
+    if cluster.mounts:
         assert lines[5] == "own"
 
 
