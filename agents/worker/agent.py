@@ -15,7 +15,7 @@ from agents.common.http_server import JSON, METRICS, HttpServer, Response, liste
 from agents.common.loop import Loop
 from agents.common.text import printable
 from agents.worker import report
-from agents.worker.commands import Commands
+from agents.worker.mounted import Commands, FolderWatch
 from agents.worker.settings import Settings
 from agents.worker.sock_diag import SockDiag
 from agents.worker.sshd_monitor import SshdMonitor
@@ -91,8 +91,6 @@ def remove(path: str) -> None:
 
 _FRESH_S = 1.0
 """How old a scan of the processes may be to answer from it."""
-LOOK_S = 1.0
-"""Between two looks at the command and at the Secret's keys."""
 DRAIN_S = 1.0
 """How long to wait at shutdown for clients that have connected."""
 _DRAIN_STEP_S = 0.05
@@ -125,11 +123,13 @@ class Agent:
             # The host key is written last: a preparation that was interrupted, as by a full volume, is repeated.
             in_use = os.path.join(settings.volume, paths.RUN_FOLDER, paths.HOST_KEY)
             self._rotation = KeyRotation(settings.keys, in_use, lambda: _prepare_ssh(environ), say)
+        folders = [settings.keys, os.path.dirname(settings.commands)]
+        self._folders = FolderWatch(self._loop, folders, self._changed, say)
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT."""
         self._loop.on_signals((signal.SIGTERM, signal.SIGINT), self._end)
-        self._look_at_files()
+        self._read_command()
         self._serve_socket()
         if self._sshd is not None:
             self._sshd.look()
@@ -181,10 +181,12 @@ class Agent:
     def _processes(self) -> Response:
         return Response(200, report.process_view(self._status(), self._readiness()[1]), JSON)
 
-    def _look_at_files(self) -> None:
-        """Take what has changed in the mounted folders: a few small files, so that no watch is needed."""
-        self._loop.call_later(LOOK_S, self._look_at_files)
+    def _changed(self) -> None:
+        """Read the mounted folders again."""
+        self._read_command()
         self._look_at_keys()
+
+    def _read_command(self) -> None:
         line = self._commands.read()
         if line:
             say(line)
@@ -216,7 +218,7 @@ class Agent:
             return
         say(f"shutting down: {signal.Signals(number).name}")
         self._is_ending = True
-        for part in (self._sshd, self._view, *self._servers):
+        for part in (self._sshd, self._view, *self._servers, self._folders):
             if part is not None:
                 part.close()
         if self._settings.socket:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from running import DEADLINE_S
-from worker_running import Mounted, Worker, running, with_setting
+from worker_running import Mounted, Worker, needs_namespaces, running, with_setting
 
 from tests.waiting import until
 
@@ -65,6 +65,17 @@ def test_a_word_that_is_no_order_is_told_once(worker: Worker, orders: Mounted) -
     orders.write(order="debug")
     worker.until_said("order: debug")
     assert worker.log().count("'halt'") == 1
+
+
+@needs_namespaces
+def test_a_node_without_inotify_left_is_no_reason_to_miss_an_order(tmp_path: Path, orders: Mounted) -> None:
+    orders.write(order="run")
+    without = ["unshare", "--user", "--map-root-user", "sh", "-c"]
+    without += ['echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
+    with running(tmp_path, inside=without) as worker:
+        worker.until_said("polling for changes every 5 s: the kernel does not report them (")
+        orders.write(order="debug")
+        worker.until("/readyz", 200, "debug: ready")
 
 
 def test_an_order_of_before_its_start_is_taken(tmp_path: Path, orders: Mounted) -> None:

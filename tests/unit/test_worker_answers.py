@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents.common.http_server import Response, encode, respond
 from agents.worker import report, settings
-from agents.worker.commands import Commands
+from agents.worker.mounted import Commands
 from agents.worker.orphans import Process
 from agents.worker.report import PROCESSES_MAX, Status
 from agents.worker.settings import Settings, SettingsError
