@@ -41,15 +41,15 @@ class Client:
             )
         where = (body.get("metadata") or {}).get("namespace") or namespace
         version = str(body["apiVersion"]).rpartition("/")[2]
-        return self._ask("POST", kind.path(version, where if kind.namespaced else ""), body)
+        return self.request("POST", kind.path(version, where if kind.namespaced else ""), body)
 
     def delete(self, path: str) -> None:
         """Delete an object. Raises ClientError."""
-        self._ask("DELETE", path)
+        self.request("DELETE", path)
 
     def list(self, path: str) -> Object:
         """All of a kind. Raises ClientError."""
-        return self._ask("GET", path)
+        return self.request("GET", path)
 
     def watch(self, path: str, version: str) -> Iterator[Object]:
         """The events after a version, until the connection ends."""
@@ -73,7 +73,8 @@ class Client:
         finally:
             connection.close()
 
-    def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
+    def request(self, method: str, path: str, body: Object | None = None) -> Object:
+        """Send a request, and return the object of the answer. Raises ClientError."""
         connection = self._connect(_TIMEOUT_S)
         try:
             answer = self._send(connection, method, path, body)

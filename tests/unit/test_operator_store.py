@@ -130,7 +130,8 @@ def test_nothing_is_kept_of_a_deletion_that_the_watch_has_told_before_its_answer
     one.event("DELETED", pod(version=5))
     one.remove("ns", "p", "u")
     assert told == [(None, "Pending"), ("Pending", None)]
-    assert not one._deleted
+    one.event("ADDED", pod(version=6))
+    assert seen(one) == [("u", "6")]
 
 
 def test_what_leaves_the_selection_can_come_back() -> None:
@@ -183,7 +184,8 @@ def test_a_list_of_one_namespace_revives_nothing_in_another() -> None:
     one.event("MODIFIED", pod("a", "a", 5), namespace="ns")  # of before the deletion
     assert seen(one) == []
     one.replace([], "9", namespace="ns")
-    assert not one._deleted
+    one.event("ADDED", pod("a", "a", 10), namespace="ns")
+    assert seen(one) == [("a", "10")]
 
 
 def test_objects_are_found_by_their_job() -> None:

@@ -248,7 +248,7 @@ def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
     assert bench.ends == []
     read = 0
     while not bench.ends:
-        read += len(os.read(bench._ours.fileno(), 300_000)) if read < 300_000 else 0
+        read += len(os.read(bench.stderr.fileno(), 300_000)) if read < 300_000 else 0
         bench.wait(0.2)
     assert (read, bench.end) == (300_000, (0, ""))
 
@@ -262,7 +262,7 @@ def test_one_whose_reader_has_just_caught_up_is_given_time_for_what_the_stream_h
     bench.wait(0.5)
     read = 0
     while read < 300_000:
-        read += len(os.read(bench._ours.fileno(), 300_000))
+        read += len(os.read(bench.stderr.fileno(), 300_000))
         bench.wait(0.01)
     bench.wait(0.6)
     assert bench.ends == []
