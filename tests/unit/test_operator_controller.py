@@ -43,6 +43,7 @@ def test_each_action_is_the_request_that_it_stands_for() -> None:
         Delete(MPI_JOB_V2BETA1, "pi", "j", "ttl"),
     )
     loop = Loop(plan)
+    loop.caches.store(POD).put(made("pi-worker-2", "2", version=3))
     loop.run()
     assert loop.api.asked[0] == ("update", "/apis/kubeflow.org/v1/namespaces/team/mpijobs/pi/status")
     assert sorted(loop.api.asked[1:4]) == [

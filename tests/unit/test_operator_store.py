@@ -110,6 +110,14 @@ def test_what_was_seen_deleted_stays_deleted_for_answers_that_come_late() -> Non
     assert told == [(None, "Pending"), ("Pending", None)]
 
 
+def test_an_older_deletion_leaves_what_has_come_back() -> None:
+    """A label that was taken away and set again: the second answer came before the first event."""
+    one, _ = store()
+    one.put(pod(version=7))
+    one.event("DELETED", pod(version=5))
+    assert seen(one) == [("u", "7")]
+
+
 def test_a_deletion_of_ours_outlives_events_of_before() -> None:
     one, _ = store()
     one.put(pod(version=1))
