@@ -151,15 +151,6 @@ def test_what_leaves_the_selection_can_come_back() -> None:
     assert seen(one) == [("u", "6")]
 
 
-def test_the_next_of_a_name_is_not_deleted_with_the_former() -> None:
-    one, told = store()
-    one.put(pod(uid="old", version=1))
-    one.put(pod(uid="new", version=3))
-    one.event("DELETED", pod(uid="old", version=2))
-    assert seen(one) == [("new", "3")]
-    assert len(told) == 2
-
-
 def test_a_list_takes_away_what_it_lacks_but_not_what_is_newer() -> None:
     one, _ = store()
     one.put(pod("a", "a", 5))
