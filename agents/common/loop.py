@@ -79,6 +79,11 @@ class Loop:
         heapq.heappush(self._timers, timer)
         return timer
 
+    @property
+    def pending(self) -> int:
+        """How many calls are due later."""
+        return sum(one.call is not None for one in self._timers)
+
     def on_signals(self, numbers: Iterable[int], call: Callable[[int], None]) -> None:
         """Call `call(number)` from the loop when one of the signals arrives."""
         if self._wakeup is None:

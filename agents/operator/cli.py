@@ -44,7 +44,7 @@ _EPILOG = "Each option can also be set by the variable MPI_OPERATOR_NAME. All op
 def main() -> None:
     """Run as a command, and end the process: a request that has no answer yet is not waited for."""
     try:
-        code = command.main(args=_dashed(sys.argv[1:]), prog_name="mpi-operator", standalone_mode=False)
+        code = command.main(args=dashed(sys.argv[1:]), prog_name="mpi-operator", standalone_mode=False)
         sys.stdout.flush()
         os._exit(code)
     except click.ClickException as error:
@@ -218,6 +218,6 @@ def _failed(message: str) -> int:
     return SETUP
 
 
-def _dashed(arguments: list[str]) -> list[str]:
+def dashed(arguments: list[str]) -> list[str]:
     """Return Go's flags (`-name`, `-name=value`) as ours."""
     return [f"-{text}" if text[:1] == "-" and text[1:2].isalpha() and len(text) > 2 else text for text in arguments]

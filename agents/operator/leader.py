@@ -67,7 +67,7 @@ class Leader:
     def acquire(self, stop: threading.Event) -> bool:
         """Wait for the lease, then renew it in a thread; False if stopped before."""
         while not stop.is_set():
-            if self._try():
+            if self.try_once():
                 _LOG.info("leading: acquired the lease %s/%s", self._namespace, self._name)
                 self._thread.start()
                 return True
@@ -98,7 +98,7 @@ class Leader:
     def _renew(self) -> None:
         try:
             while not self._stop.wait(self._times.retry_s):
-                if not self._try() and not self.leads():
+                if not self.try_once() and not self.leads():
                     break
         except Exception:  # noqa: BLE001 (a bug: it would stay a standby forever)
             _LOG.exception("the lease %s/%s can't be renewed", self._namespace, self._name)
@@ -107,7 +107,8 @@ class Leader:
             _LOG.error("lost the lease %s/%s: %s", self._namespace, self._name, self.complaint or self.holder)
             self._on_lost()
 
-    def _try(self) -> bool:
+    def try_once(self) -> bool:
+        """Acquire or renew the lease by one attempt; return whether this candidate holds it."""
         began = self._clock()
         try:
             if not (self._again() or self._take()):

@@ -132,10 +132,11 @@ class OtherOperators:
             self._on_change()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._pause_s()):
+        while not self._stop.wait(self.pause_s()):
             self.look()
 
-    def _pause_s(self) -> float:
+    def pause_s(self) -> float:
+        """How long until the next look: shorter beside another operator, as jobs may wait for its end."""
         if self._seen is None:
             return _FIRST_CHECK_S
         return _CHECK_BUSY_S if self._seen else _CHECK_S

@@ -135,7 +135,7 @@ class Process:
         queue = Queue[Key](turn=lambda key: key.namespace, is_large=caches.is_large)
         recorder = Recorder(self._api, self._metrics, socket.gethostname())
         executor = Executor(self._api, caches, recorder, self._metrics)
-        settings = replace(self._settings, owner_version=self._preferred(kind))
+        settings = replace(self._settings, owner_version=owner_version(self._quick, kind))
         other_operators = OtherOperators(
             *(self._api, options.lease_namespace, options.lease_name, options.other_operator_namespaces),
             on_change=lambda: _add_all(caches, queue),
@@ -215,7 +215,7 @@ class Process:
 
     def _is_served(self, kind: Kind) -> bool:
         try:
-            return not self._stop.is_set() and self._has(kind)
+            return not self._stop.is_set() and is_served(self._quick, kind)
         except ApiError:
             return False
 
@@ -255,7 +255,7 @@ class Process:
             message = "the API server has no MPIJobs (mpijobs.kubeflow.org): waiting for their CRD"
             try:
                 for kind in (MPI_JOB_V2BETA1, MPI_JOB_V1):
-                    if self._has(kind):
+                    if is_served(self._quick, kind):
                         self._waits_for = ""
                         return kind
             except ApiError as error:
@@ -265,26 +265,6 @@ class Process:
                 _LOG.warning("%s", message)
             self._stop.wait(_CRD_WAIT_S)
         return None
-
-    def _preferred(self, kind: Kind) -> str:
-        """Return the version that the garbage collector knows MPIJobs by; the one we read if the API server won't say.
-
-        It is the group's preferred one, if MPIJobs are served by it: kubeflow's other kinds share the group, and what
-        names its owner by a version that has no MPIJobs is never collected.
-        """
-        try:
-            group = self._quick.get(f"/apis/{kind.group}")
-            preferred = str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
-            return preferred if self._has(replace(kind, api_version=preferred)) else kind.api_version
-        except ApiError:
-            return kind.api_version
-
-    def _has(self, kind: Kind) -> bool:
-        try:
-            resources = self._quick.get(f"/apis/{kind.api_version}").get("resources") or ()
-        except NotFoundError:
-            return False
-        return any(each.get("name") == kind.plural for each in resources)
 
     def _healthy(self) -> Answer:
         threads = [each.is_alive for each in self._informers]
@@ -304,6 +284,29 @@ class Process:
         if self._controller is None or complaints:
             return 503, "".join(f"{each}\n" for each in complaints) or "waiting for the caches to sync\n"
         return 200, "leading\n"
+
+
+def owner_version(api: Api, kind: Kind) -> str:
+    """Return the version that the garbage collector knows MPIJobs by; the one we read if the API server won't say.
+
+    It is the group's preferred one, if MPIJobs are served by it: kubeflow's other kinds share the group, and what
+    names its owner by a version that has no MPIJobs is never collected.
+    """
+    try:
+        group = api.get(f"/apis/{kind.group}")
+        preferred = str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
+        return preferred if is_served(api, replace(kind, api_version=preferred)) else kind.api_version
+    except ApiError:
+        return kind.api_version
+
+
+def is_served(api: Api, kind: Kind) -> bool:
+    """Whether the API server has this kind in this version. Raises ApiError."""
+    try:
+        resources = api.get(f"/apis/{kind.api_version}").get("resources") or ()
+    except NotFoundError:
+        return False
+    return any(each.get("name") == kind.plural for each in resources)
 
 
 def _add_all(caches: Caches, queue: Queue[Key]) -> None:

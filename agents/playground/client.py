@@ -38,17 +38,18 @@ class Client:
             )
         where = (body.get("metadata") or {}).get("namespace") or namespace
         version = str(body["apiVersion"]).rpartition("/")[2]
-        return self._ask("POST", kind.path(version, where if kind.namespaced else ""), body)
+        return self.request("POST", kind.path(version, where if kind.namespaced else ""), body)
 
     def delete(self, path: str) -> None:
         """Delete an object. Raises ClientError."""
-        self._ask("DELETE", path)
+        self.request("DELETE", path)
 
     def list(self, path: str) -> Object:
         """All of a kind. Raises ClientError."""
-        return self._ask("GET", path)
+        return self.request("GET", path)
 
-    def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
+    def request(self, method: str, path: str, body: Object | None = None) -> Object:
+        """Send a request, and return the object of the answer. Raises ClientError."""
         try:
             answer = self._server.request(method, path, json=body, timeout=_TIMEOUT_S)
         except urllib3.exceptions.HTTPError as error:

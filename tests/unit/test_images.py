@@ -33,11 +33,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_every_image_has_its_dockerfile() -> None:
-    for image in catalog.IMAGES.values():
-        assert os.path.isfile(os.path.join(image.context, image.dockerfile)), image
-
-
 @pytest.mark.parametrize(
     ("name", "prefix", "tag"),
     [

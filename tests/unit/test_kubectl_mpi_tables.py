@@ -184,7 +184,15 @@ def test_events() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0s"), (119, "119s"), (200, "3m20s"), (300, "5m"), (3600, "60m"), (5 * 3600, "5h"), (3 * 86400, "3d")],
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (200, "3m20s"),
+        (300, "5m"),
+        (9000, "150m"),
+        (5 * 3600, "5h"),
+        (3 * 86400, "3d"),
+    ],
 )
 def test_ages(seconds: float, text: str) -> None:
     assert tables.age(seconds) == text

@@ -57,7 +57,7 @@ def _process(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(*arguments: str) -> int:
-    return int(cli.command.main(args=cli._dashed(list(arguments)), standalone_mode=False))
+    return int(cli.command.main(args=cli.dashed(list(arguments)), standalone_mode=False))
 
 
 def started() -> Process:

@@ -24,6 +24,7 @@ from agents.operator.kube import (
 )
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +119,7 @@ def run(api: Api, kind: Kind = POD, pauses: Pauses | None = None) -> tuple[Infor
     """Have the script played to its end."""
     store, metrics = Store(kind), Metrics()
     informer = Informer(api, store, metrics)  # type: ignore[arg-type]
-    informer._stop = pauses or informer._stop
+    informer.stopping = pauses or informer.stopping
     informer.start()
     assert api.over.wait(PATIENCE_S), api.asked
     assert api.last is not None
@@ -128,8 +129,7 @@ def run(api: Api, kind: Kind = POD, pauses: Pauses | None = None) -> tuple[Infor
 
 def end(informer: Informer) -> None:
     informer.stop()
-    informer._thread.join(PATIENCE_S)
-    assert not informer.is_alive
+    until(lambda: not informer.is_alive, "the end of the thread")
 
 
 def restarts(metrics: Metrics, why: str) -> float:

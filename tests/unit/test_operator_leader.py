@@ -73,7 +73,7 @@ def test_the_first_makes_the_lease_and_leads() -> None:
     api, clock = Leases(), Clock()
     one = leader(api, clock)
     assert not one.leads()
-    assert one._try()
+    assert one.try_once()
     assert one.leads()
     assert spec(api)["holderIdentity"] == "me"
     assert spec(api)["leaseDurationSeconds"] == 15
@@ -84,10 +84,10 @@ def test_the_first_makes_the_lease_and_leads() -> None:
 def test_renewing_takes_one_request_and_keeps_when_it_began() -> None:
     api = Leases()
     one = leader(api)
-    one._try()
+    one.try_once()
     began = spec(api)["acquireTime"]
     api.asked.clear()
-    assert one._try()
+    assert one.try_once()
     assert api.asked == ["update /apis/coordination.k8s.io/v1/namespaces/ns/leases/op"]
     assert spec(api)["acquireTime"] == began
     assert spec(api)["leaseTransitions"] == 0
@@ -95,7 +95,7 @@ def test_renewing_takes_one_request_and_keeps_when_it_began() -> None:
 
 def test_nobody_s_lease_is_taken_at_once() -> None:
     api = Leases(lease("", seconds=1))
-    assert leader(api)._try()
+    assert leader(api).try_once()
     assert spec(api)["leaseTransitions"] == 4
 
 
@@ -103,15 +103,15 @@ def test_another_s_lease_is_taken_when_it_was_seen_unchanged_for_its_time() -> N
     """By our own clock: what its text says of the time, in another's clock, means nothing."""
     api, clock = Leases(lease("other", "1999-01-01T00:00:00.000000Z")), Clock()
     one = leader(api, clock)
-    assert not one._try()
+    assert not one.try_once()
     assert one.holder == "other"
     clock.now += 15
-    assert not one._try()
+    assert not one.try_once()
     api.holds(lease("other", "1999-01-01T00:00:02.000000Z"))
     clock.now += 1
-    assert not one._try()
+    assert not one.try_once()
     clock.now += 15.1
-    assert one._try()
+    assert one.try_once()
     assert spec(api)["holderIdentity"] == "me"
 
 
@@ -119,18 +119,18 @@ def test_another_s_lease_is_taken_when_it_was_seen_unchanged_for_its_time() -> N
 def test_a_leader_that_can_t_renew_stops_acting_before_another_may_begin(error: ApiError) -> None:
     api, clock = Leases(), Clock()
     one, other = leader(api, clock), leader(api, clock, "other")
-    one._try()
-    other._try()
+    one.try_once()
+    other.try_once()
     api.fails = error
     clock.now += 9.9
-    assert not one._try()
+    assert not one.try_once()
     assert one.leads()
     clock.now += 0.2
     assert not one.leads()
     api.fails = None
-    assert not other._try()
+    assert not other.try_once()
     clock.now += 5
-    assert other._try()
+    assert other.try_once()
 
 
 def test_the_time_counts_from_when_the_renewal_was_begun() -> None:
@@ -142,7 +142,7 @@ def test_the_time_counts_from_when_the_renewal_was_begun() -> None:
         raise NotFoundError("no such lease", 404)
 
     api.get = slow  # type: ignore[method-assign]
-    assert one._try()
+    assert one.try_once()
     clock.now += 1.1
     assert not one.leads()
 
@@ -156,8 +156,8 @@ def test_of_two_that_see_it_free_one_leads() -> None:
         return copy.deepcopy(seen)
 
     api.get = stale  # type: ignore[method-assign]
-    assert one._try()
-    assert not other._try()
+    assert one.try_once()
+    assert not other.try_once()
     assert not other.leads()
 
 
@@ -195,7 +195,7 @@ def test_it_is_given_up_at_the_end_and_the_next_need_not_wait() -> None:
     one.release()
     assert not one.leads()
     assert (spec(api)["holderIdentity"], spec(api)["leaseDurationSeconds"]) == ("", 1)
-    assert other._try()
+    assert other.try_once()
 
 
 def test_who_waits_can_be_stopped() -> None:
@@ -209,8 +209,8 @@ def test_why_it_can_t_be_had_is_said_once(caplog: pytest.LogCaptureFixture) -> N
     api = Leases()
     api.fails = RejectedError('leases "op" is forbidden', 403)
     one = leader(api)
-    assert not one._try()
-    assert not one._try()
+    assert not one.try_once()
+    assert not one.try_once()
     assert one.complaint == 'leases "op" is forbidden'
     assert [each.getMessage() for each in caplog.records] == [
         'the lease ns/op can\'t be acquired: leases "op" is forbidden'
@@ -220,7 +220,7 @@ def test_why_it_can_t_be_had_is_said_once(caplog: pytest.LogCaptureFixture) -> N
 def test_a_lease_of_ones_own_is_taken_back_at_once() -> None:
     """As by a container that the kubelet has started again."""
     api = Leases(lease("me"))
-    assert leader(api)._try()
+    assert leader(api).try_once()
     assert spec(api)["leaseTransitions"] == 3
 
 

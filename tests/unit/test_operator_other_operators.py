@@ -252,11 +252,11 @@ def test_nobody_is_alone_before_it_could_look() -> None:
 def test_it_looks_more_often_beside_another_because_jobs_wait_for_it_to_go() -> None:
     api = Api()
     one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    pauses_s = [one._pause_s()]
+    pauses_s = [one.pause_s()]
     for seen in ([], [fresh("mpi-operator", "mpi-operator")]):
         api.answers["metadata.name=mpi-operator"] = seen
         one.look()
-        pauses_s.append(one._pause_s())
+        pauses_s.append(one.pause_s())
     assert pauses_s == [2, 60, 10]
 
 

@@ -137,8 +137,8 @@ def test_a_main_process_is_the_container_s_life(cluster: Cluster) -> None:
         assert cluster.pod("main")["status"]["phase"] == "Running"
         file.write("\n")
     cluster.until(lambda _stats: cluster.pod("main")["status"]["phase"] == "Failed")
-    terminated = cluster.pod("main")["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert terminated["exitCode"] == 3
+    status = cluster.pod("main")["status"]["containerStatuses"][0]
+    assert (status["state"]["terminated"]["exitCode"], status["ready"]) == (3, False)
     with open(f"{cluster.pod_folder('main')}/worker.log", encoding="ascii") as file:
         assert file.read() == "hello\n"
 
