@@ -39,6 +39,9 @@ def died(facts: Facts, state: State, end: End, what: str) -> Explanation:
     if known is not None:
         parts.append(f"{known.what[0].upper()}{known.what[1:]}.")
         reason, remedy = known.reason, known.remedy
+    elif rank is None and (said := output.unnamed_failure(lines)):
+        parts.append(f"Mpirun names no rank, it says only: {said}.")
+        remedy = f"See what the ranks print: `kubectl mpi logs {facts.name}`."
     elif rank is not None and (rank.signal == signal.SIGKILL or rank.exit_code == _KILLED):
         remedy = _memory(facts)
     shown = output.last_lines(lines, LINES) if known is None else output.lines_from(lines, known.line, LINES)

@@ -41,6 +41,11 @@ _RANKS = tuple(  # groups: rank, host, signal, name, code, aborted, raw. Repeats
     )
 )
 
+_UNNAMED = re.compile(  # where two ranks end in the same moment, Open MPI 4 often prints nothing else
+    r"\bbut (?P<said>\d{1,9} process(?:es)? returned a non-zero exit code)|"
+    r"noticed that (?P<aborted>the job aborted(?: by signal)?), but has no info as to the process"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
@@ -214,6 +219,12 @@ def failed_rank(lines: Iterable[str]) -> RankFailure | None:
         given.get("aborted") is not None,
         given.get("raw") is not None,
     )
+
+
+def unnamed_failure(lines: Iterable[str]) -> str:
+    """Return what mpirun says about a failure where it names no rank; "" if it says nothing of the kind."""
+    match = _UNNAMED.search(joined(lines))
+    return (match["said"] or match["aborted"]) if match else ""
 
 
 def exception(lines: Sequence[str], implementation: Implementation) -> RankException | None:

@@ -42,7 +42,7 @@ def test_run_finds_the_folder_s_files_and_ends_with_the_program_s_code(local: Pl
     process = local.start(*RUN, "-n", "2", "--", "sh", "-c", "pwd; exit 3")
     assert process.wait(90) == 3, local.errors
     assert os.getcwd() in local.output.splitlines()
-    assert "exited with 3. The first rank to fail: " in local.errors
+    assert "exited with 3." in local.errors  # which rank was first, Open MPI 4 says or not
     assert not local.processes()
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agents.client.output import RankFailure, exception, failed_rank, last_lines, mistake
+from agents.client.output import RankFailure, exception, failed_rank, last_lines, mistake, unnamed_failure
 from agents.job.model import Implementation
 
 RULER = "-" * 74
@@ -32,6 +32,13 @@ a non-zero exit code. Per user-direction, the job has been aborted.
 {RULER}
 {RULER}
 mpirun noticed that process rank 1 with PID 0 on node pi-worker-0 exited on signal 11 (Segmentation fault).
+{RULER}
+"""
+OPEN_MPI_4_TWO_CODES = OPEN_MPI_4_CODE.partition(f"{RULER}\nmpirun")[0]  # two ranks ended in the same moment
+OPEN_MPI_4_UNKNOWN = f"""\
+{RULER}
+mpirun noticed that the job aborted, but has no info as to the process
+that caused that situation.
 {RULER}
 """
 OPEN_MPI_5_CODE = f"""\
@@ -175,6 +182,21 @@ def test_the_rank_that_failed_first(output: str, failure: RankFailure, text: str
 @pytest.mark.parametrize("output", ["", "rank 3 of 4 on pi-worker-0", "signal 9 (Killed)"])
 def test_other_output_names_no_rank(output: str) -> None:
     assert failed_rank(output.splitlines()) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (OPEN_MPI_4_TWO_CODES, "1 process returned a non-zero exit code"),
+        (OPEN_MPI_4_UNKNOWN, "the job aborted"),
+        (OPEN_MPI_4_UNKNOWN.replace("aborted", "aborted by signal"), "the job aborted by signal"),
+        (OPEN_MPI_5_CODE, ""),
+        ("hello", ""),
+    ],
+)
+def test_mpirun_may_name_no_rank(output: str, said: str) -> None:
+    assert unnamed_failure(output.splitlines()) == said
+    assert not said or failed_rank(output.splitlines()) is None
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,26 @@ CASES: dict[str, Case] = {
         "ExitCode3",
         ["pi failed after 2 min: launcher pi-launcher: container mpi exited with 3.", "The program's own output"],
     ),
+    "failed: mpirun names no rank": (
+        facts(
+            job("v2beta1", "Failed"),
+            pod(V2_LAUNCHER, "failed", exit_code=3),
+            *UP,
+            output=(
+                "hello",
+                "-" * 74,
+                "Primary job  terminated normally, but 1 process returned",
+                "a non-zero exit code. Per user-direction, the job has been aborted.",
+                "-" * 74,
+            ),
+        ),
+        State.FAILED,
+        "ExitCode3",
+        [
+            "exited with 3. Mpirun names no rank, it says only: 1 process returned a non-zero exit code. ",
+            "`kubectl mpi logs pi`",
+        ],
+    ),
     "failed: no such program": (
         facts(job("v1", "Failed"), pod(LAUNCHER, "failed", exit_code=127)),
         State.FAILED,
