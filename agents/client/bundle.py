@@ -10,22 +10,20 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.client import pod_logs, redact
 from agents.client.connection import Connection
 from agents.client.errors import AccessError, ClientError, NotFoundError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import as_json
+from agents.client.reader import Reader
 from agents.common.pods import ContainerState
 from agents.job.json_object import Body, mappings, part
 from agents.job.model import LAUNCHER
-from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS
-from agents.operator.kube import BATCH_JOB, CONFIG_MAP, POD, SERVICE, Kind
+from agents.kube.detection import DEPLOYMENTS
+from agents.kube.kinds import BATCH_JOB, CONFIG_MAP, DEPLOYMENT, POD, SERVICE, Kind
 from rshagent import __version__
-
-if TYPE_CHECKING:
-    from agents.client.client import MpiClient
 
 LOG_MAX = 256 << 10  # bytes of a container's log: of its end
 SUM_MAX = 64 << 20  # of all files
@@ -38,7 +36,7 @@ _OPERATORS = (*DEPLOYMENTS, "mpi-agents")  # parts of the names of their Deploym
 class Bundle:
     """Reads all of a job. `report` gets a line for each part that may take long."""
 
-    def __init__(self, client: MpiClient, connection: Connection, name: str, report: Callable[[str], None]) -> None:
+    def __init__(self, client: Reader, connection: Connection, name: str, report: Callable[[str], None]) -> None:
         self._client, self._connection, self._name, self._report = client, connection, name, report
         self._left_out: list[str] = []
         self._size = 0

@@ -18,9 +18,9 @@ from kubernetes.config import ConfigException, list_kube_config_contexts, load_i
 
 from agents.client.errors import AccessError, from_status
 from agents.job.json_object import Body, mapping, mappings, part
-from agents.operator.access import Access, own_namespace
-from agents.operator.decode import decode
-from agents.operator.kube import UnavailableError
+from agents.kube.access import Access, own_namespace
+from agents.kube.decode import decode
+from agents.kube.errors import UnavailableError
 from rshagent import __version__
 
 _CONNECT_S, _READ_S = 10.0, 60.0

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from agents.client.errors import AccessError, ForbiddenError, NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import JobStatus, State
 from agents.client.outage import Outage
+from agents.client.reader import Reader
 from agents.client.summaries import status_of
-
-if TYPE_CHECKING:
-    from agents.client.client import MpiClient
 
 _LOOK_S = 1.0
 _PAUSE_MAX_S = 10.0
@@ -22,9 +19,7 @@ _PAUSE_MAX_S = 10.0
 class Follower:
     """One job. `report` gets a line whenever it waits for something else, `output` each line of its launchers."""
 
-    def __init__(
-        self, client: MpiClient, name: str, report: Callable[[str], None], output: Callable[[str], None]
-    ) -> None:
+    def __init__(self, client: Reader, name: str, report: Callable[[str], None], output: Callable[[str], None]) -> None:
         self._client, self._name = client, name
         self._report, self._output = report, output
         self._done: set[tuple[str, int]] = set()  # launchers whose output is here: by pod's uid, and restarts

@@ -26,7 +26,8 @@ from websocket import (
 from agents.client.connection import Connection, decoded
 from agents.client.errors import AccessError, RefusedError, WaitTimeoutError, from_status
 from agents.job.json_object import mappings, part
-from agents.operator.kube import POD, UnavailableError
+from agents.kube.errors import UnavailableError
+from agents.kube.kinds import POD
 
 _PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]  # they differ by how stdin ends
 _STDOUT, _STDERR, _STATUS = 1, 2, 3

@@ -11,7 +11,7 @@ from agents.client.diagnosis import failed_container, running_launcher
 from agents.client.errors import ClientError
 from agents.client.facts import Facts
 from agents.client.silence import last_output
-from agents.operator.kube import POD
+from agents.kube.kinds import POD
 
 _TAIL = 200  # lines of a container that are searched for the cause
 _TAIL_BYTES = 256 << 10  # of them

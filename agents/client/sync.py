@@ -20,7 +20,7 @@ from agents.client.errors import ClientError, ManifestError
 from agents.client.manifests import main_name
 from agents.job.json_object import Body, Object, mappings, part
 from agents.job.template import main_container
-from agents.operator.kube import CONFIG_MAP
+from agents.kube.kinds import CONFIG_MAP
 
 FOLDER = "/workspace"
 """Where the files are, and where programs start, unless the template has a working directory."""

@@ -21,9 +21,9 @@ import click
 
 from agents.common.quantity import parse_quantity
 from agents.job.model import Tool
+from agents.kube.access import AccessError, load, own_namespace
+from agents.kube.detection import OWN_LEASE
 from agents.operator import logs
-from agents.operator.access import AccessError, load, own_namespace
-from agents.operator.detection import OWN_LEASE
 from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.plan import plan
 from agents.operator.process import Options, Process, T9k

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.job.json_object import Body
-from agents.operator.api import Api, Watch
-from agents.operator.kube import ApiError, GoneError, NotFoundError, RejectedError
+from agents.kube.api import Api, Watch
+from agents.kube.errors import ApiError, GoneError, NotFoundError, RejectedError
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
 from agents.operator.trim import trim

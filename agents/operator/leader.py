@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agents.job.json_object import Body
-from agents.operator.api import Api
-from agents.operator.kube import LEASE, AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from agents.kube.api import Api
+from agents.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from agents.kube.kinds import LEASE
 
 _LOG = logging.getLogger(__name__)
 

@@ -69,6 +69,10 @@ class Metrics:
             registry, "mpi_operator_neighbours", "1 for another operator seen for MPIJobs.", ("name",)
         )
 
+    def answered(self, verb: str, code: str) -> None:
+        """Count a request to the API server."""
+        self.requests.labels(verb, code).inc()
+
     def text(self) -> str:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry).decode()

@@ -16,10 +16,11 @@ from enum import StrEnum
 from agents.job.json_object import Body, part
 from agents.job.model import PREFIX, T9K_GROUP, VIRTUAL_GROUP
 from agents.job.status import has_begun, raw_conditions
-from agents.operator.api import Api
+from agents.kube.api import Api
+from agents.kube.detection import DEPLOYMENTS, LEASES, find_operators, place
+from agents.kube.errors import ApiError, RejectedError
+from agents.kube.kinds import DEPLOYMENT, LEASE, Kind
 from agents.operator.caches import group_of
-from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS, LEASES, find_operators, place
-from agents.operator.kube import LEASE, ApiError, Kind, RejectedError
 from agents.operator.planning.status import is_written
 
 _LOG = logging.getLogger(__name__)

@@ -10,12 +10,9 @@ import pytest
 from kubernetes.client import Configuration
 from objects_api import ObjectsApi
 
-from agents.operator.access import Access, AccessError, load
-from agents.operator.api import Api
-from agents.operator.kube import (
-    CONFIG_MAP,
-    MPI_JOB_V1,
-    POD,
+from agents.kube.access import Access, AccessError, load
+from agents.kube.api import Api
+from agents.kube.errors import (
     AlreadyExistsError,
     ApiError,
     ConflictError,
@@ -25,6 +22,7 @@ from agents.operator.kube import (
     TooManyError,
     UnavailableError,
 )
+from agents.kube.kinds import CONFIG_MAP, MPI_JOB_V1, POD
 from agents.operator.metrics import Metrics
 from tests.objects import Failure
 
@@ -53,7 +51,7 @@ def client(server: ObjectsApi, configuration: Configuration | None = None) -> tu
     configuration = configuration or Configuration()
     configuration.host = f"http://127.0.0.1:{server.port}"
     metrics = Metrics()
-    return Api(Access(configuration, 2), metrics), metrics
+    return Api(Access(configuration, 2), agent="mpi-operator", manager="mpi-agents", answered=metrics.answered), metrics
 
 
 def config_map(name: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 RSHAGENT = ("call", "hub", "native", "net", "pods", "session", "stream")
 PACKAGES = {
     "## Inside agents.common": ("agents/common",),
+    "## Inside agents.kube": ("agents/kube",),
     "## Inside rshagent": ("rshagent", *(f"rshagent/{name}" for name in RSHAGENT)),
     "## Inside sshd_bootstrap": ("sshd_bootstrap",),
     "## Inside delivery": ("delivery", "delivery/sshd"),

@@ -14,7 +14,7 @@ from agents.client.model import Explanation, State
 from agents.job.json_object import Body
 from agents.job.model import Job
 from agents.job.read import read
-from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
+from agents.kube.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
 
 NOW = 1_800_000_000.0
 

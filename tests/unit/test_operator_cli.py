@@ -12,8 +12,8 @@ import click
 import pytest
 
 from agents.job.model import Tool
+from agents.kube.access import AccessError
 from agents.operator import cli
-from agents.operator.access import AccessError
 from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.process import T9k
 from agents.operator.settings import PodSettings

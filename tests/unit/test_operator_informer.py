@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agents.kube.errors import ApiError, GoneError, NotFoundError, RejectedError, UnavailableError
+from agents.kube.kinds import MPI_JOB_V1, POD, ROLE, SECRET, Kind
 from agents.operator.informer import Informer
-from agents.operator.kube import (
-    MPI_JOB_V1,
-    POD,
-    ROLE,
-    SECRET,
-    ApiError,
-    GoneError,
-    Kind,
-    NotFoundError,
-    RejectedError,
-    UnavailableError,
-)
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
 

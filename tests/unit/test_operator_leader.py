@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from clocks import Clock
+from kubernetes.client import Configuration
 
-from agents.operator.api import Api
-from agents.operator.decode import decode
-from agents.operator.kube import LEASE, ApiError, NotFoundError, RejectedError, UnavailableError, from_status
+from agents.kube.access import Access
+from agents.kube.api import Api
+from agents.kube.decode import decode
+from agents.kube.errors import ApiError, NotFoundError, RejectedError, UnavailableError, from_status
+from agents.kube.kinds import LEASE
 from agents.operator.leader import Leader, Times
 from agents.operator.process import own_identity
 from agents.playground.access import user
@@ -31,6 +34,9 @@ class Leases(Api):
     """The operator's requests, to an object store that may have the lease; while `fails` is set, each raises it."""
 
     def __init__(self, held: Body | None = None) -> None:
+        super().__init__(
+            Access(Configuration(host="http://127.0.0.1:1"), 1), agent="mpi-operator", manager="mpi-agents"
+        )
         self.objects = Objects()
         self.fails: ApiError | None = None
         self.asked: list[str] = []

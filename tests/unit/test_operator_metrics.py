@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from agents.kube.errors import ApiError, NotFoundError, RejectedError
 from agents.operator.actions import Emit
 from agents.operator.http_server import HttpServer
-from agents.operator.kube import ApiError, NotFoundError, RejectedError
 from agents.operator.logs import Formatter
 from agents.operator.metrics import Metrics
 from agents.operator.recorder import Recorder

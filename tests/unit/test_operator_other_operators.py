@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from agents.job.model import GROUP
-from agents.operator.detection import find_operators, is_held
-from agents.operator.kube import ApiError, RejectedError, UnavailableError
+from agents.kube.detection import find_operators, is_held
+from agents.kube.errors import ApiError, RejectedError, UnavailableError
 from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
 
 Body = dict[str, Any]

@@ -18,8 +18,8 @@ from agents.client.facts import Facts
 from agents.client.objects import Objects, kind_of
 from agents.job.json_object import Body, Object, part
 from agents.job.model import LAUNCHER, WORKER, Job, Problem
-from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS, LEASES, OWN_LEASE, find_operators
-from agents.operator.kube import LEASE, MPI_JOB_V2BETA1, POD, Kind
+from agents.kube.detection import DEPLOYMENTS, LEASES, OWN_LEASE, find_operators
+from agents.kube.kinds import DEPLOYMENT, LEASE, MPI_JOB_V2BETA1, POD, Kind
 
 _AT_ONCE = 4  # requests; as many connections are kept
 _NODE, _QUOTA = Kind("Node", "v1", "nodes"), Kind("ResourceQuota", "v1", "resourcequotas")

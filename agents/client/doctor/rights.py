@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.client.doctor.check import Check, Group, fail, ok, warn
 from agents.job.json_object import Body
-from agents.operator.kube import EVENT, POD, Kind
+from agents.kube.kinds import EVENT, POD, Kind
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

@@ -9,9 +9,9 @@ from agents.job.conditions import Type
 from agents.job.json_object import part
 from agents.job.model import Dialect, Transport
 from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder, Urgency
+from agents.kube.kinds import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator import objects
 from agents.operator.actions import Action, Create, Delete, Emit, Patch, Plan
-from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import (
     attempts,
     ended,

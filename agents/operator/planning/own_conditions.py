@@ -15,9 +15,9 @@ from agents.job.conditions import NewCondition, Type
 from agents.job.model import Rbac, Transport, annotation
 from agents.job.status import FAILED, Event, StatusBuilder, Urgency
 from agents.job.template import main_container
+from agents.kube.kinds import BATCH_JOB, POD
 from agents.operator import objects
 from agents.operator.actions import Create
-from agents.operator.kube import BATCH_JOB, POD
 from agents.operator.planning import lost_workers
 from agents.operator.planning.launcher import TRIED_AGAIN, Launcher, Stage
 from agents.operator.planning.pods import PodView

@@ -10,12 +10,13 @@ from agents.job.json_object import Object, mappings, part
 from agents.job.model import LAUNCHER, WORKER, Dialect, Job
 from agents.job.status import StatusBuilder, Urgency, raw_conditions, seconds
 from agents.job.t9k_status import Phase, Replica, Task, replicas_of
+from agents.kube.kinds import BATCH_JOB, POD
 from agents.operator.actions import Action, Create, Emit, Plan, WriteStatus
-from agents.operator.kube import BATCH_JOB, FIELD_MANAGER, POD
 from agents.operator.planning import virtual_cluster
 from agents.operator.planning.pods import End, PodView
 from agents.operator.planning.view import View
 from agents.operator.planning.workers import score
+from agents.operator.settings import FIELD_MANAGER
 
 # How long after the last write the next one comes, if nothing in it is urgent: a start makes many small steps.
 _WAITS_S = {Urgency.NONE: 0.0, Urgency.LOW: 20.0, Urgency.PROBLEM: 5.0, Urgency.AT_ONCE: 0.0}

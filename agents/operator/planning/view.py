@@ -12,7 +12,7 @@ from agents.job.conditions import Type
 from agents.job.json_object import Object, part
 from agents.job.model import Job
 from agents.job.status import conditions_of, seconds
-from agents.operator.kube import Kind
+from agents.kube.kinds import Kind
 from agents.operator.planning.pods import PodView, own_containers
 from agents.operator.settings import PodSettings
 

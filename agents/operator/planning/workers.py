@@ -30,9 +30,9 @@ from dataclasses import dataclass, replace
 
 from agents.job.json_object import Body
 from agents.job.model import PREFIX, RestartPolicy, WorkerUpdate
+from agents.kube.kinds import POD
 from agents.operator import objects
 from agents.operator.actions import Create, Delete
-from agents.operator.kube import POD
 from agents.operator.planning import launcher
 from agents.operator.planning.pods import End, PodView
 from agents.operator.planning.view import View

@@ -7,12 +7,10 @@ from itertools import pairwise
 
 from agents.job.json_object import Body, mappings, part
 from agents.job.status import seconds
-from agents.operator.kube import Kind
 
 OWN_LEASE = "mpi-agents-operator"  # by default
 _TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
 LEASES = ("mpi-operator", _TRAINING_LEASE)  # kubeflow's two
-DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
 DEPLOYMENTS = ("mpi-operator", "training-operator")  # also those that elect by Endpoints, or not at all
 _CLOCKS_S = 30  # how far the clocks of two nodes may be apart, either way
 

@@ -1,4 +1,4 @@
-"""Requests to the API server: plain dicts in and out, typed errors, each request counted by verb and code.
+"""Requests to the API server: plain dicts in and out, typed errors, each answer reported by verb and code.
 
 The `kubernetes` package gives configuration, TLS and authentication (`access`); its typed and dynamic clients are not
 used, since they make models or deep copies of every object, which costs more than the request itself.
@@ -17,10 +17,10 @@ from urllib.parse import urlencode
 import urllib3
 
 from agents.job.json_object import Body
-from agents.operator.access import Access
-from agents.operator.decode import decode, decode_list
-from agents.operator.kube import FIELD_MANAGER, Kind, UnavailableError, from_status
-from agents.operator.metrics import Metrics
+from agents.kube.access import Access
+from agents.kube.decode import decode, decode_list
+from agents.kube.errors import UnavailableError, from_status
+from agents.kube.kinds import Kind
 
 _CONNECT_S = 5.0
 _WATCH_SLACK_S = 30.0  # how long to wait for a silent watch after its own timeout
@@ -34,11 +34,19 @@ class Api:
     """One API server; safe to be used by many threads."""
 
     def __init__(
-        self, access: Access, metrics: Metrics, *, agent: str = "mpi-operator", timeout_s: float = 30.0
+        self,
+        access: Access,
+        *,
+        agent: str,
+        manager: str,
+        answered: Callable[[str, str], object] = lambda _verb, _code: None,
+        timeout_s: float = 30.0,
     ) -> None:
-        """Each request but a watch has `timeout_s` to be answered in."""
-        self._access = access
-        self._metrics, self._read_s = metrics, timeout_s
+        """`agent`: the name in requests. `manager`: of the fields written. `timeout_s`: for each request but a watch.
+
+        `answered` is called with verb and code of each request; code "0": no answer.
+        """
+        self._access, self._manager, self._answered, self._read_s = access, manager, answered, timeout_s
         self._headers = {"Accept": "application/json", "User-Agent": agent}
 
     def get(self, path: str, **query: str) -> Body:
@@ -81,22 +89,20 @@ class Api:
 
     def create(self, kind: Kind, namespace: str, body: Body) -> Body:
         """Make an object; return it, of a Secret its metadata alone."""
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": self._manager}
         return self._request("create", "POST", kind.path(namespace), query, body, partial=kind.is_secret)
 
-    def replace(
-        self, path: str, body: Body, manager: str = FIELD_MANAGER, *, partial: bool = False, is_dry: bool = False
-    ) -> Body:
+    def replace(self, path: str, body: Body, manager: str = "", *, partial: bool = False, is_dry: bool = False) -> Body:
         """Replace an object, or its status, at the resourceVersion that the body names.
 
         `is_dry`: only say whether the object is still at that version. `partial`: return its metadata alone.
         """
-        query = {"fieldManager": manager} | ({"dryRun": "All"} if is_dry else {})
+        query = {"fieldManager": manager or self._manager} | ({"dryRun": "All"} if is_dry else {})
         return self._request("update", "PUT", path, query, body, partial=partial)
 
     def patch(self, path: str, body: Body) -> Body:
         """Change an object by a JSON merge patch."""
-        return self._request("patch", "PATCH", path, {"fieldManager": FIELD_MANAGER}, body)
+        return self._request("patch", "PATCH", path, {"fieldManager": self._manager}, body)
 
     def delete(self, path: str, uid: str, *, waits: bool = False, grace_s: int | None = None) -> Body:
         """Delete the object of this uid and what it owns: behind it, or if it `waits`, before it."""
@@ -167,7 +173,7 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._no_answer(error) from error
         finally:
-            self._metrics.requests.labels(verb, str(code)).inc()
+            self._answered(verb, str(code))
         return answer
 
     def _no_answer(self, error: Exception) -> UnavailableError:

@@ -14,7 +14,7 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
-from agents.operator.kube import UnavailableError
+from agents.kube.errors import UnavailableError
 
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _KEEPALIVE = (  # a watch may be silent for a minute: the kernel detects a lost peer within that time
