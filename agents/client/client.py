@@ -43,8 +43,7 @@ class MpiClient(Reader):
         packed = None if folder is None else sync.packed(folder)
         body = self.checked(manifest)
         body = body if packed is None else sync.mounted(body)
-        path = kind_of(body).path(str(part(body, "metadata")["namespace"]))
-        made = sync.create(self._connection, body, path, packed)
+        made = sync.create(self._connection, kind_of(body), body, packed)
         return summary_of(Facts({**made, "apiVersion": body["apiVersion"], "kind": body["kind"]}, (), time.time()))
 
     def checked(self, manifest: Object) -> Body:

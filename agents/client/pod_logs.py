@@ -48,7 +48,7 @@ def lines(
 def _lines(
     connection: Connection, path: str, query: Mapping[str, str], *, read_s: float | None = None
 ) -> Iterator[str]:
-    for line in connection.lines(path, query, read_s=read_s, most=_LINE_MAX):
+    for line in connection.stream(path, read_s=read_s, **query).lines(_LINE_MAX):
         yield line.decode("utf-8", "replace").rstrip("\n")
 
 

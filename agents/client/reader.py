@@ -36,7 +36,7 @@ class Reader:
     ) -> None:
         """Connect as kubectl does by default. Raises AccessError if no cluster is configured."""
         self._connection = Connection.load(kubeconfig, context)
-        self.namespace = namespace or self._connection.namespace
+        self.namespace = namespace or self._connection.access.namespace
         """Where jobs are looked for."""
         self._objects = Objects(self._connection)
         self._queues = Queues(self._connection)
@@ -201,11 +201,10 @@ class Reader:
         """Wait for a change of a job, and return it; None: there was none in so many seconds, or look again."""
         metadata = part(resource, "metadata")
         path = kind_of(resource).path(str(metadata.get("namespace")))
-        query = {"fieldSelector": f"metadata.name={metadata.get('name')}"}
+        field = f"metadata.name={metadata.get('name')}"
         try:
-            for event in self._connection.events(
-                path, version=str(metadata.get("resourceVersion")), timeout_s=int(timeout_s) or 1, **query
-            ):
+            version, timeout = str(metadata.get("resourceVersion")), max(1, int(timeout_s))
+            for event in self._connection.watch(path, version=version, timeout_s=timeout, fieldSelector=field):
                 if event.get("type") == "DELETED":
                     raise NotFoundError(f"{metadata.get('name')} was deleted")
                 return {"apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"), **part(event, "object")}

@@ -1,14 +1,14 @@
-"""Requests to the API server: plain dicts in and out, typed errors, each answer reported by verb and code.
+"""Requests to the API server: plain dicts in and out, typed errors.
 
 The `kubernetes` package gives configuration, TLS and authentication (`access`); its typed and dynamic clients are not
-used, since they make models or deep copies of every object, which costs more than the request itself.
+used: they make models or deep copies of every object, which costs more than the request itself, and know only some
+versions of some kinds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -16,17 +16,17 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from agents.job.json_object import Body
+from agents.job.json_object import Body, mappings, part
 from agents.kube.access import Access
-from agents.kube.decode import decode, decode_list
-from agents.kube.errors import UnavailableError, from_status
+from agents.kube.decode import decode_list, decoded
+from agents.kube.errors import ApiError, UnavailableError, from_status
 from agents.kube.kinds import Kind
 
-_CONNECT_S = 5.0
+_CONNECT_S = 10.0
 _WATCH_SLACK_S = 30.0  # how long to wait for a silent watch after its own timeout
-_PAGE = 50  # objects, each of up to 1.5 MiB: limits the API server's work; the operator decodes one at a time
 _READ_BYTES = 65536
 _MEDIA = {"PATCH": "application/merge-patch+json"}
+_ANY = "application/json, */*"  # logs are text
 _PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"  # metadata alone; a server that can't do that answers 406
 
 
@@ -39,15 +39,28 @@ class Api:
         *,
         agent: str,
         manager: str,
-        answered: Callable[[str, str], object] = lambda _verb, _code: None,
         timeout_s: float = 30.0,
+        page: int = 50,
+        is_whole: bool = False,
+        answered: Callable[[str, str], object] = lambda _verb, _code: None,
     ) -> None:
         """`agent`: the name in requests. `manager`: of the fields written. `timeout_s`: for each request but a watch.
 
-        `answered` is called with verb and code of each request; code "0": no answer.
+        `page`: objects of a list at a time, each of up to 1.5 MiB: limits the API server's work. `answered` is called
+        with verb and code of each request; code "0": no answer. `is_whole`: of long objects their managedFields, too.
         """
-        self._access, self._manager, self._answered, self._read_s = access, manager, answered, timeout_s
+        self.access = access
         self._headers = {"Accept": "application/json", "User-Agent": agent}
+        self._manager, self._read_s, self._page, self._answered = manager, timeout_s, page, answered
+        self._is_whole = is_whole
+
+    def failure(self, error: ApiError) -> Exception:
+        """Return what is raised for a failed request."""
+        return error
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that each request has. Raises UnavailableError."""
+        return {**self._headers, **self.access.headers()}
 
     def get(self, path: str, **query: str) -> Body:
         """Return what is there. Raises ApiError, as all requests do."""
@@ -56,9 +69,9 @@ class Api:
     def list(
         self,
         path: str,
-        *,
-        keep: Callable[[Body], Body] = lambda body: body,
         token: str = "",
+        *,
+        keep: Callable[[Body], Body] | None = None,
         partial: bool = False,
         **query: str,
     ) -> Body:
@@ -66,30 +79,34 @@ class Api:
 
         `keep`: what is returned of each object. `partial`: of each object its metadata alone.
         """
-        query |= {"limit": str(_PAGE)} | ({"continue": token} if token else {})
-        wanted = {name: text for name, text in query.items() if text}
-        answer = self._send(
-            "list",
-            "GET",
-            path,
-            wanted,
-            "PartialObjectMetadataList" if partial else "",
-            read_s=self._read_s,
-            streams=True,
-        )
+        query |= {"limit": str(self._page)} | ({"continue": token} if token else {})
+        accept = _PARTIAL.format("PartialObjectMetadataList") if partial else ""
+        answer = self._send("list", "GET", path, query, accept, read_s=self._read_s, streams=True)
         try:
-            found = decode_list(answer.stream(_READ_BYTES), keep)
+            found = decode_list(answer.stream(_READ_BYTES), keep or (lambda body: body))
         except ValueError:
             found = None
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._no_answer(error) from error
+            raise self.no_answer(error) from error
         finally:
             answer.close()
-        return _checked(found)
+        return self._checked(found)
 
-    def create(self, kind: Kind, namespace: str, body: Body) -> Body:
+    def items(self, path: str, **query: str) -> Iterator[Body]:
+        """Give all objects of a list, page by page, each with its apiVersion and kind."""
+        token, asked = "", dict[str, Any](query)
+        while True:
+            page = self.list(path, token, **asked)
+            kind = {"apiVersion": str(page.get("apiVersion")), "kind": str(page.get("kind")).removesuffix("List")}
+            yield from ({**kind, **one} for one in mappings(page.get("items")))
+            token = str(part(page, "metadata").get("continue") or "")
+            asked.pop("resourceVersion", None)  # the token has it
+            if not token:
+                return
+
+    def create(self, kind: Kind, namespace: str | None, body: Body, **query: str) -> Body:
         """Make an object; return it, of a Secret its metadata alone."""
-        query = {"fieldManager": self._manager}
+        query = {"fieldManager": self._manager, **query}
         return self._request("create", "POST", kind.path(namespace), query, body, partial=kind.is_secret)
 
     def replace(self, path: str, body: Body, manager: str = "", *, partial: bool = False, is_dry: bool = False) -> Body:
@@ -101,7 +118,7 @@ class Api:
         return self._request("update", "PUT", path, query, body, partial=partial)
 
     def patch(self, path: str, body: Body) -> Body:
-        """Change an object by a JSON merge patch."""
+        """Change an object by a JSON merge patch; return it as it is then."""
         return self._request("patch", "PATCH", path, {"fieldManager": self._manager}, body)
 
     def delete(self, path: str, uid: str, *, waits: bool = False, grace_s: int | None = None) -> Body:
@@ -118,12 +135,26 @@ class Api:
         query = {"labelSelector": selector, "resourceVersionMatch": "NotOlderThan", "resourceVersion": str(version)}
         return self._request("deletecollection", "DELETE", path, query, options)
 
-    def watch(self, path: str, *, version: str, timeout_s: int, selector: str = "", partial: bool = False) -> Watch:
+    def watch(self, path: str, *, version: str, timeout_s: int, partial: bool = False, **query: str) -> Stream:
         """Begin a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
-        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
-        query |= {"timeoutSeconds": str(timeout_s)} | ({"labelSelector": selector} if selector else {})
-        accept, read_s = "PartialObjectMetadata" if partial else "", timeout_s + _WATCH_SLACK_S
-        return Watch(self._send("watch", "GET", path, query, accept, read_s=read_s, streams=True))
+        query |= {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(timeout_s)}
+        accept = _PARTIAL.format("PartialObjectMetadata") if partial else ""
+        read_s = timeout_s + _WATCH_SLACK_S
+        return Stream(self, self._send("watch", "GET", path, query, accept, read_s=read_s, streams=True))
+
+    def stream(self, path: str, *, read_s: float | None = None, **query: str) -> Stream:
+        """Begin to read text, as that of a log; `read_s`: how long it may be silent, None: without limit."""
+        return Stream(self, self._send("get", "GET", path, query, _ANY, read_s=read_s, streams=True))
+
+    def no_answer(self, error: Exception) -> Exception:
+        """Return what is raised for a request that the API server did not answer, or not to the end."""
+        if isinstance(error, ApiError):
+            return self.failure(error)
+        return self.failure(UnavailableError(f"no answer from {self.access.host}: {_cause(error)}"))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.access.pool.close()
 
     def _request(
         self,
@@ -135,9 +166,9 @@ class Api:
         *,
         partial: bool = False,
     ) -> Body:
-        accept = "PartialObjectMetadata" if partial else ""
+        accept = _PARTIAL.format("PartialObjectMetadata") if partial else ""
         answer = self._send(verb, method, path, query, accept, body, read_s=self._read_s)
-        return _checked(_decoded(answer.data), answer.status)
+        return self._checked(decoded(answer.data, is_whole=self._is_whole), answer.status)
 
     def _send(
         self,
@@ -148,63 +179,87 @@ class Api:
         accept: str,
         body: Body | None = None,
         *,
-        read_s: float,
+        read_s: float | None,
         streams: bool = False,
     ) -> urllib3.BaseHTTPResponse:
         """Return an answer; one that `streams` is still to be read. Raises ApiError for any error status."""
-        headers = {**self._headers, **self._access.headers()}
-        headers |= {"Accept": _PARTIAL.format(accept)} if accept else {}
-        headers |= {} if body is None else {"Content-Type": _MEDIA.get(method, "application/json")}
+        asked = urlencode({name: text for name, text in query.items() if text})
         code = 0
         try:
-            answer = self._access.pool.urlopen(
+            headers = self.headers() | ({"Accept": accept} if accept else {})
+            headers |= {} if body is None else {"Content-Type": _MEDIA.get(method, "application/json")}
+            answer = self.access.pool.urlopen(
                 method,
-                f"{self._access.path}{path}" + (f"?{urlencode(query)}" if query else ""),
+                f"{self.access.path}{path}" + (f"?{asked}" if asked else ""),
                 None if body is None else json.dumps(body, separators=(",", ":")).encode(),
                 headers,
                 retries=False,
-                timeout=urllib3.Timeout(connect=min(_CONNECT_S, read_s), read=read_s),
+                timeout=urllib3.Timeout(connect=min(_CONNECT_S, read_s or _CONNECT_S), read=read_s),
                 preload_content=not streams,
                 redirect=False,
             )
             code = answer.status
             if not 200 <= code < 300:
-                raise from_status(code, _decoded(answer.data), answer.headers.get("Retry-After"))
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._no_answer(error) from error
+                raise from_status(code, decoded(answer.data), answer.headers.get("Retry-After"))
+        except (urllib3.exceptions.HTTPError, OSError, ApiError) as error:
+            raise self.no_answer(error) from error
         finally:
             self._answered(verb, str(code))
         return answer
 
-    def _no_answer(self, error: Exception) -> UnavailableError:
-        return UnavailableError(f"no answer from {self._access.host}: {_cause(error)}")
+    def _checked(self, body: Any, code: int = 200) -> Body:
+        if not isinstance(body, dict):
+            message = f"{self.access.host} answered HTTP {code}, and its body is not a JSON object"
+            raise self.failure(UnavailableError(message, code))
+        return body
 
 
-class Watch:
-    """The events of one watch, as they come."""
+class Stream:
+    """An answer that is read as it comes: the events of a watch, or the lines of a text."""
 
-    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
-        self._answer = answer
+    def __init__(self, api: Api, answer: urllib3.BaseHTTPResponse) -> None:
+        self._api, self._answer = api, answer
         self._lock = threading.Lock()
         self._stopped = False
 
     def __iter__(self) -> Iterator[Body]:
-        """The events until the watch ends. Raises ApiError."""
+        """Give the events until the watch ends. Raises ApiError."""
+        for line in self.lines():
+            if line.strip():
+                yield self._event(line)  # which is not held here: the next one may come in hours
+
+    def lines(self, most: int | None = None) -> Iterator[bytes]:
+        """Give the lines, each with its line feed if it has one. Raises ApiError.
+
+        `most`: a line of more bytes comes in parts, as that of a progress bar, which ends with the program: at its last
+        carriage return, if it has one.
+        """
         rest = b""
         try:
             for chunk in self._answer.stream(_READ_BYTES):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield decode(line)
-        except ValueError as error:
-            raise UnavailableError(f"a watch sent invalid JSON: {error}") from error
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from (line + b"\n" for line in whole)
+                if most is not None and len(rest) > most:
+                    end = rest.rfind(b"\r") + 1 or len(rest)
+                    yield rest[:end]
+                    rest = rest[end:]
+            if rest:
+                yield rest
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise UnavailableError(f"a watch was interrupted: {_cause(error)}") from error
+            raise self._api.no_answer(error) from error
         finally:
             with self._lock:
                 self._stopped = True
                 self._answer.close()
+
+    def _event(self, line: bytes) -> Body:
+        event = decoded(line)
+        if not isinstance(event, dict):
+            raise self._api.failure(UnavailableError("a watch sent invalid JSON"))
+        if event.get("type") == "ERROR":
+            status = part(event, "object")
+            raise self._api.failure(from_status(int(status.get("code") or 500), status))
+        return event
 
     def stop(self) -> None:
         """End it; may be called by another thread."""
@@ -220,24 +275,9 @@ def _delete_options(fields: Body, grace_s: int | None) -> Body:
     return {"apiVersion": "v1", "kind": "DeleteOptions", **fields, **grace}
 
 
-def _decoded(data: bytes) -> Any:
-    try:
-        return decode(data)
-    except ValueError:
-        return None
-
-
-def _checked(body: Any, code: int = 200) -> Body:
-    if not isinstance(body, dict):
-        raise UnavailableError(f"HTTP {code} whose body is not a JSON object", code)
-    return body
-
-
 def _cause(error: Exception) -> str:
     """What went wrong, without urllib3's pool and its address."""
     cause: BaseException = error
     while isinstance(cause, urllib3.exceptions.HTTPError) and (cause.__cause__ or cause.__context__):
         cause = cause.__cause__ or cause.__context__ or cause
-    if isinstance(cause, (socket.gaierror, OSError)) and cause.strerror:
-        return cause.strerror
-    return str(cause) or type(cause).__name__
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__

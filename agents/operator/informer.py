@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.job.json_object import Body
-from agents.kube.api import Api, Watch
+from agents.kube.api import Api, Stream
 from agents.kube.errors import ApiError, GoneError, NotFoundError, RejectedError
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
@@ -44,7 +44,7 @@ class Informer:
         self.namespace, self._selector = namespace, selector
         self._path = store.kind.path(namespace)
         self._stop = threading.Event()
-        self._watch: Watch | None = None
+        self._watch: Stream | None = None
         self._version = ""  # "": a list is needed
         self._listed = ""  # the last list's
         self._failures = 0
@@ -126,8 +126,9 @@ class Informer:
             self._path,
             version=self._version,
             timeout_s=timeout_s,
-            selector=self._selector,
             partial=self._store.kind.is_secret,
+            allowWatchBookmarks="true",
+            labelSelector=self._selector,
         )
         self._watch = watch
         if self._stop.is_set():
@@ -148,9 +149,6 @@ class Informer:
 
     def _take(self, event: Body) -> None:
         kind, body = event.get("type"), event.get("object") or {}
-        if kind == "ERROR":
-            code = body.get("code", 0)
-            raise (GoneError if code == 410 else ApiError)(str(body.get("message", "a watch failed")), code)
         self._store.event(str(kind), body, self.namespace)
         self._version = body["metadata"]["resourceVersion"]
 

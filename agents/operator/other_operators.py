@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 
 from agents.job.json_object import Body, part
@@ -144,7 +144,12 @@ class OtherOperators:
     def _list(self, kind: Kind, names: Iterable[str]) -> list[Body]:
         """All of these names in namespaces that count, none if RBAC doesn't allow that. Raises ApiError."""
         try:
-            found = [one for name in names for one in self._named(kind, name)]
+            found = [
+                one
+                for name in names  # any namespace may have one of the name
+                for one in self._api.items(kind.path(), fieldSelector=f"metadata.name={name}")
+                if place(one)[0] in self._namespaces
+            ]
         except RejectedError:
             if kind in self._listed:  # an API server refuses what it is asked before it has read the roles
                 raise
@@ -157,12 +162,3 @@ class OtherOperators:
             return []
         self._listed.add(kind)
         return found
-
-    def _named(self, kind: Kind, name: str) -> Iterator[Body]:
-        more: Body = {}
-        while True:  # any namespace may have one of the name
-            page = self._api.list(kind.path(), fieldSelector=f"metadata.name={name}", **more)
-            yield from (one for one in page.get("items") or () if place(one)[0] in self._namespaces)
-            more = {"token": part(page, "metadata").get("continue", "")}
-            if not more["token"]:
-                return

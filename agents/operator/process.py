@@ -100,8 +100,8 @@ class Process:
         self._metrics.is_leader.set_function(self._leads)
 
     def _requests(self, timeout_s: float) -> Api:
-        names = {"agent": "mpi-operator", "manager": FIELD_MANAGER}
-        return Api(self._access, **names, answered=self._metrics.answered, timeout_s=timeout_s)
+        answered = self._metrics.answered
+        return Api(self._access, agent="mpi-operator", manager=FIELD_MANAGER, timeout_s=timeout_s, answered=answered)
 
     def serve(self, host: str, port: int) -> HttpServer:
         """Serve probes and metrics. Raises OSError."""

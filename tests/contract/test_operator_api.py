@@ -172,7 +172,7 @@ def test_a_watch_that_breaks_off_is_no_end(server: ObjectsApi) -> None:
     watch = iter(api.watch(CONFIG_MAP.path("ns"), version=version, timeout_s=300))
     assert next(watch)["type"] == "ADDED"
     server.cut()
-    with pytest.raises(UnavailableError, match="a watch was interrupted"):
+    with pytest.raises(UnavailableError, match="no answer from http"):
         list(watch)
 
 
@@ -204,10 +204,11 @@ def test_a_kubeconfig_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_configuration_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match="no API server is configured by /nowhere"):
+    with pytest.raises(AccessError, match="no cluster is configured by /nowhere"):
         load("/nowhere", 1)
     monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    with pytest.raises(AccessError, match="the pod's service account"):
+    with pytest.raises(AccessError, match="a pod's service account"):
         load("", 1)

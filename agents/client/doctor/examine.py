@@ -129,7 +129,7 @@ class Examination:
         return rights.checks(self._kind(), allowed, self._namespace)
 
     def _may(self, right: rights.Right) -> bool:
-        answer = self._connection.create(rights.REVIEWS, right.review(self._namespace))
+        answer = self._connection.create(rights.REVIEW, None, right.review(self._namespace))
         return part(answer, "status").get("allowed") is True
 
     def _admission(self, subject: Subject) -> Iterator[Check]:
@@ -140,15 +140,14 @@ class Examination:
                 yield from self._tried(name, POD, pod)
 
     def _tried(self, name: str, kind: Kind, body: Body) -> list[Check]:
-        path = kind.path(self._namespace)
-        strict = lenient = self._refusal(path, body, admission.STRICT)
+        strict = lenient = self._refusal(kind, body, admission.STRICT)
         if admission.is_strict(strict):
-            lenient = self._refusal(path, body, admission.LENIENT)
+            lenient = self._refusal(kind, body, admission.LENIENT)
         return admission.result(name, strict, lenient)
 
-    def _refusal(self, path: str, body: Body, query: dict[str, str]) -> ClientError | None:
+    def _refusal(self, kind: Kind, body: Body, query: dict[str, str]) -> ClientError | None:
         try:
-            self._connection.create(path, body, **query)
+            self._connection.create(kind, self._namespace, body, **query)
         except ClientError as error:
             return error
         return None
