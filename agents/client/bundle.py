@@ -18,11 +18,10 @@ from agents.client.errors import AccessError, ClientError, NotFoundError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import as_json
 from agents.client.reader import Reader
-from agents.common.pods import ContainerState
 from agents.job.json_object import Body, mappings, part
 from agents.job.model import LAUNCHER
 from agents.kube.detection import DEPLOYMENTS
-from agents.kube.kinds import BATCH_JOB, CONFIG_MAP, DEPLOYMENT, POD, SERVICE, Kind
+from agents.kube.kinds import BATCH_JOB, CONFIG_MAP, DEPLOYMENT, SERVICE, Kind
 from rshagent import __version__
 
 LOG_MAX = 256 << 10  # bytes of a container's log: of its end
@@ -135,7 +134,7 @@ class Bundle:
         """The ends of the logs of all containers, also of those before a restart."""
         for container in pod.state.containers:
             for previous in (False, True):
-                if _has_log(container, previous=previous):
+                if container.restarts if previous else container.state in {"running", "terminated"}:
                     name = f"logs/{pod.name}.{container.name}{'.previous' if previous else ''}.log"
                     read = partial(self._log, pod.name, container.name, previous=previous)
                     if (found := self._read(name, read)) is not None:
@@ -143,8 +142,8 @@ class Bundle:
 
     def _log(self, pod: str, container: str, *, previous: bool) -> str:
         """Return the end of a log. It begins and ends with a whole line: a part of a secret would not be known."""
-        path = POD.path(self._client.namespace, pod, "log")
-        lines = [*pod_logs.lines(self._connection, path, container, previous=previous, tail=_LINES, most=_READ_MAX)]
+        where = (self._connection, self._client.namespace, pod, container)
+        lines = [*pod_logs.lines(*where, previous=previous, tail=_LINES, most=_READ_MAX)]
         text = "".join(f"{line}\n" for line in lines)
         if len(text.encode()) >= _READ_MAX:
             text = text[: text.rstrip("\n").rfind("\n") + 1]
@@ -153,10 +152,6 @@ class Bundle:
                 text = text[text.find("\n", -most) + 1 :]
             text = redact.text(text)
         return text
-
-
-def _has_log(container: ContainerState, *, previous: bool) -> bool:
-    return container.restarts > 0 if previous else container.state in {"running", "terminated"}
 
 
 def _text(found: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from agents.client import manifests, modes, sync
 from agents.client.bundle import Bundle
@@ -86,16 +87,14 @@ class MpiClient(Reader):
         outage = Outage()
         while True:
             left_s = _WATCH_S if deadline is None else deadline - time.monotonic()
+            found, status = outage.answer(partial(self._current, name, uid, resource))
+            yield status
+            if left_s <= 0:
+                return
             try:
-                resource = self.resource(name) if resource is None else resource
-                status = self._status(resource, uid)
-                outage.ended()
-                yield status
-                if left_s <= 0:
-                    return
-                resource = self.changed(resource, min(left_s, _WATCH_S))
+                resource = self.changed(found, min(left_s, _WATCH_S))
             except AccessError as error:
-                outage.failed(error, most_s=left_s)
+                outage.failed(error)
                 resource = None
 
     def follow(self, name: str, *, report: Callable[[str], None], output: Callable[[str], None]) -> JobStatus:
@@ -120,7 +119,9 @@ class MpiClient(Reader):
         changed = self._connection.patch(path_of(facts.resource), change(facts))
         return summary_of(Facts({**facts.resource, **changed}, facts.pods, facts.now))
 
-    def _status(self, resource: Object, uid: object) -> JobStatus:
-        if part(resource, "metadata").get("uid") != uid:
-            raise NotFoundError(f"{part(resource, 'metadata').get('name')} was deleted, and another one created")
-        return status_of(self._facts(resource))
+    def _current(self, name: str, uid: object, resource: Body | None) -> tuple[Body, JobStatus]:
+        """Return a job, which is read if it is not known, and what is said of it. Raises NotFoundError if deleted."""
+        found = self.resource(name) if resource is None else resource
+        if part(found, "metadata").get("uid") != uid:
+            raise NotFoundError(f"{name} was deleted, and another one created")
+        return found, status_of(self._facts(found))

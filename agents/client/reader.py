@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from agents.client import manifests, pod_command, pod_logs
 from agents.client.connection import Connection
@@ -19,11 +19,11 @@ from agents.client.facts import Facts, PodFacts
 from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary
 from agents.client.objects import Objects, kind_of
 from agents.client.pod_command import Done
+from agents.client.pod_logs import Lines
 from agents.client.queue import Queues
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.client.tags import RankOutput
 from agents.job.json_object import Body, Object, part
-from agents.kube.kinds import POD
 
 _WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
 
@@ -106,19 +106,18 @@ class Reader:
         *,
         worker: int | None = None,
         rank: int | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        tail: int | None = None,
+        **which: Unpack[Lines],
     ) -> Iterator[str]:
         """Return the lines of the launcher's output, or of a worker's, or of a rank's: those with its tag.
 
-        `follow`: until the container ends. `previous`: of the container before its last restart. `tail`: only so many
-        last lines, of a rank when the container has ended. Raises NotFoundError: also if no line has a rank's tag.
+        `which` lines: as `output`; a rank's `tail` is known when the container has ended. Raises NotFoundError: also if
+        no line has a rank's tag.
         """
         pod = self.pod(name, worker)
         if rank is None:
-            return self.output(pod, follow=follow, previous=previous, tail=tail)
-        lines = self.rank_output(name, rank).lines(self.output(pod, follow=follow, previous=previous))
+            return self.output(pod, **which)
+        tail = which.pop("tail", None)
+        lines = self.rank_output(name, rank).lines(self.output(pod, **which))
         return lines if tail is None else iter(deque(lines, tail))
 
     def rank_output(self, name: str, rank: int) -> RankOutput:
@@ -171,24 +170,12 @@ class Reader:
             raise NotFoundError(f"{name} has no {what}: {diagnose(facts)} `kubectl mpi why {name}` may say more.")
         return pod
 
-    def output(
-        self,
-        pod: PodFacts,
-        *,
-        follow: bool = False,
-        previous: bool = False,
-        tail: int | None = None,
-        since_s: int | None = None,
-    ) -> Iterator[str]:
-        """Return the lines of a pod's main container; `since_s`: of so many last seconds. Raises NotFoundError."""
+    def output(self, pod: PodFacts, **which: Unpack[Lines]) -> Iterator[str]:
+        """Return lines of a pod's main container: all, or as `which` says. Raises NotFoundError."""
         if pod.main is None or (pod.main.state == "waiting" and not pod.main.restarts):
             why = pod.why.message if pod.why is not None else "it has not started"
             raise NotFoundError(f"{pod.name} has no output yet: {why}. `kubectl mpi why` says more.")
-        path = POD.path(self.namespace, pod.name, "log")
-        main = pod.state.main_container
-        return pod_logs.lines(
-            self._connection, path, main, follow=follow, previous=previous, tail=tail, since_s=since_s
-        )
+        return pod_logs.lines(self._connection, self.namespace, pod.name, pod.state.main_container, **which)
 
     def execute(
         self, pod: PodFacts, argv: Sequence[str], *, timeout_s: float, most: int = 65536, container: str = ""

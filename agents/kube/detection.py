@@ -32,7 +32,9 @@ def find_operators(
             seen.add(f"Lease {namespace}/{name}")
     for each in deployments:
         is_up = part(each, "spec").get("replicas", 1) and part(each, "status").get("readyReplicas")
-        if is_up and _has_mpijobs(each) and not _runs_ours(each):
+        # One of our chart's is seen by its lease, whatever its release calls it.
+        runs_ours = any(word.startswith("--lease-name=") for word in _words(each))
+        if is_up and _has_mpijobs(each) and not runs_ours:
             seen.add("Deployment {}/{}".format(*place(each)))
     return frozenset(seen)
 
@@ -44,11 +46,6 @@ def is_held(lease: Body, now: float) -> bool:
     if not spec.get("holderIdentity") or renewed is None:
         return False
     return -_CLOCKS_S <= now - renewed < float(spec.get("leaseDurationSeconds") or 15) + _CLOCKS_S
-
-
-def _runs_ours(deployment: Body) -> bool:
-    """Whether it is one of our chart's, whatever its release calls it: those are seen by their leases."""
-    return any(word.startswith("--lease-name=") for word in _words(deployment))
 
 
 def _has_mpijobs(deployment: Body) -> bool:

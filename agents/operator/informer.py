@@ -11,9 +11,8 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-from agents.job.json_object import Body
+from agents.job.json_object import Body, mapping
 from agents.kube.api import Api, Stream
 from agents.kube.errors import ApiError, GoneError, NotFoundError, RejectedError
 from agents.operator.metrics import Metrics
@@ -99,7 +98,8 @@ class Informer:
         while True:
             page = self._api.list(
                 self._path,
-                keep=self._kept,  # whole, they would not fit into the operator's memory
+                # Whole, they would not fit into the operator's memory.
+                keep=lambda body: trim(self._store.kind, mapping(body)),
                 token=token,
                 partial=self._store.kind.is_secret,
                 labelSelector=self._selector,
@@ -115,9 +115,6 @@ class Informer:
         if not self.synced.is_set():
             self.synced.set()
             self._on_synced()
-
-    def _kept(self, body: Any) -> Body:
-        return trim(self._store.kind, body if isinstance(body, dict) else {})
 
     def _follow(self) -> None:
         timeout_s = random.randint(*_WATCH_S)  # noqa: S311 (no secret)

@@ -116,7 +116,9 @@ class Leader:
         except (AlreadyExistsError, ConflictError):
             return False  # another was quicker
         except ApiError as error:
-            self._complain(error)
+            if str(error) != self.complaint:
+                self.complaint = str(error)
+                _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
             return False
         self._renewed_at, self.complaint = began, ""
         return True
@@ -173,11 +175,6 @@ class Leader:
             "renewTime": now,
             "leaseTransitions": (before.get("leaseTransitions") or 0) + (0 if ours or not before else 1),
         }
-
-    def _complain(self, error: ApiError) -> None:
-        if str(error) != self.complaint:
-            self.complaint = str(error)
-            _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
 
 
 def _now() -> str:

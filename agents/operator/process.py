@@ -151,8 +151,8 @@ class Process:
         )
         controller = Controller(self._plan, caches, queue, executor, settings, self._metrics, scope)
         self._metrics.queue_depth.set_function(queue.__len__)
-        self._metrics.job_info.set_function(lambda: _job_info(caches))
-        self._metrics.other_operators.set_function(lambda: [(name,) for name in other_operators.seen()])
+        self._metrics.infos[self._metrics.job_info] = lambda: _job_info(caches)
+        self._metrics.infos[self._metrics.other_operators] = lambda: [(name,) for name in other_operators.seen()]
         if claim is Claim.AUTO:  # in a thread: the first check may take long, and no job is claimed before
             threading.Thread(target=other_operators.start, name="first-look", daemon=True).start()
         self._of_made = caches.informers_of_made(

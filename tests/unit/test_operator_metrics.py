@@ -52,7 +52,7 @@ def test_large_counts_lose_no_digit() -> None:
 
 def test_a_gauge_is_read_when_it_is_asked_for() -> None:
     metrics, seen = Metrics(), [('a"b\\c\nd', "ns")]
-    metrics.job_info.set_function(lambda: seen)
+    metrics.infos[metrics.job_info] = lambda: seen
     metrics.queue_depth.set_function(lambda: len(seen))
     expected = 'mpi_operator_job_info{launcher="a\\"b\\\\c\\nd",namespace="ns"} 1.0'
     assert lines(metrics, "mpi_operator_job_info") == [expected]

@@ -78,19 +78,24 @@ class Examination:
 
     def checks(self) -> tuple[Check, ...]:
         """Make all checks. Raises AccessError if the API server does not answer."""
+        subject = self._subject
+        kind, facts = (None, None) if subject is None else (self._kind(), subject.facts)
+        has_begun = facts is not None and bool(facts.conditions)
         steps: list[tuple[Group, str, Callable[[], Iterable[Check]]]] = [
-            (Group.CLUSTER, "definition", self._definition),
-            (Group.CLUSTER, "operator", self._operator),
+            (Group.CLUSTER, "definition", lambda: [cluster.definition(self._objects.served(), kind)]),
+            (Group.CLUSTER, "operator", lambda: [cluster.operator(self._operators(), has_begun=has_begun)]),
             (Group.RIGHTS, "rights", self._rights),
         ]
         found: list[Check] = []
-        if (subject := self._subject) is not None:
+        if subject is not None:
             found += without_cluster(subject)
             steps.append((Group.ADMISSION, "dry run", lambda: self._admission(subject)))
+            items = self._connection.items
             if isinstance(read := subject.read, Job):
-                steps.append((Group.CAPACITY, "nodes", lambda: capacity.nodes(read, [*self._items(_NODE)])))
-                steps.append((Group.CAPACITY, "quotas", lambda: self._quotas(read, subject)))
-            if (facts := subject.facts) is not None:
+                steps.append((Group.CAPACITY, "nodes", lambda: capacity.nodes(read, [*items(_NODE.path())])))
+                quotas = items(_QUOTA.path(self._namespace))
+                steps.append((Group.CAPACITY, "quotas", lambda: capacity.quotas(read, [*quotas], subject.missing)))
+            if facts is not None:
                 found += [job.state(diagnose(facts)), *job.pods(facts)]
             if self._probes and facts is not None and facts.job is not None:
                 probing = Probing(self._connection, facts, facts.job, self._report)
@@ -102,13 +107,6 @@ class Examination:
 
     def _kind(self) -> Kind:
         return MPI_JOB_V2BETA1 if self._subject is None else kind_of(self._subject.resource)
-
-    def _definition(self) -> Iterator[Check]:
-        yield cluster.definition(self._objects.served(), None if self._subject is None else self._kind())
-
-    def _operator(self) -> Iterator[Check]:
-        facts = None if self._subject is None else self._subject.facts
-        yield cluster.operator(self._operators(), has_begun=facts is not None and bool(facts.conditions))
 
     def _operators(self) -> frozenset[str] | None:
         try:
@@ -151,12 +149,6 @@ class Examination:
         except ClientError as error:
             return error
         return None
-
-    def _items(self, kind: Kind, namespace: str | None = None) -> Iterator[Body]:
-        return self._connection.items(kind.path(namespace))
-
-    def _quotas(self, read: Job, subject: Subject) -> list[Check]:
-        return capacity.quotas(read, [*self._items(_QUOTA, self._namespace)], subject.missing)
 
 
 def _made(group: Group, name: str, step: Callable[[], Iterable[Check]]) -> list[Check]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agents.common import pods
 from agents.common.text import last_lines, one_line
 from agents.job.conditions import true_condition
-from agents.job.json_object import Object, mapping, mappings, part
+from agents.job.json_object import Object, mappings, part
 from agents.job.model import RestartPolicy
 from agents.job.status import seconds
 from agents.operator.objects import names
@@ -124,7 +124,9 @@ class PodView:
 
     def started_at(self, own: Set[str]) -> float | None:
         """When the first of its own containers was started, this time."""
-        return min((at for at in map(_started_at, self._statuses(own)) if at is not None), default=None)
+        states = [part(status, "state") for status in self._statuses(own)]
+        times = [seconds((part(one, "running") or part(one, "terminated")).get("startedAt")) for one in states]
+        return min((at for at in times if at is not None), default=None)
 
     def last_restart(self, own: Set[str]) -> tuple[float, str] | None:
         """When one of its own containers ended and was started again, and why it ended: the last one that did."""
@@ -229,11 +231,6 @@ def _with_output(summary: str, output: str) -> str:
     """Return a summary with the container's last lines."""
     output = last_lines(output, _OUTPUT_MAX)
     return f"{summary}: {output}" if output else summary
-
-
-def _started_at(status: Object) -> float | None:
-    state = part(status, "state")
-    return seconds(mapping(state.get("running") or state.get("terminated")).get("startedAt"))
 
 
 def _finished_at(status: Object) -> float | None:
