@@ -61,9 +61,10 @@ def _changed(condition: Object) -> float | None:
 
 
 def _launcher_times(pod: PodFacts) -> list[tuple[str, float | None]]:
-    state = pod.main_state
-    now = part(state, "terminated") or part(state, "running")
-    found = [("started", seconds(now.get("startedAt")))]
-    if "terminated" in state:
-        found.append((f"ended with exit code {now.get('exitCode')}", seconds(now.get("finishedAt"))))
+    main = pod.main
+    if main is None:
+        return []
+    found = [("started", seconds(main.started_at))]
+    if main.state == "terminated":
+        found.append((f"ended with exit code {main.exit_code}", seconds(main.finished_at)))
     return found

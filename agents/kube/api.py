@@ -201,7 +201,9 @@ class Api:
             code = answer.status
             if not 200 <= code < 300:
                 raise from_status(code, decoded(answer.data), answer.headers.get("Retry-After"))
-        except (urllib3.exceptions.HTTPError, OSError, ApiError) as error:
+        except ApiError as error:
+            raise self.failure(error) from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self.no_answer(error) from error
         finally:
             self._answered(verb, str(code))

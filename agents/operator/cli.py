@@ -107,7 +107,7 @@ _HELP = {
     "lease_namespace": "Namespace of the lease. Default: the operator's own.",
     "address": "Address for health and metrics. Default: all.",
     "port": "Port for health and metrics; 0: none.",
-    "kubeconfig": "Default: KUBECONFIG, else the pod's service account.",
+    "kubeconfig": "Default: KUBECONFIG, else ~/.kube/config, else the pod's service account.",
 }
 
 

@@ -1,4 +1,4 @@
-"""Requests of the operator to a real socket: what failures mean, how a watch ends, and whose token is sent."""
+"""Requests to a real socket: what failures mean, how lists and watches are read, and whose token is sent."""
 
 from __future__ import annotations
 
@@ -154,6 +154,26 @@ def test_a_watch_tells_what_happens_until_it_is_stopped_by_another_thread(server
     assert ended.wait(PATIENCE_S)
     watch.stop()  # as often as one likes
     assert seen == ["ADDED a"]
+
+
+def test_a_list_is_read_page_by_page(server: ObjectsApi) -> None:
+    configuration = Configuration(host=f"http://127.0.0.1:{server.port}")
+    api = Api(Access(configuration, 2), agent="mpi-operator", manager="mpi-agents", page=2)
+    for name in "abcde":
+        api.create(CONFIG_MAP, "ns", config_map(name))
+    found = [(one["kind"], one["apiVersion"], one["metadata"]["name"]) for one in api.items(CONFIG_MAP.path("ns"))]
+    assert found == [("ConfigMap", "v1", name) for name in "abcde"]
+
+
+def test_a_watch_after_a_version_that_is_too_old_is_gone(server: ObjectsApi) -> None:
+    """The API server answers 200, and says so in an event."""
+    api, _ = client(server)
+    version = str(server.objects.version)
+    api.create(CONFIG_MAP, "ns", config_map("a"))
+    server.end_watches(forget=True)
+    with pytest.raises(GoneError) as caught:
+        list(api.watch(CONFIG_MAP.path("ns"), version=version, timeout_s=5))
+    assert caught.value.code == 410
 
 
 def test_a_watch_that_is_refused_says_why(server: ObjectsApi) -> None:
