@@ -21,9 +21,9 @@ import click
 
 from agents.common.quantity import parse_quantity
 from agents.job.model import Tool
+from agents.kube.access import AccessError, load, own_namespace
+from agents.kube.detection import OWN_LEASE
 from agents.operator import logs
-from agents.operator.access import AccessError, load, own_namespace
-from agents.operator.detection import OWN_LEASE
 from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.plan import plan
 from agents.operator.process import Options, Process, T9k
@@ -107,7 +107,7 @@ _HELP = {
     "lease_namespace": "Namespace of the lease. Default: the operator's own.",
     "address": "Address for health and metrics. Default: all.",
     "port": "Port for health and metrics; 0: none.",
-    "kubeconfig": "Default: KUBECONFIG, else the pod's service account.",
+    "kubeconfig": "Default: KUBECONFIG, else ~/.kube/config, else the pod's service account.",
 }
 
 

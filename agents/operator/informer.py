@@ -11,11 +11,10 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-from agents.job.json_object import Body
-from agents.operator.api import Api, Watch
-from agents.operator.kube import ApiError, GoneError, NotFoundError, RejectedError
+from agents.job.json_object import Body, mapping
+from agents.kube.api import Api, Stream
+from agents.kube.errors import ApiError, GoneError, NotFoundError, RejectedError
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
 from agents.operator.trim import trim
@@ -44,7 +43,7 @@ class Informer:
         self.namespace, self._selector = namespace, selector
         self._path = store.kind.path(namespace)
         self.stopping = threading.Event()  # waits end when it is set
-        self._watch: Watch | None = None
+        self._watch: Stream | None = None
         self.version = ""  # "": a list is needed
         self._listed = ""  # the last list's
         self._failures = 0
@@ -99,7 +98,8 @@ class Informer:
         while True:
             page = self._api.list(
                 self._path,
-                keep=self._kept,  # whole, they would not fit into the operator's memory
+                # Whole, they would not fit into the operator's memory.
+                keep=lambda body: trim(self.store.kind, mapping(body)),
                 token=token,
                 partial=self.store.kind.is_secret,
                 labelSelector=self._selector,
@@ -116,9 +116,6 @@ class Informer:
             self.synced.set()
             self._on_synced()
 
-    def _kept(self, body: Any) -> Body:
-        return trim(self.store.kind, body if isinstance(body, dict) else {})
-
     def _follow(self) -> None:
         timeout_s = random.randint(*_WATCH_S)  # noqa: S311 (no secret)
         began = time.monotonic()
@@ -126,8 +123,9 @@ class Informer:
             self._path,
             version=self.version,
             timeout_s=timeout_s,
-            selector=self._selector,
             partial=self.store.kind.is_secret,
+            allowWatchBookmarks="true",
+            labelSelector=self._selector,
         )
         self._watch = watch
         if self.stopping.is_set():
@@ -148,9 +146,6 @@ class Informer:
 
     def _take(self, event: Body) -> None:
         kind, body = event.get("type"), event.get("object") or {}
-        if kind == "ERROR":
-            code = body.get("code", 0)
-            raise (GoneError if code == 410 else ApiError)(str(body.get("message", "a watch failed")), code)
         self.store.event(str(kind), body, self.namespace)
         self.version = body["metadata"]["resourceVersion"]
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agents.job.json_object import Body
-from agents.operator.api import Api
-from agents.operator.kube import LEASE, AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from agents.kube.api import Api
+from agents.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from agents.kube.kinds import LEASE
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,7 +117,9 @@ class Leader:
         except (AlreadyExistsError, ConflictError):
             return False  # another was quicker
         except ApiError as error:
-            self._complain(error)
+            if str(error) != self.complaint:
+                self.complaint = str(error)
+                _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
             return False
         self._renewed_at, self.complaint = began, ""
         return True
@@ -173,11 +176,6 @@ class Leader:
             "renewTime": now,
             "leaseTransitions": (before.get("leaseTransitions") or 0) + (0 if ours or not before else 1),
         }
-
-    def _complain(self, error: ApiError) -> None:
-        if str(error) != self.complaint:
-            self.complaint = str(error)
-            _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
 
 
 def _now() -> str:

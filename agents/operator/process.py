@@ -12,32 +12,26 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agents.job.read import dialect_of
-from agents.operator.access import Access
+from agents.kube.access import Access
+from agents.kube.api import Api
+from agents.kube.errors import ApiError, NotFoundError
+from agents.kube.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, VIRTUAL_CLUSTER, Kind
 from agents.operator.actions import Plan
-from agents.operator.api import Api
 from agents.operator.caches import Caches, Key, group_of, key_of
 from agents.operator.controller import Controller, Planner, Scope
 from agents.operator.executor import Executor
 from agents.operator.http_server import Answer, HttpServer
 from agents.operator.informer import Informer
-from agents.operator.kube import (
-    MPI_JOB_T9K,
-    MPI_JOB_V1,
-    MPI_JOB_V2BETA1,
-    VIRTUAL_CLUSTER,
-    ApiError,
-    Kind,
-    NotFoundError,
-)
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
 from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
 from agents.operator.plan import leave_to_others
 from agents.operator.queue import Queue
 from agents.operator.recorder import Recorder
-from agents.operator.settings import PodSettings
+from agents.operator.settings import FIELD_MANAGER, PodSettings
 
 _LOG = logging.getLogger(__name__)
+_REQUEST_S = 30.0
 _LEASE_REQUEST_S = 4.0
 _START_REQUEST_S = 8.0  # for requests at the start: a process that is stopped meanwhile has 30 s in all
 _CRD_WAIT_S = 2.0
@@ -90,10 +84,10 @@ class Process:
         self._is_lost = False
         self._waits_for = ""  # why it does not even ask for the lease
         self._metrics = Metrics()
-        self._api = Api(access, self._metrics)
-        self._quick = Api(access, self._metrics, timeout_s=_START_REQUEST_S)
+        self._api = self._requests(_REQUEST_S)
+        self._quick = self._requests(_START_REQUEST_S)
         self._leader = Leader(
-            Api(access, self._metrics, timeout_s=_LEASE_REQUEST_S),
+            self._requests(_LEASE_REQUEST_S),
             options.lease_namespace,
             options.lease_name,
             options.identity,
@@ -104,6 +98,10 @@ class Process:
         self._of_optional: dict[Kind, list[Informer]] = {}  # of them, those of optional kinds
         self._controller: Controller | None = None
         self._metrics.is_leader.set_function(self._leads)
+
+    def _requests(self, timeout_s: float) -> Api:
+        answered = self._metrics.answered
+        return Api(self._access, agent="mpi-operator", manager=FIELD_MANAGER, timeout_s=timeout_s, answered=answered)
 
     def serve(self, host: str, port: int) -> HttpServer:
         """Serve probes and metrics. Raises OSError."""
@@ -153,8 +151,8 @@ class Process:
         )
         controller = Controller(self._plan, caches, queue, executor, settings, self._metrics, scope)
         self._metrics.queue_depth.set_function(queue.__len__)
-        self._metrics.job_info.set_function(lambda: _job_info(caches))
-        self._metrics.other_operators.set_function(lambda: [(name,) for name in other_operators.seen()])
+        self._metrics.infos[self._metrics.job_info] = lambda: _job_info(caches)
+        self._metrics.infos[self._metrics.other_operators] = lambda: [(name,) for name in other_operators.seen()]
         if claim is Claim.AUTO:  # in a thread: the first check may take long, and no job is claimed before
             threading.Thread(target=other_operators.start, name="first-look", daemon=True).start()
         self._of_made = caches.informers_of_made(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agents.job.model import Tool
 from rshagent import __version__
 
+FIELD_MANAGER = "mpi-agents"  # of all that the operator writes
 # A service mesh's sidecar that is a native one starts before hub and delivery and ends after the launcher. Daemons and
 # ranks call each other on any port, at addresses that the proxy would hide; the API server's port is left to hub and
 # delivery. Injectors alone read these.

@@ -14,16 +14,16 @@ from simulated_cluster import controller, role
 from agents.job.model import GROUP, T9K_GROUP, VIRTUAL_GROUP
 from agents.job.run_mode import WAIT
 from agents.job.status import conditions_of
+from agents.kube.api import Api
+from agents.kube.kinds import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER
 from agents.operator.actions import Create, Delete, DeleteWorkers, WriteStatus
-from agents.operator.api import Api
 from agents.operator.caches import Caches, Key, key_of
 from agents.operator.controller import Controller, Scope
 from agents.operator.executor import Executor
-from agents.operator.kube import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER
 from agents.operator.metrics import Metrics
 from agents.operator.plan import plan
 from agents.operator.queue import Queue
-from agents.operator.settings import PodSettings
+from agents.operator.settings import FIELD_MANAGER, PodSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class SteppedOperator:
     def start(self) -> None:
         """Begin with no memory, and list."""
         metrics = Metrics()
-        requests = Api(self.api, metrics)  # type: ignore[arg-type]
+        requests = Api(self.api, agent="mpi-operator", manager=FIELD_MANAGER)  # type: ignore[arg-type]
         self.caches = Caches(
             [MPI_JOB_V2BETA1, MPI_JOB_T9K, VIRTUAL_CLUSTER],
             self.settings.gang_scheduler,

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from agents.client.doctor import rights
-from agents.operator.kube import MPI_JOB_V1, MPI_JOB_V2BETA1
+from agents.kube.kinds import MPI_JOB_V1, MPI_JOB_V2BETA1
 from agents.operator.other_operators import NAMESPACES
 from images import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agents.operator.kube import Kind
+    from agents.kube.kinds import Kind
 
 Object = dict[str, Any]
 

@@ -9,13 +9,7 @@ import pytest
 from looped_plan import KEY, Body, Loop, create, errors, job, made, steps
 
 from agents.job.model import KeyType
-from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
-from agents.operator.kube import (
-    BATCH_JOB,
-    MPI_JOB_V2BETA1,
-    POD,
-    ROLE,
-    SECRET,
+from agents.kube.errors import (
     ApiError,
     ConflictError,
     NotFoundError,
@@ -24,6 +18,8 @@ from agents.operator.kube import (
     UnavailableError,
     from_status,
 )
+from agents.kube.kinds import BATCH_JOB, MPI_JOB_V2BETA1, POD, ROLE, SECRET
+from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
 from agents.operator.trim import Outline, trim
 
 if TYPE_CHECKING:
@@ -280,7 +276,7 @@ def test_what_is_said_of_a_job_that_is_left_is_written_by_another_name() -> None
     loop.plan_unclaimed = lambda _job, _resource, _now: left.pop(0)
     for _ in range(3):
         loop.run()
-    assert loop.api.managers == ["mpi-agents-leaving", "mpi-agents"]
+    assert loop.api.managers == ["mpi-agents-leaving", ""]
     assert len(loop.observed) == 1
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from agents.kube.errors import ApiError, NotFoundError, RejectedError
 from agents.operator.actions import Emit
 from agents.operator.http_server import HttpServer
-from agents.operator.kube import ApiError, NotFoundError, RejectedError
 from agents.operator.logs import Formatter
 from agents.operator.metrics import Metrics
 from agents.operator.recorder import Recorder
@@ -28,7 +28,7 @@ def lines(metrics: Metrics, name: str) -> list[str]:
 
 def test_a_gauge_is_read_when_it_is_asked_for() -> None:
     metrics, seen = Metrics(), [('a"b\\c\nd', "ns")]
-    metrics.job_info.set_function(lambda: seen)
+    metrics.infos[metrics.job_info] = lambda: seen
     metrics.queue_depth.set_function(lambda: len(seen))
     expected = 'mpi_operator_job_info{launcher="a\\"b\\\\c\\nd",namespace="ns"} 1.0'
     assert lines(metrics, "mpi_operator_job_info") == [expected]

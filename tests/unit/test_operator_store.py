@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.job.model import T9K_GROUP
-from agents.operator.caches import Caches, Key, watched
-from agents.operator.kube import (
+from agents.kube.kinds import (
     BATCH_JOB,
     CONFIG_MAP,
     MPI_JOB_T9K,
@@ -24,6 +23,7 @@ from agents.operator.kube import (
     VOLCANO_POD_GROUP,
     Kind,
 )
+from agents.operator.caches import Caches, Key, watched
 from agents.operator.store import Store
 
 if TYPE_CHECKING:

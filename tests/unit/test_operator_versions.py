@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agents.operator.kube import MPI_JOB_V1, MPI_JOB_V2BETA1, ApiError, Kind, NotFoundError, UnavailableError
+from agents.kube.errors import ApiError, NotFoundError, UnavailableError
+from agents.kube.kinds import MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
 from agents.operator.process import owner_version
 
 V1, V2BETA1 = MPI_JOB_V1.api_version, MPI_JOB_V2BETA1.api_version

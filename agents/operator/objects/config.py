@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from agents.job import tags
 from agents.job.json_object import Body
 from agents.job.model import Dialect, Implementation, Job, Transport
-from agents.operator.kube import CONFIG_MAP, SECRET, SERVICE
+from agents.kube.kinds import CONFIG_MAP, SECRET, SERVICE
 from agents.operator.objects import names
 from agents.operator.settings import PodSettings
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from agents.job.json_object import Body
 from agents.job.model import LAUNCHER, Job, Tool, Transport
-from agents.operator.kube import BATCH_JOB
+from agents.kube.kinds import BATCH_JOB
 from agents.operator.objects import application, environment, injected, names, pod, rbac, sshd
 from agents.operator.objects.config import launcher_files
 from agents.operator.objects.injected import User

@@ -15,7 +15,7 @@ from dataclasses import replace
 from agents.job.json_object import Body
 from agents.job.model import KUBEFLOW, LAUNCHER, PREFIX, WORKER, Dialect, Implementation, Job, Passwd, Role, Transport
 from agents.job.template import container_names
-from agents.operator.kube import BATCH_JOB, POD, Kind
+from agents.kube.kinds import BATCH_JOB, POD, Kind
 from agents.operator.settings import PodSettings
 
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job

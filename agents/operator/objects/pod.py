@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.job.json_object import Body
 from agents.job.model import Dialect, Job, RestartPolicy, Role, Transport
-from agents.operator.kube import POD
+from agents.kube.kinds import POD
 from agents.operator.objects import names, pod_group
 from agents.operator.settings import PodSettings
 
