@@ -47,7 +47,7 @@ def plan(view: View, found: Launcher) -> Plan:
     made_at = min((pod.created_at for pod in (*view.workers.values(), *view.launchers)), default=view.now)
     builder.created(starts=True, since=min(made_at, view.now) if is_new else None)
     if is_new or conditions.is_true(view.conditions, Type.SUSPENDED):  # one that begins suspended is not new here
-        builder.events += _warnings(view)
+        builder.events += [*_warnings(view), *_fallback(view)]
     if is_new:
         builder.remove_conditions(conditions.BLOCKING)
     builder.resumed()
@@ -194,6 +194,14 @@ def _running(view: View) -> int:
 def _worker_counts(view: View) -> Counts:
     phases = [view.workers[index].phase for index in view.wanted if index in view.workers]
     return Counts(phases.count("Running"), phases.count("Succeeded"), phases.count("Failed"))
+
+
+def _fallback(view: View) -> list[Event]:
+    """Return the event that says why the job's pods have an init container that copies our programs."""
+    if not view.settings.fallback or not objects.copies_programs(view.job, view.settings):
+        return []
+    message = f"init containers copy our programs, as image volumes can't be used: {view.settings.fallback}"
+    return [Event("Normal", "ProgramsCopied", message)]
 
 
 def _warnings(view: View) -> list[Event]:
