@@ -55,7 +55,7 @@ def command(tool: tuple[str, ...], master: str | None, **given: str | None) -> i
     """Copy TOOLs into the target folder, wait until all workers of the hostfile are Ready, and write `hosts`.
 
     TOOL is `client` (the default), `direct`, `kubectl-exec` (the default, too, where kubexec.sh calls kubectl),
-    `kubectl` or another file of the tools folder, or PATH[:NAME].
+    `kubectl` or another file of the tools folder, or PATH[:NAME]. `none` alone copies nothing.
     """
     run, options = Command("mpi-delivery"), Options(tools=tool, **given)
     if master:

@@ -36,6 +36,7 @@ _GROUPS = {
 }
 _OURS = frozenset(("rshagent", "rshagent-direct", "python"))
 _CALL = "/kubectl exec"
+NONE = "none"  # alone on the command line: an image volume has the tools
 
 
 def default(kubexec: str) -> tuple[str, ...]:

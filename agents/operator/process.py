@@ -21,6 +21,7 @@ from agents.operator.caches import Caches, Key, group_of, key_of
 from agents.operator.controller import Controller, Planner, Scope
 from agents.operator.executor import Executor
 from agents.operator.http_server import Answer, HttpServer
+from agents.operator.image_volumes import ImageVolumes, ProgramDelivery
 from agents.operator.informer import Informer
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
@@ -58,6 +59,7 @@ class Options:
     claim: Claim = Claim.AUTO
     other_operator_namespaces: tuple[str, ...] = NAMESPACES
     t9k: T9k = T9k.AUTO
+    program_delivery: ProgramDelivery = ProgramDelivery.INIT
     workers: int = 8
     elects: bool = True
     lease_namespace: str = "default"
@@ -149,7 +151,11 @@ class Process:
             ),
             may_act=lambda: self._leads() and not self._stop.is_set(),
         )
-        controller = Controller(self._plan, caches, queue, executor, settings, self._metrics, scope)
+        volumes = ImageVolumes(self._quick, options.program_delivery)
+        controller = Controller(
+            lambda job, observed, settings, now: self._plan(job, observed, volumes.applied(settings), now),
+            *(caches, queue, executor, settings, self._metrics, scope),
+        )
         self._metrics.queue_depth.set_function(queue.__len__)
         self._metrics.infos[self._metrics.job_info] = lambda: _job_info(caches)
         self._metrics.infos[self._metrics.other_operators] = lambda: [(name,) for name in other_operators.seen()]
@@ -162,6 +168,7 @@ class Process:
         self._inform_of_jobs(kind, caches)
         self._inform_of_optional(caches)
         recorder.start()
+        volumes.start()
         if self._synced():
             _LOG.info("caches synced: %d MPIJobs; starting %d workers", len(caches.all_jobs()), options.workers)
             self._controller = controller
@@ -170,6 +177,7 @@ class Process:
             if not controller.stop(_STEPS_END_S):
                 _LOG.warning("some requests did not finish within %g s", _STEPS_END_S)
         other_operators.stop()
+        volumes.stop()
         for informer in self._informers:
             informer.stop()
         if not self._is_lost:

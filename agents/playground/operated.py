@@ -126,6 +126,7 @@ class Operated:
         self.log = os.path.join(self.cluster.folder, "operator.log")
         environ = {"KUBECONFIG": self.cluster.kubeconfig(), "PYTHONPATH": _ROOT}
         command = [sys.executable, "-m", "agents.operator", "--port", "0", "--lease-namespace", NAMESPACE]
+        command += ["--program-delivery", "init"]
         with open(self.log, "ab") as log:
             self._operator = self.cluster.exec_local(
                 "mpi-operator",

@@ -149,6 +149,7 @@ def test_the_rights_are_these_and_no_others() -> None:
         ("rbac.authorization.k8s.io", "rolebindings"): made | {"patch", "delete"},
         ("coordination.k8s.io", "leases", "mpi-agents-operator", *others): {"list"},
         ("apps", "deployments", "mpi-operator", "training-operator"): {"list"},
+        ("", "nodes"): {"list"},
     }
 
 

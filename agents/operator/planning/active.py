@@ -47,7 +47,7 @@ def plan(view: View, found: Launcher) -> Plan:
     made_at = min((pod.created_at for pod in (*view.workers.values(), *view.launchers)), default=view.now)
     builder.created(starts=True, since=min(made_at, view.now) if is_new else None)
     if is_new or conditions.is_true(view.conditions, Type.SUSPENDED):  # one that begins suspended is not new here
-        builder.events += _warnings(view)
+        builder.events += [*_warnings(view), *_fallback(view)]
     if is_new:
         builder.remove_conditions(conditions.BLOCKING)
     builder.resumed()
@@ -187,6 +187,14 @@ def _is_complete(view: View, found: Launcher) -> bool:
     """Whether all pods have been made, but for a launcher that waits for them."""
     has_launcher = found.stage is not Stage.ABSENT or view.job.launcher_waits
     return has_launcher and all(index in view.workers for index in view.wanted)
+
+
+def _fallback(view: View) -> list[Event]:
+    """Return the event that says why the job's pods have an init container that copies our programs."""
+    if not view.settings.fallback or not objects.copies_programs(view.job, view.settings):
+        return []
+    message = f"init containers copy our programs, as image volumes can't be used: {view.settings.fallback}"
+    return [Event("Normal", "ProgramsCopied", message)]
 
 
 def _warnings(view: View) -> list[Event]:
