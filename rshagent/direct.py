@@ -207,7 +207,6 @@ def _start(call: Call, worker: Worker, environ: Mapping[str, str]) -> int:
             Cluster.load(environ),
             launcher=surroundings.launcher(environ),
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
-            protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
         mark = begin.new_mark(engine.launcher, pod, worker.pod, instance)
         container = call.container or environ.get("MPI_AGENT_CONTAINER") or None

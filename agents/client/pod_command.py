@@ -28,7 +28,7 @@ from agents.client.errors import AccessError, RefusedError, WaitTimeoutError, fr
 from agents.job.json_object import mappings, part
 from agents.operator.kube import POD, UnavailableError
 
-_PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]  # they differ by how stdin ends
+_PROTOCOLS = ["v5.channel.k8s.io"]
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
 _STATUS_MAX = 65536  # bytes
 

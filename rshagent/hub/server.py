@@ -59,7 +59,6 @@ class Hub:
             launcher=settings.launcher,
             max_starts=settings.max_starts,
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
-            protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
         self.engine.finds_workers = bool(settings.selector)
         self.engine.text_by_stdin = settings.text_by_stdin

@@ -19,7 +19,6 @@ from rshagent.call.bootstrap import success
 from rshagent.net.http import BodyReader, Head, HeadReader, HttpError
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 
 _REFUSAL_BODY_MAX = 64 * 1024
 _STATUS_MAX = 64 * 1024
@@ -104,8 +103,8 @@ class ExecStream:
         """Return what carries `data` to the command's stdin."""
         raise NotImplementedError
 
-    def close_stdin(self) -> bytes | None:
-        """Return what ends the command's stdin; None where the protocol has no such thing."""
+    def close_stdin(self) -> bytes:
+        """Return what ends the command's stdin."""
         raise NotImplementedError
 
     def ping(self) -> bytes:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 DEADLINE_S = 120.0
 POD, ACCOUNT = "pi-worker-0", "pi-launcher"
 MIB = 1 << 20
-BY = {"create": "", "get, create by v5": "v5", "get, create by v4": "v4"}
-"""Verbs that are granted, and MPI_AGENT_PROTOCOLS."""
+BY = ["create", "get, create"]
+"""Verbs that are granted: by SPDY, and by WebSocket."""
 
 
 @pytest.fixture(params=BY)
@@ -40,13 +40,12 @@ def by(request: pytest.FixtureRequest) -> str:
 def launch(namespace: Namespace, by: str, tmp_path: Path) -> Launch:
     """Start an agent of direct mode here, which is to this namespace what a launcher pod's would be."""
     job = Job("openmpi4", workers=1)
-    grant(job, *by.partition(" by ")[0].split(", "))
+    grant(job, *by.split(", "))
     namespace.apply(one for one in job.objects if one["kind"] not in ("Pod", "Service"))
     environ = {
         "PATH": os.environ["PATH"],
         "KUBECONFIG": os.fspath(kubeconfig(namespace, tmp_path)),
         "MPI_AGENT_NAMESPACE": namespace.name,
-        "MPI_AGENT_PROTOCOLS": BY.get(by, ""),
     }
     namespace.wait_ready([POD])
     return lambda text, stdin=subprocess.PIPE, limits="": subprocess.Popen(
@@ -91,7 +90,7 @@ def kubeconfig(namespace: Namespace, folder: Path) -> Path:
     return path
 
 
-def test_code_output_and_streams_of_any_size(launch: Launch, by: str) -> None:
+def test_code_output_and_streams_of_any_size(launch: Launch) -> None:
     agent = launch("echo out; echo err >&2; exit 7")
     assert end_of(agent) == ("out\n", "err\n", 7)
 
@@ -100,8 +99,7 @@ def test_code_output_and_streams_of_any_size(launch: Launch, by: str) -> None:
     assert (hashlib.sha256(out).digest(), err) == (hashlib.sha256(bytes(100 * MIB)).digest(), b"")
 
     data = os.urandom(20 * MIB)
-    # v4 can't pass on the end of stdin.
-    agent = launch(f"head -c {len(data)} | sha256sum; echo over >&2" if "v4" in by else "sha256sum; echo over >&2")
+    agent = launch("sha256sum; echo over >&2")
     out, err = agent.communicate(data, timeout=DEADLINE_S)
     assert out.split()[0].decode() == hashlib.sha256(data).hexdigest()
     assert (err, agent.returncode) == (b"over\n", 0)

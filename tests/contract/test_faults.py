@@ -77,7 +77,6 @@ HEALING: list[dict[str, Any]] = [
     {"kind": "raw", "after_bytes": 60, "data": b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff"},
     {"kind": "status", "data": b'{"status": "Failure", "message": "etcd is on holiday"}'},
     {"kind": "slow", "bytes_per_s": 20000},
-    {"kind": "v4-only"},
 ]
 
 
