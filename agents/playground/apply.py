@@ -179,7 +179,7 @@ def serve(folder: str, *, workers: int) -> int:
         sys.stdout.write(
             f"A stand-in API server; its pods, {names[0]} to {names[-1]}, are\n{describe(cluster)}.\n"
             f"  export KUBECONFIG={cluster.kubeconfig()}\n"
-            f"  kubectl exec {names[0]} -- id        or:  {sys.executable} -m rshagent {names[0]} id\n"
+            f"  kubectl exec {names[0]} -- id\n"
             "Ctrl-C ends it.\n"
         )
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What all sessions of one process share: the loop, the cluster, the limit on starts, the pods as they are."""
+"""What all sessions of a hub share: the loop, the cluster, the limit on starts, the pods as they are."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Follower(Protocol):
 
 
 class Engine:
-    """Shared by all sessions of a hub, or by the one session of direct mode."""
+    """Shared by all sessions of a hub."""
 
     def __init__(
         self,
