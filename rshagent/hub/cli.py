@@ -15,6 +15,7 @@ from agents.common.text import printable
 from rshagent.call import surroundings
 from rshagent.hub import metrics
 from rshagent.hub import settings as hub_settings
+from rshagent.hub.connection import ClientConnection
 from rshagent.hub.listening import HubError
 from rshagent.hub.server import Hub
 from rshagent.native import protocol
@@ -71,7 +72,7 @@ def serve(settings: Settings) -> int:
     if settings.metrics:
         metrics.serve(loop, settings.metrics, hub.text_metrics)
     loop.on_signals((signal.SIGTERM, signal.SIGINT), hub.end)
-    hub.start()
+    hub.start(ClientConnection)
     if settings.is_own:
         served(settings.socket)
     loop.run()
