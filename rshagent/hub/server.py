@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rshagent.session.session import Session
 
 _ACCEPT_AGAIN_S = 0.5
-_ACCEPTS = 64  # at once: then those that were accepted have their turn
 _SIGTERM = 15
 _FIRST_WORD_S = 10.0  # for an API server that says nothing at all
 
@@ -193,18 +192,18 @@ class Hub:
         sys.stderr.write(printable(f"{now} hub {text}", LINE_MAX - 1) + "\n")
 
     def _accept(self, _events: int) -> None:
-        for _ in range(_ACCEPTS):
-            try:
-                connection, _address = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # out of descriptors: the client waits in the backlog
-                self.log(f"a client can't be accepted: {error.strerror}")
-                self.loop.remove(self._socket.fileno())
-                self.loop.call_later(_ACCEPT_AGAIN_S, self._listen_again)
-                return
-            connection.setblocking(False)
-            self._clients.add(self._connect(self, connection))
+        """Take one client: those that were taken have their turn before the next."""
+        try:
+            connection, _address = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:  # out of descriptors: the client waits in the backlog
+            self.log(f"a client can't be accepted: {error.strerror}")
+            self.loop.remove(self._socket.fileno())
+            self.loop.call_later(_ACCEPT_AGAIN_S, self._listen_again)
+            return
+        connection.setblocking(False)
+        self._clients.add(self._connect(self, connection))
 
     def _listen_again(self) -> None:
         if not self._shutdown.has_begun:

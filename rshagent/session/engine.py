@@ -185,8 +185,8 @@ class Engine:
 
     def is_in_danger(self, pod: str, instance: str) -> bool:
         """Say whether a cleanup is under way that would end what this instance starts."""
-        cleaning = self._cleaning.get(pod, {}).values()
-        return any(not f"{instance}:".startswith(spared) for spared in cleaning)
+        cleaning = self._cleaning.get(pod)
+        return cleaning is not None and any(not f"{instance}:".startswith(spared) for spared in cleaning.values())
 
     def pod_changed(self, name: str | None) -> None:
         """Let the sessions of a pod look at it; None: all of them."""
