@@ -30,7 +30,7 @@ from agents.kube.decode import decoded
 from agents.kube.errors import UnavailableError, from_status
 from agents.kube.kinds import POD
 
-_PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]  # they differ by how stdin ends
+_PROTOCOLS = ["v5.channel.k8s.io"]
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
 _STATUS_MAX = 65536  # bytes
 

@@ -30,8 +30,8 @@ Stream = int | IO[Any] | None
 class Cluster:
     """A stand-in cluster. Use it as a context: at its end every process of every pod has been killed.
 
-    `minor` is the Kubernetes version 1.x it behaves as: below 29 it knows v4.channel.k8s.io only, from 35 on exec needs
-    `create` too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
+    `minor` is the Kubernetes version 1.x it behaves as: from 35 on exec needs `create`
+    too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
     Pods that come by the API are carried out as processes; without `runs_pods` they have none, are ready at once, and
     end when `set_state` says so. `environ` is what every container's environment begins with (default: PATH, LANG,
     LC_ALL and TZ of this process). `images` has another one for the pods of MPIJobs, by the job's MPI, and before
@@ -325,7 +325,7 @@ class Cluster:
         return self._ask("changes", after=after, keys=list(keys))  # type: ignore[no-any-return]
 
     def commands(self) -> list[Object]:
-        """The execs seen, in order: pod, namespace, container, command, protocol, stdin, tty."""
+        """The execs seen, in order: pod, namespace, container, command, stdin, tty."""
         return self._ask("commands")  # type: ignore[no-any-return]
 
     def reset_stats(self) -> None:

@@ -273,10 +273,10 @@ class Recorder(Owner):
 
 def until(loop: Loop, done: Callable[[], bool]) -> None:
     """Run the loop, which each event of interest stops, until `done()`."""
-    deadline = loop.call_later(PATIENCE_S, loop.stop)
-    while not done() and deadline.when > loop.now():
+    timer, deadline = loop.call_later(PATIENCE_S, loop.stop), loop.now() + PATIENCE_S
+    while not done() and deadline > loop.now():
         loop.run()
-    deadline.cancel()
+    timer.cancel()
     assert done(), "not within the deadline"
 
 

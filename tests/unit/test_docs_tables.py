@@ -199,12 +199,9 @@ def test_every_variable_of_the_agent_is_told() -> None:
     sources = [os.path.join(ROOT, "rshagent", folder, "*.[pc]*") for folder in ("", *RSHAGENT)]
     code = "".join(content(os.path.relpath(path, ROOT)) for pattern in sources for path in glob.glob(pattern))
     variables = set(re.findall(r'"(MPI_AGENT_[A-Z]\w+)[="]', code))
-    assert {"MPI_AGENT_SOCKET", "MPI_AGENT_DIRECT", "MPI_AGENT_SERVE"} <= variables
+    assert {"MPI_AGENT_SOCKET", "MPI_AGENT_EXPLAIN", "MPI_AGENT_SERVE"} <= variables
     told = set(re.findall(r"`(MPI_AGENT_\w+)", content("docs/rshagent.md") + content("docs/protocol.md")))
-    kept = {
-        f"MPI_AGENT_{name}" for name in ("LD_PRELOAD", "LD_AUDIT", "LC_ALL")
-    }  # the image's own, from direct_start.c
-    assert variables - told == kept | {"MPI_AGENT_SERVICE_ACCOUNT"}  # the playground's, whose pods are no containers
+    assert variables - told == {"MPI_AGENT_SERVICE_ACCOUNT"}  # the playground's, whose pods are no containers
 
 
 def test_every_launcher_of_the_playground_is_told_and_no_other() -> None:
