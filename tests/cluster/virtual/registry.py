@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.images import image
+from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.network import GATEWAY
 from tests.cluster.local.places import Places
 from tests.cluster.operators.programs import REGISTRY
@@ -66,5 +67,4 @@ def _push(name: str, host: str) -> None:
 
 
 def _ctr(*words: str) -> subprocess.CompletedProcess[bytes]:
-    command = ["ctr", "-a", os.fspath(Places.of().containerd_socket), "-n", "k8s.io", "images", *words]
-    return subprocess.run(command, capture_output=True, check=False)
+    return subprocess.run(LocalCluster(Places.of()).ctr("images", *words), capture_output=True, check=False)
