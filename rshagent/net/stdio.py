@@ -9,7 +9,6 @@ from agents.common.loop import Loop
 from agents.common.text import printable
 from rshagent.net import fds
 from rshagent.net.pumps import Reader, Writer
-from rshagent.stream.streams import STDERR
 
 
 class Stdio:
@@ -53,10 +52,10 @@ class Stdio:
         """Say whether stdout could not be written: some of the output is lost."""
         return self._stdout.is_broken
 
-    def write(self, channel: int, data: memoryview) -> None:
-        """Write the command's output."""
+    def write(self, descriptor: int, data: memoryview) -> None:
+        """Write the command's output to 1, stdout, or 2, stderr: exec's channels have the same numbers."""
         self.received += len(data)
-        (self._stderr if channel == STDERR else self._stdout).write(data)
+        (self._stderr if descriptor == 2 else self._stdout).write(data)
 
     @property
     def is_terminal(self) -> bool:
