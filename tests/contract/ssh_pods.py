@@ -32,7 +32,7 @@ from sshd_bootstrap.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 RUN = "/run/mpi-agents/ssh"
 DEFAULT = (SSHD, "-D", "-e", "-f", f"{RUN}/sshd_config")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

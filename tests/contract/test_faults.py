@@ -100,10 +100,15 @@ def test_a_command_whose_output_is_lost_is_no_success(
 ) -> None:
     cluster.fault(pod="worker-0", kind="drop-mid-stream", after_bytes=60)
     line = "x" * 100
-    done = run(agent, "-n", "worker-0", f"echo {line}; sleep 0.5; echo {line}; exit {code}")
-    assert done.returncode == ends_with, (done.stderr, agent.log())
-    lines = done.stderr.decode().splitlines()
-    assert lines[0].startswith("rshagent: worker-0: the stream was lost, so what the command writes from here on")
+    waits = "until [ -e go ]; do sleep 0.05; done; rm go"
+    process = start(agent, "-n", "worker-0", f"echo {line}; {waits}; echo {line}; exit {code}")
+    assert process.stderr is not None
+    told = process.stderr.readline().decode()
+    assert told.startswith("rshagent: worker-0: the stream was lost, so what the command writes from here on")
+    with open(cluster.pod_folder("worker-0") + "/home/go", "w"):
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == ends_with, (err, agent.log())
+    lines = [told, *err.decode().splitlines()]
     assert lines[1:] == (
         ["rshagent: worker-0: the command ended with 0, but the stream was lost, and output with it"]
         if code == 0
