@@ -2,8 +2,8 @@
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-steady test-cluster test-release cluster-up cluster-down lint format bench bench-cluster \
-	bench-operator bench-start bench-virtual-cluster install-yaml lock base-digests venv clean
+.PHONY: help demo test test-steady test-core test-cluster test-release cluster-up cluster-down lint format bench \
+	bench-cluster bench-operator bench-start bench-virtual-cluster install-yaml lock base-digests venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,11 +22,14 @@ test: $(VENV)/.dev compiler  ## all tests that need no cluster
 test-steady: $(VENV)/.dev compiler  ## contract tests on a busy machine, in random order (ROUNDS=10)
 	@$(BIN)/python -m tests.steady $(ROUNDS) $(ARGS)
 
-test-cluster: $(VENV)/.cluster compiler  ## tests on a real Kubernetes: KUBECONFIG's, or one of our own (root, Debian)
+test-core: $(VENV)/.cluster compiler  ## the core of the tests on a real Kubernetes: KUBECONFIG's, or our own (root, Debian)
+	@$(BIN)/python -m tests.cluster test -m core $(ARGS)
+
+test-cluster: $(VENV)/.cluster compiler  ## all tests there, but those of a release
 	@$(BIN)/python -m tests.cluster test $(ARGS)
 
-test-release: $(VENV)/.cluster compiler  ## those that take long, or slow or large images (built once), before a release
-	@CLUSTER_IMAGES=all $(BIN)/python -m tests.cluster test -m 'needs_image or release' $(ARGS)
+test-release: $(VENV)/.cluster compiler  ## before a release: the core on old and new Kubernetes, and what takes long or large images
+	@CLUSTER_IMAGES=all $(BIN)/python -m tests.cluster release $(ARGS)
 
 cluster-up: $(VENV)/.cluster compiler  ## that cluster, to work with by hand
 	@$(BIN)/python -m tests.cluster up

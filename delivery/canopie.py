@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agents.common import termination
-from agents.common.text import printable
 from delivery import exits, target
-from delivery.exits import DeliveryError, StoppedBySignal
+from delivery.command import Command, set_up
+from delivery.exits import DeliveryError
 from delivery.pod_wait import PodWait
 from delivery.service_wait import ServiceWait
 from delivery.settings import Options, Settings, settings
 from delivery.wait import Limits
-from delivery.wait_loop import Progress
-from rshagent.call import surroundings
 from rshagent.call.hosts import Entry
 
 _NAME = "k8s-wait-for-pods.sh"
@@ -77,48 +73,23 @@ def rest_of(limits: Limits, spent_s: float) -> Limits:
 
 def main() -> None:
     """Run as a command, and end the process."""
-    surroundings.hide()
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
-    sys.exit(_Wait(Progress(sys.stderr)).run(sys.argv[1:]))
+    set_up()
+    command = Command(_NAME)
+    sys.exit(command.run(lambda: _deliver(command, parse(sys.argv[1:]))))
 
 
-class _Wait:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._waiting: PodWait | ServiceWait | None = None
-
-    def run(self, arguments: Sequence[str]) -> int:
-        """Return the exit code."""
-        try:
-            asked = parse(arguments)
-            self._deliver(asked, _settings(asked))
-        except DeliveryError as error:
-            self._end(str(error))
-            return error.exit_code
-        except StoppedBySignal as stopped:
-            standing = f" while waiting: {self._waiting.standing}" if self._waiting else ""
-            self._end(f"stopped by {signal.Signals(stopped.number).name}{standing}")
-            raise
-        return exits.READY
-
-    def _deliver(self, asked: Asked, common: Settings) -> None:
-        began = time.monotonic()
-        self._waiting = pods = PodWait([Entry(name) for name in asked.workers], common, self._progress)
-        workers = dict(pods.run())
-        limits = rest_of(common.limits, time.monotonic() - began)
-        self._waiting = service = ServiceWait(asked.service, workers, limits, self._progress)
-        service.run()
-        addresses = [workers[name][0] for name in asked.workers]
-        for path, hosts in ((asked.hostfile, asked.workers), (asked.hostfile_ip, addresses)):
-            if path:
-                target.write_file(path, hostfile(hosts, asked.extra))
-                self._progress.line(f"wrote {path}")
-
-    def _end(self, text: str) -> None:
-        text = printable(text)
-        self._progress.line(f"{_NAME}: {text}")
-        termination.leave(text, os.environ)
+def _deliver(command: Command, asked: Asked) -> None:
+    began, common, progress = time.monotonic(), _settings(asked), command.progress
+    command.waiting = pods = PodWait([Entry(name) for name in asked.workers], common, progress)
+    workers = dict(pods.run())
+    limits = rest_of(common.limits, time.monotonic() - began)
+    command.waiting = service = ServiceWait(asked.service, workers, limits, progress)
+    service.run()
+    addresses = [workers[name][0] for name in asked.workers]
+    for path, hosts in ((asked.hostfile, asked.workers), (asked.hostfile_ip, addresses)):
+        if path:
+            target.write_file(path, hostfile(hosts, asked.extra))
+            progress.line(f"wrote {path}")
 
 
 def _settings(asked: Asked) -> Settings:
@@ -130,10 +101,6 @@ def _usage(wrong: str) -> DeliveryError:
     optional = "".join(f" [{name}" for name in _ARGUMENTS[_REQUIRED:])
     names = " ".join(_ARGUMENTS[:_REQUIRED]) + optional + "]" * (len(_ARGUMENTS) - _REQUIRED)
     return DeliveryError(exits.USAGE, f"{wrong} (usage: {_NAME} {names})")
-
-
-def _stop(number: int, _frame: object) -> None:
-    raise StoppedBySignal(number)
 
 
 if __name__ == "__main__":

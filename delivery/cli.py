@@ -6,7 +6,6 @@ It takes kubectl-delivery's place in the launcher pod's init container: no argum
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,12 +14,11 @@ import click
 from agents.common import termination
 from agents.common.text import printable
 from delivery import hostfile, target, tools
+from delivery.command import Command, set_up
 from delivery.exits import READY, USAGE, DeliveryError, StoppedBySignal
 from delivery.settings import Options, Settings, settings, translate_go_flags
 from delivery.sshd.launcher import Files, StartGate
 from delivery.sshd.wait import SshdWait, sshd_wait
-from delivery.wait_loop import Progress
-from rshagent.call import surroundings
 
 if TYPE_CHECKING:
     from delivery.pod_wait import PodWait
@@ -30,11 +28,10 @@ _EPILOG = "All settings, what is waited for and every exit code: docs/delivery.m
 
 def main() -> None:
     """Run as a command, and end the process."""
-    surroundings.hide()
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
+    set_up()
     try:
-        sys.exit(command.main(args=translate_go_flags(sys.argv[1:]), prog_name="mpi-delivery", standalone_mode=False))
+        arguments = translate_go_flags(sys.argv[1:])
+        sys.exit(command.main(args=arguments, prog_name="mpi-delivery", standalone_mode=False))
     except click.ClickException as error:
         sys.stderr.write(f"mpi-delivery: {printable(error.format_message())} (mpi-delivery --help lists the options)\n")
         sys.exit(USAGE)
@@ -58,37 +55,25 @@ def command(tool: tuple[str, ...], master: str | None, **given: str | None) -> i
     """Copy TOOLs into the target folder, wait until all workers of the hostfile are Ready, and write `hosts`.
 
     TOOL is `client` (the default), `direct`, `kubectl-exec` (the default, too, where kubexec.sh calls kubectl),
-    `kubectl` or another file of the tools folder, or PATH[:NAME].
+    `kubectl` or another file of the tools folder, or PATH[:NAME]. `none` alone copies nothing.
     """
-    options = Options(tools=tool, **given)
-    progress = Progress(sys.stderr)
+    run, options = Command("mpi-delivery"), Options(tools=tool, **given)
     if master:
-        progress.line("-master has no effect: the kubeconfig or the pod's environment names the API server")
-    return _Delivery(progress).run(options)
+        run.progress.line("-master has no effect: the kubeconfig or the pod's environment names the API server")
+    return run.run(lambda: _Delivery(run).run(settings(options, os.environ)))
 
 
 class _Delivery:
-    """One delivery, and the message of its end."""
+    """One delivery."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._waiting: PodWait | SshdWait | None = None
+    def __init__(self, command: Command) -> None:
+        self._command, self._progress = command, command.progress
 
-    def run(self, options: Options) -> int:
-        """Return the exit code."""
-        try:
-            asked = settings(options, os.environ)
-            if asked.stays:
-                self._stay(asked)
-            self._deliver(asked)
-        except DeliveryError as error:
-            self._end(str(error))
-            return error.exit_code
-        except StoppedBySignal as stopped:
-            standing = f" while waiting: {self._waiting.standing}" if self._waiting else ""
-            self._end(f"stopped by {signal.Signals(stopped.number).name}{standing}")
-            raise
-        return READY
+    def run(self, asked: Settings) -> None:
+        """Deliver; a sidecar stays. Raises DeliveryError."""
+        if asked.stays:
+            self._stay(asked)
+        self._deliver(asked)
 
     def _stay(self, asked: Settings) -> NoReturn:
         """Let the launcher's container start or fail, and stay until the pod's end, which is no failure of ours.
@@ -121,7 +106,7 @@ class _Delivery:
             sys.exit(READY)
 
     def _deliver(self, asked: Settings, files: Files | None = None) -> None:
-        self._waiting = None  # each has one use
+        waiting: PodWait | SshdWait | None = None
         if asked.is_ssh:
             files = files or Files(asked.environ, self._progress.line)
             if not asked.stays or files.are_missing or files.have_new_keys:
@@ -136,21 +121,12 @@ class _Delivery:
         elif not workers:
             self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
         elif files is not None:
-            self._waiting = sshd_wait(workers, files, asked, self._progress)
+            waiting = sshd_wait(workers, files, asked, self._progress)
         else:
             from delivery.pod_wait import PodWait  # noqa: PLC0415 (4 MiB that an ssh job's sidecar does without)
 
-            self._waiting = PodWait(workers, asked, self._progress)
-        addresses = self._waiting.run() if self._waiting else []
+            waiting = PodWait(workers, asked, self._progress)
+        self._command.waiting = waiting
+        addresses = waiting.run() if waiting else []
         if asked.target:
             target.write_file(os.path.join(asked.target, "hosts"), hostfile.hosts_content(asked.own_line, addresses))
-
-    def _end(self, text: str) -> None:
-        """Write why, on stderr and as the termination message."""
-        text = printable(text)
-        self._progress.line(f"mpi-delivery: {text}")
-        termination.leave(text, os.environ)
-
-
-def _stop(number: int, _frame: object) -> None:
-    raise StoppedBySignal(number)

@@ -11,7 +11,7 @@ from delivery.wait import Limits, Wait
 from delivery.wait_loop import GATHER_S, Progress, WaitLoop, count
 from rshagent.call.hosts import canonical_address
 
-_AGAIN_S = 1.0
+AGAIN_S = 1.0
 _HINT = "was its pod replaced meanwhile, or does the Service not select it?"
 
 
@@ -46,5 +46,5 @@ class ServiceWait:
         missing = NotReady("name", f"not in DNS as {self._service} yet", found.error, Tolerance.GRACE, _HINT)
         for name, addresses in self._workers.items():
             self._wait.take(name, None if known & addresses else missing, self._loop.now(), mark="")
-        self._loop.call_later(_AGAIN_S, self._ask)
+        self._loop.call_later(AGAIN_S, self._ask)
         self._wait_loop.within(0.0 if self._wait.ready else GATHER_S)

@@ -66,7 +66,9 @@ def settings(options: Options, environ: Mapping[str, str], etc_hosts: str = _ETC
     hostfile = environ.get("MPI_AGENT_HOSTFILE") or "/etc/mpi/hostfile"
     is_ssh = _one_of(environ, "MPI_AGENT_TRANSPORT", ("exec", "ssh")) == "ssh"
     asked = options.tools
-    if not asked and not is_ssh:
+    if tuple(asked) == (tools.NONE,):
+        asked = ()
+    elif not asked and not is_ssh:
         asked = tools.default(read_text(os.path.join(os.path.dirname(hostfile), "kubexec.sh")))
     return Settings(
         environ={**environ, "KUBECONFIG": kubeconfig},

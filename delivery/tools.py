@@ -1,8 +1,8 @@
 """Which tools are copied, where from, and under which name.
 
-`client` and `direct` are the rsh agent's two forms, `kubectl-exec` both under the name that other operators' kubexec.sh
-calls. Any other name is a file of the tools folder (or, for kubectl and the like, of PATH), and what has a slash is a
-path of its own. `SRC:DEST` names it in the target.
+`client` is the rsh agent, `direct` the hub that it starts where none was set up, and `kubectl-exec` both, the client
+under the name that other operators' kubexec.sh calls. Any other name is a file of the tools folder (or, for kubectl and
+the like, of PATH), and what has a slash is a path of its own. `SRC:DEST` names it in the target.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _GROUPS = {
 }
 _OURS = frozenset(("rshagent", "rshagent-direct", "python"))
 _CALL = "/kubectl exec"
+NONE = "none"  # alone on the command line: an image volume has the tools
 
 
 def default(kubexec: str) -> tuple[str, ...]:

@@ -37,11 +37,15 @@ RUN /tools/bin/pip install --no-compile --no-deps --no-index --no-build-isolatio
     && python3 -m images.relocatable root /image /packages \
         k8s-wait-for-pods.sh mpi-delivery mpi-operator mpi-worker rshagent-hub sshd-bootstrap \
     && python3 -m images.relocatable share /image \
+    && mkdir -p /image/opt/kube \
+    && cp ${TOOLS}/rshagent /image/opt/kube/ && ln -s rshagent /image/opt/kube/kubectl \
+    && ln -s /run/mpi-agents/hosts /image/opt/kube/ && ln -s /run/mpi-agents/hosts ${TOOLS}/ \
     && ln -s ../lib/mpi-agents/rshagent ../lib/mpi-agents/rshagent-direct /image/usr/local/bin/ \
     && mkdir -m 1777 /image/tmp && mkdir /image/etc && echo 'hosts: files dns' > /image/etc/nsswitch.conf
 
 FROM scratch
 COPY --from=build /image/ /
+# /opt/kube and /usr/local/lib/mpi-agents can be mounted as image volumes at /opt/kube in a launcher.
 ENV PATH=/usr/local/bin
 USER 65532:65532
 CMD ["mpi-delivery"]

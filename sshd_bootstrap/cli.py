@@ -11,7 +11,7 @@ from sshd_bootstrap.exits import PREPARED, USAGE, BootstrapError
 from sshd_bootstrap.prepare import let_start, prepare
 from sshd_bootstrap.settings import Settings
 
-_AGENT_S = 10.0
+AGENT_S = 10.0
 _AGENT_STEP_S = 0.02
 
 
@@ -41,10 +41,10 @@ def _wait_for_agent(port: int) -> None:
     """
     import socket  # noqa: PLC0415 (of no use to those who have no agent)
 
-    end = time.monotonic() + _AGENT_S
+    end = time.monotonic() + AGENT_S
     while time.monotonic() < end:
         try:
-            socket.create_connection(("127.0.0.1", port), _AGENT_S).close()
+            socket.create_connection(("127.0.0.1", port), AGENT_S).close()
         except OSError:
             time.sleep(_AGENT_STEP_S)
         else:

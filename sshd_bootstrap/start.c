@@ -11,7 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -19,53 +20,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "start.h"
-
-static char folder[FILENAME_MAX]; /* ours, with a slash at its end */
-
-void end(int code, const char *format, ...) {
-    char line[LINE_SIZE] = "sshd-start: ";
-    va_list values;
-    va_start(values, format);
-    vsnprintf(line + strlen(line), sizeof line - strlen(line) - 1, format, values);
-    va_end(values);
-    int log = open("/dev/termination-log", O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
-    if (log >= 0) (void)!write(log, line, strlen(line));
-    strcat(line, "\n");
-    (void)!write(STDERR_FILENO, line, strlen(line));
-    exit(code);
-}
-
-char *beside(const char *name) {
-    char *path;
-    if (asprintf(&path, "%s%s", folder, name) < 0) end(VOLUME, "out of memory");
-    return path;
-}
-
-char *take(int fd, char *text, size_t size) {
-    size_t length = 0;
-    for (ssize_t n; fd >= 0 && length < size - 1; length += (size_t)n) {
-        n = read(fd, text + length, size - 1 - length);
-        if (n < 0 && errno == EINTR) n = 0;
-        else if (n <= 0) break;
-    }
-    if (fd >= 0) close(fd);
-    text[length] = '\0';
-    for (char *nul = text; (nul = memchr(nul, '\0', (size_t)(text + length - nul))) != NULL;) *nul = '\n';
-    return text;
-}
-
-char *read_text(const char *path, char *text, size_t size) {
-    return take(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), text, size);
-}
-
-static void stop(int number) { _exit(128 + number); }
-
-void end_by(const int *numbers, size_t count) {
-    struct sigaction now, ends = {.sa_handler = stop};
-    for (size_t i = 0; i < count; i++)
-        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) sigaction(numbers[i], &ends, NULL);
-}
+#include "start_checks.h"
+#include "start_common.h"
+#include "start_session.h"
+#include "start_waiting.h"
 
 /* Runs sshd in one of its test modes; returns whether it succeeded, and in `text` what it printed. */
 static bool ask_sshd(char **words, char text[TEXT_SIZE]) {
@@ -136,10 +94,7 @@ static void check_sshd(char **words, size_t count, const char *name, bool has_ou
 }
 
 int main(int argc, char **argv) {
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    char *slash = length > 0 ? strrchr(folder, '/') : NULL;
-    if (!slash) end(VOLUME, "/proc can't be read: %s", strerror(errno));
-    slash[1] = '\0';
+    find_folder();
     if (argc == 2 && strcmp(argv[1], "--session") == 0) run_session();
     if (argc > 1 && strcmp(argv[1], "--when-ready") == 0) run_when_ready(argv + 2);
     if (argc < 2) end(USAGE, "usage: sshd-start SSHD ARGUMENT...");

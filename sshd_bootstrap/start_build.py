@@ -8,7 +8,10 @@ import sys
 from rshagent.native import client_build
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCES = [os.path.join(_HERE, name) for name in ("start.c", "start_checks.c", "start_session.c", "start_waiting.c")]
+SOURCES = [
+    os.path.join(_HERE, name)
+    for name in ("start.c", "start_checks.c", "start_common.c", "start_session.c", "start_waiting.c")
+]
 
 
 def build(out: str, *, sanitize: bool = False) -> None:

@@ -13,7 +13,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "start.h"
+#include "start_checks.h"
+#include "start_common.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

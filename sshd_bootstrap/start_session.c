@@ -3,12 +3,15 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "start.h"
+#include "start_session.h"
+#include "start_common.h"
 
 static const char kept[] = "environment";
 

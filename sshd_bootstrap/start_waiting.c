@@ -7,12 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "start.h"
+#include "start_waiting.h"
+#include "start_common.h"
 
 enum { SOON_MS = 20, LATER_MS = 200, SOON = 10000 / SOON_MS };
 

@@ -10,22 +10,19 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.client import pod_logs, redact
 from agents.client.connection import Connection
 from agents.client.errors import AccessError, ClientError, NotFoundError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import as_json
-from agents.common.pods import ContainerState
+from agents.client.reader import Reader
 from agents.job.json_object import Body, mappings, part
 from agents.job.model import LAUNCHER
-from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS
-from agents.operator.kube import BATCH_JOB, CONFIG_MAP, POD, SERVICE, Kind
+from agents.kube.detection import DEPLOYMENTS
+from agents.kube.kinds import BATCH_JOB, CONFIG_MAP, DEPLOYMENT, SERVICE, Kind
 from rshagent import __version__
-
-if TYPE_CHECKING:
-    from agents.client.client import MpiClient
 
 LOG_MAX = 256 << 10  # bytes of a container's log: of its end
 SUM_MAX = 64 << 20  # of all files
@@ -38,7 +35,7 @@ _OPERATORS = (*DEPLOYMENTS, "mpi-agents")  # parts of the names of their Deploym
 class Bundle:
     """Reads all of a job. `report` gets a line for each part that may take long."""
 
-    def __init__(self, client: MpiClient, connection: Connection, name: str, report: Callable[[str], None]) -> None:
+    def __init__(self, client: Reader, connection: Connection, name: str, report: Callable[[str], None]) -> None:
         self._client, self._connection, self._name, self._report = client, connection, name, report
         self._left_out: list[str] = []
         self._size = 0
@@ -137,7 +134,7 @@ class Bundle:
         """The ends of the logs of all containers, also of those before a restart."""
         for container in pod.state.containers:
             for previous in (False, True):
-                if _has_log(container, previous=previous):
+                if container.restarts if previous else container.state in {"running", "terminated"}:
                     name = f"logs/{pod.name}.{container.name}{'.previous' if previous else ''}.log"
                     read = partial(self._log, pod.name, container.name, previous=previous)
                     if (found := self._read(name, read)) is not None:
@@ -145,8 +142,8 @@ class Bundle:
 
     def _log(self, pod: str, container: str, *, previous: bool) -> str:
         """Return the end of a log. It begins and ends with a whole line: a part of a secret would not be known."""
-        path = POD.path(self._client.namespace, pod, "log")
-        lines = [*pod_logs.lines(self._connection, path, container, previous=previous, tail=_LINES, most=_READ_MAX)]
+        where = (self._connection, self._client.namespace, pod, container)
+        lines = [*pod_logs.lines(*where, previous=previous, tail=_LINES, most=_READ_MAX)]
         text = "".join(f"{line}\n" for line in lines)
         if len(text.encode()) >= _READ_MAX:
             text = text[: text.rstrip("\n").rfind("\n") + 1]
@@ -155,10 +152,6 @@ class Bundle:
                 text = text[text.find("\n", -most) + 1 :]
             text = redact.text(text)
         return text
-
-
-def _has_log(container: ContainerState, *, previous: bool) -> bool:
-    return container.restarts > 0 if previous else container.state in {"running", "terminated"}
 
 
 def _text(found: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agents.client import prun
 from agents.client.connection import Connection
@@ -14,16 +13,14 @@ from agents.client.errors import NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import PodSummary
 from agents.client.objects import Objects, path_of
+from agents.client.reader import Reader
 from agents.client.summaries import status_of
 from agents.common.text import printable
 from agents.job.conditions import Type
 from agents.job.json_object import Body, part
 from agents.job.status import raw_conditions
 from agents.job.virtual_cluster_status import READY
-from agents.operator.kube import VIRTUAL_CLUSTER
-
-if TYPE_CHECKING:
-    from agents.client.client import MpiClient
+from agents.kube.kinds import VIRTUAL_CLUSTER
 
 _END_S = 30.0
 _UNKNOWN = "this cluster knows no VirtualClusters: install mpi-agents (docs/install.md), or choose another --context"
@@ -70,7 +67,7 @@ class ClusterStatus:
 class Clusters:
     """The virtual clusters of one namespace. Methods raise ClientError."""
 
-    def __init__(self, client: MpiClient, connection: Connection, objects: Objects) -> None:
+    def __init__(self, client: Reader, connection: Connection, objects: Objects) -> None:
         self._client, self._connection, self._objects = client, connection, objects
 
     def list(self, *, all_namespaces: bool = False) -> tuple[ClusterSummary, ...]:

@@ -152,7 +152,8 @@ def _refused(facts: Facts) -> Explanation | None:
     """The API server does not let the operator create pods: by our condition, or by what others leave as events."""
     condition = facts.condition(Type.CREATION_REFUSED)
     message = str(condition.get("message") or "") if condition is not None else ""
-    if not message and _lacks_pods(facts):
+    lacks_pods = not facts.launchers or any(index not in facts.workers for index in range(facts.wanted))
+    if not message and lacks_pods:
         message = next((text for text in map(_creation_failure, reversed(facts.events)) if text), "")
     if not message:
         return None
@@ -163,10 +164,6 @@ def _refused(facts: Facts) -> Explanation | None:
         )
     what = f"{facts.name} can't create its pods: {sentence(one_line(message))}"
     return Explanation(State.BLOCKED, "CreationRefused", what, "Correct the pod templates, or ask for the right.")
-
-
-def _lacks_pods(facts: Facts) -> bool:
-    return not facts.launchers or any(index not in facts.workers for index in range(facts.wanted))
 
 
 def _creation_failure(event: Object) -> str:
@@ -242,7 +239,9 @@ def _reason(pod: PodFacts, why: NotReady) -> str:
 
 def _running(facts: Facts) -> Explanation:
     since = facts.condition(Type.RUNNING)
-    what = f"{facts.name} {_runs(facts)} on {facts.ready} of {facts.wanted} workers."
+    lasts = _for(facts)
+    runs = f"has been running{lasts}" if lasts else "runs"
+    what = f"{facts.name} {runs} on {facts.ready} of {facts.wanted} workers."
     if facts.condition(Type.DEBUGGING) is not None:
         what = f"{what} It is in debug mode: its launcher waits for you."
     launcher = facts.launcher
@@ -270,11 +269,6 @@ _RULES: tuple[Callable[[Facts], Explanation | None], ...] = (
 def _took(facts: Facts) -> str:
     started, ended = facts.time("startTime") or facts.created_at, facts.time("completionTime")
     return f" after {durations.words(ended - started)}" if started is not None and ended is not None else ""
-
-
-def _runs(facts: Facts) -> str:
-    lasts = _for(facts)
-    return f"has been running{lasts}" if lasts else "runs"
 
 
 def _for(facts: Facts) -> str:

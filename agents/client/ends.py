@@ -92,7 +92,9 @@ def remedy(end: End, raw: Object | None) -> str:
     if end.exit_code is None:
         return EVICTED
     if end.reason == _OOM:
-        limit = _memory_limit(raw, end.container)
+        named = [one for kind in ("containers", "initContainers") for one in mappings(part(raw, "spec").get(kind))]
+        found = next((one for one in named if one.get("name") == end.container), {})
+        limit = part(found, "resources", "limits").get("memory")
         return f"Raise its memory limit{f' (now {limit})' if limit else ''}, or start fewer ranks per worker."
     if end.exit_code in {126, 127, 128}:
         return "The image lacks this program, or it is not on PATH or not executable: check command and image."
@@ -104,11 +106,3 @@ def remedy(end: End, raw: Object | None) -> str:
     if number is signal.SIGTERM:
         return "Was its pod deleted or its node drained?"
     return "The program's own output says why."
-
-
-def _memory_limit(raw: Object | None, container: str) -> str:
-    for field in ("containers", "initContainers"):
-        for one in mappings(part(raw, "spec").get(field)):
-            if one.get("name") == container:
-                return str(part(one, "resources", "limits").get("memory") or "")
-    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agents.common.text import printable
+from agents.kube.errors import ApiError
 
 _NO_RIGHT = (
     " cannot "  # apiserver, endpoints/handlers/responsewriters/errors.go: User "x" cannot list resource "pods" …
@@ -42,10 +43,11 @@ class WaitTimeoutError(ClientError):
     """The job was not there, or has not ended, within the time given."""
 
 
-def from_status(code: int, status: object, reason: str) -> ClientError:
-    """Return the error of an HTTP answer. `status` is its body, a Status object as a rule; `reason`: HTTP's phrase."""
-    fields = status if isinstance(status, dict) else {}
-    message = str(fields.get("message") or f"HTTP {code} {reason}".rstrip())
+def from_api(error: ApiError) -> ClientError:
+    """Return what a failed request means for a user."""
+    code, message = error.code, str(error)
+    if code < 400:  # no answer, or none of an API server
+        return AccessError(message)
     if code == 401:
         return AccessError(f"the API server does not accept these credentials ({message}): log in again", code)
     if code == 403 and _NO_RIGHT in message:  # admission refuses by the same code: quotas, Pod Security, webhooks

@@ -12,7 +12,7 @@ from agents.common import pods
 from agents.common.not_ready import STARTING, NotReady, not_ready
 from agents.job import conditions
 from agents.job.conditions import Type
-from agents.job.json_object import Object, mapping, mappings, part
+from agents.job.json_object import Object, part
 from agents.job.model import KUEUE_QUEUE, LAUNCHER, WORKER, Implementation, Job, Problem
 from agents.job.read import is_managed_elsewhere, read
 from agents.job.status import conditions_of, seconds
@@ -64,12 +64,6 @@ class PodFacts:
         return self.state.container(None)
 
     @property
-    def main_state(self) -> Object:
-        """The state of the user's container in the kubelet's form."""
-        statuses = mappings(part(self.raw, "status").get("containerStatuses"))
-        return part(next((one for one in statuses if self.main and one.get("name") == self.main.name), {}), "state")
-
-    @property
     def created_at(self) -> float | None:
         """When the pod was created."""
         return seconds(part(self.raw, "metadata").get("creationTimestamp"))
@@ -99,40 +93,21 @@ class PodFacts:
     @cached_property
     def ends(self) -> tuple[End, ...]:
         """Its failed containers in the order of their ends, each one's last end and the one before a restart."""
-        status = part(self.raw, "status")
         found = []
+        own = [one for one in self.state.containers if not one.sidecar]  # the kubelet ends sidecars behind the others
         if self.state.phase == "Failed" and self.state.reason:
-            found.append(End(self.name, "", None, self.state.reason, self.state.message, None, self._failed_at))
-        sidecars = {one.name for one in self.state.containers if one.sidecar}
-        for field in ("initContainerStatuses", "containerStatuses"):
-            for one in mappings(status.get(field)):
-                if one.get("name") in sidecars:  # the kubelet ends them behind the others
-                    continue
-                for state in ("lastState", "state"):
-                    ended = mapping(mapping(one.get(state)).get("terminated"))
-                    if isinstance(ended.get("exitCode"), int) and ended["exitCode"]:
-                        found.append(self._end(str(one.get("name")), ended, is_current=state == "state"))
+            times = [at for one in own if not one.init and (at := seconds(one.finished_at)) is not None]
+            at = max(times, default=None)
+            found.append(End(self.name, "", None, self.state.reason, self.state.message, None, at))
+        for one in own:
+            if one.last_exit_code:
+                why = (one.last_exit_code, one.last_reason or "Error", one.last_message)
+                lasted = (seconds(one.last_started_at), seconds(one.last_finished_at))
+                found.append(End(self.name, one.name, *why, *lasted, is_current=False))
+            if one.exit_code:
+                lasted = (seconds(one.started_at), seconds(one.finished_at))
+                found.append(End(self.name, one.name, one.exit_code, one.reason or "Error", one.message, *lasted))
         return tuple(sorted(found, key=lambda end: end.at or 0.0))
-
-    @property
-    def _failed_at(self) -> float | None:
-        times = [
-            seconds(part(one, "state", "terminated").get("finishedAt"))
-            for one in mappings(part(self.raw, "status").get("containerStatuses"))
-        ]
-        return max((at for at in times if at is not None), default=None)
-
-    def _end(self, container: str, ended: Object, *, is_current: bool) -> End:
-        return End(
-            self.name,
-            container,
-            int(ended["exitCode"]),
-            str(ended.get("reason") or "Error"),
-            str(ended.get("message") or ""),
-            seconds(ended.get("startedAt")),
-            seconds(ended.get("finishedAt")),
-            is_current,
-        )
 
 
 _REASONS = {

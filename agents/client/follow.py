@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from agents.client.errors import AccessError, ForbiddenError, NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import JobStatus, State
 from agents.client.outage import Outage
+from agents.client.reader import Reader
 from agents.client.summaries import status_of
-
-if TYPE_CHECKING:
-    from agents.client.client import MpiClient
 
 _LOOK_S = 1.0
 _PAUSE_MAX_S = 10.0
@@ -22,9 +19,7 @@ _PAUSE_MAX_S = 10.0
 class Follower:
     """One job. `report` gets a line whenever it waits for something else, `output` each line of its launchers."""
 
-    def __init__(
-        self, client: MpiClient, name: str, report: Callable[[str], None], output: Callable[[str], None]
-    ) -> None:
+    def __init__(self, client: Reader, name: str, report: Callable[[str], None], output: Callable[[str], None]) -> None:
         self._client, self._name = client, name
         self._report, self._output = report, output
         self._done: set[tuple[str, int]] = set()  # launchers whose output is here: by pod's uid, and restarts
@@ -37,8 +32,6 @@ class Follower:
         """Follow until the job has ended; return it. Raises ClientError: also if it is deleted meanwhile."""
         while True:
             facts = self._facts(self._known)
-            if facts is None:
-                continue
             if self._known is None or (facts.resource, facts.pods) != (self._known.resource, self._known.pods):
                 self._pause_s = _LOOK_S
             self._known = facts
@@ -49,7 +42,8 @@ class Follower:
             status = status_of(facts)
             if status.state.has_ended:
                 return status
-            self._tell(status)
+            if status.state is not State.RUNNING or status.summary.reason:
+                self._say(status.explanation.what)
             self._pause(facts)
 
     def _pause(self, facts: Facts) -> None:
@@ -66,15 +60,9 @@ class Follower:
             time.sleep(max(0.0, began + self._pause_s - time.monotonic()))
             self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
 
-    def _facts(self, known: Facts | None = None) -> Facts | None:
-        """What is known of the job, after what was `known`; None while the API server can't be reached."""
-        try:
-            found = self._client.facts(self._name, known)
-        except AccessError as error:
-            self._outage.failed(error)
-            return None
-        self._outage.ended()
-        return found
+    def _facts(self, known: Facts | None = None) -> Facts:
+        """What is known of the job, after what was `known`."""
+        return self._outage.answer(lambda: self._client.facts(self._name, known))
 
     def _next(self, facts: Facts) -> PodFacts | None:
         """The oldest launcher that has begun, and whose output is not here yet."""
@@ -97,16 +85,11 @@ class Follower:
                 self._say(f"{error}; lines may be missing or repeated here")
             except (NotFoundError, RefusedError):  # its pod is gone, or its container is started again right now
                 break
-            facts = self._facts()
-            if facts is not None and not _is_running(facts, pod):
+            if not _is_running(self._facts(), pod):
                 break
             time.sleep(_LOOK_S)
             since = int(time.monotonic() - heard) + 1
         self._done.add(_key(pod))
-
-    def _tell(self, status: JobStatus) -> None:
-        if status.state is not State.RUNNING or status.summary.reason:
-            self._say(status.explanation.what)
 
     def _say(self, line: str) -> None:
         if line != self._last:

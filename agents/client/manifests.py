@@ -35,7 +35,7 @@ from agents.job.model import (
 )
 from agents.job.read import read as read_job
 from agents.job.template import main_container
-from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
+from agents.kube.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1
 
 _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of it
 _API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}

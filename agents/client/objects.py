@@ -23,7 +23,7 @@ from agents.client.errors import NotFoundError
 from agents.client.facts import Facts
 from agents.job.json_object import Body, Object, mappings, part
 from agents.job.model import LAUNCHER, PREFIX, WORKER, is_t9k, is_virtual
-from agents.operator.kube import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER, Kind
+from agents.kube.kinds import EVENT, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER, Kind
 
 _VERSIONS = (MPI_JOB_V2BETA1, MPI_JOB_V1)  # of kubeflow's: one operator serves the first, another one the second
 _JOB_NAME, _OLD_JOB_NAME, _JOB_UID = "training.kubeflow.org/job-name", "mpi-job-name", f"{PREFIX}job-uid"

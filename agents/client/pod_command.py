@@ -23,12 +23,14 @@ from websocket import (
     create_connection,
 )
 
-from agents.client.connection import Connection, decoded
-from agents.client.errors import AccessError, RefusedError, WaitTimeoutError, from_status
+from agents.client.connection import Connection
+from agents.client.errors import AccessError, RefusedError, WaitTimeoutError
 from agents.job.json_object import mappings, part
-from agents.operator.kube import POD, UnavailableError
+from agents.kube.decode import decoded
+from agents.kube.errors import UnavailableError, from_status
+from agents.kube.kinds import POD
 
-_PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]  # they differ by how stdin ends
+_PROTOCOLS = ["v5.channel.k8s.io"]
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
 _STATUS_MAX = 65536  # bytes
 
@@ -79,14 +81,13 @@ def run(
 def _open(connection: Connection, path: str, timeout_s: float) -> WebSocket:
     access = connection.access
     url = f"{access.host.replace('http', 'ws', 1)}{path}"  # wss for https
-    header = {**connection.headers, **access.headers()}
     options = _options(access.configuration)
     try:
         return create_connection(  # by a redirection another server would get the token
-            url, timeout_s, header=header, subprotocols=_PROTOCOLS, redirect_limit=0, **options
+            url, timeout_s, header=connection.headers(), subprotocols=_PROTOCOLS, redirect_limit=0, **options
         )
     except WebSocketBadStatusException as error:
-        raise from_status(error.status_code, decoded(error.resp_body or b""), "") from None
+        raise connection.failure(from_status(error.status_code, decoded(error.resp_body or b""))) from None
 
 
 def _options(given: Configuration) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 from agents.client.causes import LINES
 from agents.client.connection import Connection
@@ -11,7 +12,7 @@ from agents.client.diagnosis import failed_container, running_launcher
 from agents.client.errors import ClientError
 from agents.client.facts import Facts
 from agents.client.silence import last_output
-from agents.operator.kube import POD
+from agents.kube.kinds import POD
 
 _TAIL = 200  # lines of a container that are searched for the cause
 _TAIL_BYTES = 256 << 10  # of them
@@ -20,35 +21,33 @@ _READ_S = 60.0  # how long a node may take to answer with them
 _LINE_MAX = 64 << 10  # bytes of a line that is held until its end
 
 
+class Lines(TypedDict, total=False):
+    """Which lines of a container's log. None: all."""
+
+    follow: bool  # until the container ends
+    previous: bool  # of the container before its last restart
+    timestamps: bool  # each with its time before it
+    tail: int | None  # only so many last lines
+    since_s: int | None  # of so many last seconds
+    most: int | None  # so many bytes, from the first
+
+
+_QUERY = {"tail": "tailLines", "since_s": "sinceSeconds", "most": "limitBytes"}  # others have the API's names
+
+
 def lines(
     connection: Connection,
-    path: str,
+    namespace: str,
+    pod: str,
     container: str,
     *,
-    follow: bool = False,
-    previous: bool = False,
-    tail: int | None = None,
-    since_s: int | None = None,
-    most: int | None = None,
+    read_s: float | None = None,
+    **which: Unpack[Lines],
 ) -> Iterator[str]:
-    """Return the lines of a container; `path`: its pod's log. Raises ClientError while they are read.
-
-    `follow`: until it ends. `previous`: of the one before its last restart. `tail`: only so many last lines. `since_s`:
-    of so many last seconds. `most`: so many bytes, from the first.
-    """
-    query = {"container": container}
-    query |= {"follow": "true"} if follow else {}
-    query |= {"previous": "true"} if previous else {}
-    query |= {} if tail is None else {"tailLines": str(tail)}
-    query |= {} if since_s is None else {"sinceSeconds": str(since_s)}
-    query |= {} if most is None else {"limitBytes": str(most)}
-    return _lines(connection, path, query)
-
-
-def _lines(
-    connection: Connection, path: str, query: Mapping[str, str], *, read_s: float | None = None
-) -> Iterator[str]:
-    for line in connection.lines(path, query, read_s=read_s, most=_LINE_MAX):
+    """Give lines of a container's log; `read_s`: how long it may be silent. Raises ClientError."""
+    asked = {_QUERY.get(key, key): str(value).lower() for key, value in which.items() if value is not None}
+    path, query = POD.path(namespace, pod, "log"), {"container": container, **asked}
+    for line in connection.stream(path, read_s=read_s, **query).lines(_LINE_MAX):
         yield line.decode("utf-8", "replace").rstrip("\n")
 
 
@@ -56,11 +55,11 @@ def with_output(connection: Connection, facts: Facts) -> Facts:
     """Return what is known of a job with the end of the log that explains it: of what failed, or a running launcher."""
     try:
         if (end := failed_container(facts)) is not None and end.container:
-            query = {"container": end.container} | ({} if end.is_current else {"previous": "true"})
-            return replace(facts, output=_last_lines(connection, POD.path(facts.namespace, end.pod, "log"), query))
+            output = _last_lines(connection, facts.namespace, end.pod, end.container, previous=not end.is_current)
+            return replace(facts, output=output)
         if (launcher := running_launcher(facts)) is not None:
-            query = {"container": launcher.state.main_container, "timestamps": "true"}
-            stamped = _last_lines(connection, POD.path(facts.namespace, launcher.name, "log"), query)
+            where = (facts.namespace, launcher.name, launcher.state.main_container)
+            stamped = _last_lines(connection, *where, timestamps=True)
             output, silent_since = last_output(stamped, launcher)
             return replace(facts, output=output, silent_since=silent_since)
     except ClientError:  # the log is gone, or its reader has no right to it: the rest is worth showing
@@ -68,15 +67,17 @@ def with_output(connection: Connection, facts: Facts) -> Facts:
     return facts
 
 
-def _last_lines(connection: Connection, path: str, query: Mapping[str, str]) -> tuple[str, ...]:
+def _last_lines(
+    connection: Connection, namespace: str, pod: str, container: str, **which: Unpack[Lines]
+) -> tuple[str, ...]:
     """Return a container's last lines: fewer if they are so long that the end is not in a bounded answer.
 
     Raises ClientError.
     """
     found: tuple[str, ...] = ()
     for tail in (_TAIL, LINES):
-        limits = {"tailLines": str(tail), "limitBytes": str(_TAIL_BYTES)}
-        found = tuple(_lines(connection, path, {**query, **limits}, read_s=_READ_S))
+        which |= {"tail": tail, "most": _TAIL_BYTES}
+        found = tuple(lines(connection, namespace, pod, container, read_s=_READ_S, **which))
         if sum(len(line.encode()) + 1 for line in found) < _TAIL_BYTES:
             break
     if found and found[0].startswith(_NO_LOG):

@@ -9,17 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agents.client import ranks
 from agents.client.each_pod import each_pod, ignore
 from agents.client.errors import NotFoundError, RefusedError
 from agents.client.facts import Facts, PodFacts
 from agents.client.ranks import RankProcess, Sample
+from agents.client.reader import Reader
 from agents.common.text import one_line
-
-if TYPE_CHECKING:
-    from agents.client.client import MpiClient
 
 _SAMPLE_S = 1.0  # between the two samples of a first look
 _ANSWER_S, _STACKS_S = 15.0, 60.0
@@ -43,7 +40,7 @@ class RankLooks:
     `progress`, if given, gets a line for each worker that was asked.
     """
 
-    def __init__(self, client: MpiClient, name: str) -> None:
+    def __init__(self, client: Reader, name: str) -> None:
         self._client, self._name = client, name
         self._facts: Facts | None = None
         self._pods: list[PodFacts] = []

@@ -13,7 +13,6 @@ from agents.client.ranks import why_unseen
 from agents.common import durations
 from agents.common.text import printable, sentence
 from agents.job.conditions import Type
-from agents.job.json_object import part
 from agents.job.status import seconds
 
 SILENT_S = 60.0
@@ -34,7 +33,7 @@ def last_output(stamped: Sequence[str], launcher: PodFacts) -> tuple[tuple[str, 
 
     What was written behind an exception a while later shows that it was handled.
     """
-    at, found = seconds(part(launcher.main_state, "running").get("startedAt")), []
+    at, found = (None if launcher.main is None else seconds(launcher.main.started_at)), []
     for line in stamped:
         time, _, text = line.partition(" ")
         written = seconds(time)  # None: the rest of a line that was too long to be held

@@ -20,7 +20,7 @@ from agents.client.errors import ClientError, ManifestError
 from agents.client.manifests import main_name
 from agents.job.json_object import Body, Object, mappings, part
 from agents.job.template import main_container
-from agents.operator.kube import CONFIG_MAP
+from agents.kube.kinds import CONFIG_MAP, Kind
 
 FOLDER = "/workspace"
 """Where the files are, and where programs start, unless the template has a working directory."""
@@ -79,16 +79,15 @@ def mounted(manifest: Object) -> Body:
     return {**manifest, "spec": {**part(manifest, "spec"), "mpiReplicaSpecs": {**roles, **changed}}}
 
 
-def create(connection: Connection, manifest: Object, path: str, data: bytes | None) -> Body:
-    """Create a job at a path of the API, and the ConfigMap of its files, of this packed `data`.
+def create(connection: Connection, kind: Kind, manifest: Object, data: bytes | None) -> Body:
+    """Create a job of this kind, and the ConfigMap of its files, of this packed `data`.
 
     None: if the job mounts such files, they are those of a job that is run again: their ConfigMap gets one owner more.
     """
-    metadata = part(manifest, "metadata")
-    config_maps = CONFIG_MAP.path(str(metadata.get("namespace")))
-    used = f"{config_maps}/{quote(name, safe='')}" if (name := _used(manifest)) else ""
+    namespace = str(part(manifest, "metadata").get("namespace"))
+    used = CONFIG_MAP.path(namespace, quote(name, safe="")) if (name := _used(manifest)) else ""
     known = part(connection.get(used), "metadata") if used and data is None else {}
-    made = connection.create(path, {**manifest})
+    made = connection.create(kind, namespace, {**manifest})
     owner = {"apiVersion": manifest.get("apiVersion"), "kind": manifest.get("kind")}
     owner |= {key: part(made, "metadata").get(key) for key in ("name", "uid")}
     try:
@@ -97,9 +96,9 @@ def create(connection: Connection, manifest: Object, path: str, data: bytes | No
             change = {"ownerReferences": [*owners, owner], "resourceVersion": version}
             connection.patch(used, {"metadata": change})
         elif data is not None:
-            connection.create(config_maps, config_map(manifest, data, [owner]))
+            connection.create(CONFIG_MAP, namespace, config_map(manifest, data, [owner]))
     except ClientError:
-        connection.delete(f"{path}/{owner['name']}", str(owner["uid"]))
+        connection.delete(kind.path(namespace, str(owner["name"])), str(owner["uid"]))
         raise
     return made
 

@@ -5,7 +5,7 @@ What only a pod knew is left out once the pod is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from agents.client.facts import Facts, PodFacts
 from agents.client.model import Step
@@ -19,26 +19,24 @@ from agents.job.status import seconds
 
 def timeline(facts: Facts) -> tuple[Step, ...]:
     """Return a job's steps, oldest first; those of one second in the order in which they happen."""
-    steps = [(facts.created_at, "created"), (_resumed_at(facts), _resumed(facts))]
+    steps = [(facts.created_at, "created")]
+    suspended = conditions.find(facts.conditions, Type.SUSPENDED)  # until it was resumed, as by a queue that admits it
+    if suspended is not None and suspended.get("status") == "False":
+        resumed = f"admitted by queue {facts.kueue_queue}" if facts.kueue_queue else "resumed"
+        steps.append((_changed(suspended), resumed))
     if facts.workers:  # else the launcher's pod would be taken for the first
         created = [pod.created_at for pod in facts.workers.values()]
         steps.append((min((at for at in created if at is not None), default=None), "first worker created"))
     ready = f"all {facts.wanted} workers ready" if facts.wanted > 1 else "worker ready"
     steps.append((_workers_ready_at(facts), ready))
     steps += [(at, f"{LAUNCHER} {pod.name} {what}") for pod in facts.launchers for what, at in _launcher_times(pod)]
-    steps += _conditions(facts)
+    steps += [
+        (_changed(one), str(one.get("type")).lower())
+        for one in facts.conditions
+        if one.get("status") == "True" and one.get("type") in KUBEFLOW and one.get("type") != Type.CREATED
+    ]
     known = [Step(at, printable(what)) for at, what in steps if at is not None]
     return tuple(sorted(known, key=lambda step: step.at))
-
-
-def _resumed(facts: Facts) -> str:
-    return f"admitted by queue {facts.kueue_queue}" if facts.kueue_queue else "resumed"
-
-
-def _resumed_at(facts: Facts) -> float | None:
-    """When the job was suspended for the last time until, as a queue does that admits it."""
-    found = conditions.find(facts.conditions, Type.SUSPENDED)
-    return _changed(found) if found is not None and found.get("status") == "False" else None
 
 
 def _workers_ready_at(facts: Facts) -> float | None:
@@ -52,12 +50,6 @@ def _workers_ready_at(facts: Facts) -> float | None:
     return _condition_at(facts.conditions, Type.WORKERS_READY) if facts.wanted else None
 
 
-def _conditions(facts: Facts) -> Iterator[tuple[float | None, str]]:
-    for one in facts.conditions:
-        if one.get("status") == "True" and one.get("type") in KUBEFLOW and one.get("type") != Type.CREATED:
-            yield _changed(one), str(one.get("type")).lower()
-
-
 def _condition_at(found: Sequence[Object], kind: str) -> float | None:
     """When a condition became True; None if it is not."""
     one = conditions.true_condition(found, kind)
@@ -69,9 +61,10 @@ def _changed(condition: Object) -> float | None:
 
 
 def _launcher_times(pod: PodFacts) -> list[tuple[str, float | None]]:
-    state = pod.main_state
-    now = part(state, "terminated") or part(state, "running")
-    found = [("started", seconds(now.get("startedAt")))]
-    if "terminated" in state:
-        found.append((f"ended with exit code {now.get('exitCode')}", seconds(now.get("finishedAt"))))
+    main = pod.main
+    if main is None:
+        return []
+    found = [("started", seconds(main.started_at))]
+    if main.state == "terminated":
+        found.append((f"ended with exit code {main.exit_code}", seconds(main.finished_at)))
     return found

@@ -19,17 +19,12 @@ _TIMERS_MAX = 1024  # when more are pending, cancelled ones are removed
 
 
 class Timer:
-    """A call that is due at `when` (seconds of the loop's clock) unless cancelled before."""
+    """A call that is due unless it is cancelled before."""
 
-    __slots__ = ("call", "order", "when")
+    __slots__ = ("call",)
 
-    def __init__(self, when: float, order: int, call: Callable[[], None]) -> None:
-        self.when = when
-        self.order = order
+    def __init__(self, call: Callable[[], None]) -> None:
         self.call: Callable[[], None] | None = call
-
-    def __lt__(self, other: Timer) -> bool:
-        return (self.when, self.order) < (other.when, other.order)
 
     def cancel(self) -> None:
         """Forget the call; harmless after it ran."""
@@ -45,7 +40,8 @@ class Loop:
         self.on_error: Callable[[object, Exception], None] | None = None
         self._epoll = select.epoll()
         self._calls: dict[int, Callable[[int], None]] = {}
-        self._timers: list[Timer] = []
+        # A heap: when each is due, in seconds of the clock, and its number, so that no two are equal.
+        self._timers: list[tuple[float, int, Timer]] = []
         self._timers_max = _TIMERS_MAX
         self._order = 0
         self._running = False
@@ -71,13 +67,18 @@ class Loop:
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
         """Call `call()` once, `seconds` from now; 0: after the current events."""
         self._order += 1
-        timer = Timer(self.now() + seconds, self._order, call)
+        timer = Timer(call)
         if len(self._timers) >= self._timers_max:  # most were cancelled, by clients that came and went
-            self._timers[:] = [one for one in self._timers if one.call is not None]
+            self._timers[:] = [one for one in self._timers if one[2].call is not None]
             heapq.heapify(self._timers)
             self._timers_max = max(_TIMERS_MAX, 2 * len(self._timers))
-        heapq.heappush(self._timers, timer)
+        heapq.heappush(self._timers, (self.now() + seconds, self._order, timer))
         return timer
+
+    @property
+    def pending(self) -> int:
+        """How many calls are due later."""
+        return sum(one.call is not None for one in self._timers)
 
     def on_signals(self, numbers: Iterable[int], call: Callable[[int], None]) -> None:
         """Call `call(number)` from the loop when one of the signals arrives."""
@@ -116,18 +117,18 @@ class Loop:
 
     def _timeout(self) -> float:
         timers = self._timers
-        while timers and timers[0].call is None:
+        while timers and timers[0][2].call is None:
             heapq.heappop(timers)
         if not self._running:
             return 0.0
         # epoll takes up to 2^31 ms; for later ones the loop just wakes up in between.
-        return min(max(0.0, timers[0].when - self.now()), _WAIT_MAX_S) if timers else -1.0
+        return min(max(0.0, timers[0][0] - self.now()), _WAIT_MAX_S) if timers else -1.0
 
     def _run_due(self) -> None:
         timers, now, last = self._timers, self.now(), self._order
         # Timers that these calls set wait for the next iteration: a call that sets itself again must not starve others.
-        while timers and timers[0].when <= now and timers[0].order <= last:
-            call = heapq.heappop(timers).call
+        while timers and timers[0][0] <= now and timers[0][1] <= last:
+            call = heapq.heappop(timers)[2].call
             if call is not None:
                 try:
                     call()

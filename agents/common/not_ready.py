@@ -95,7 +95,8 @@ def _ended_pod(pod: Pod) -> NotReady:
     ended = [state for state in pod.containers if state.state == "terminated" and state.exit_code]
     # The kubelet ends sidecars after the other containers, so theirs are not the cause.
     first = None if pod.reason else min(ended, key=lambda state: state.sidecar, default=None)
-    detail = _short(pod.message) if first is None else _with(end_of(first), last_lines(first.message, _DETAIL_MAX))
+    said = "" if first is None else last_lines(first.message, _DETAIL_MAX)
+    detail = _short(pod.message) if first is None else end_of(first) + (f": {_short(said)}" if said else "")
     return NotReady("over", message, detail, Tolerance.REPLACEMENT, _DESCRIBE_HINT)
 
 
@@ -191,10 +192,6 @@ def _last(container: ContainerState) -> str:
     if container.last_reason not in ("", "Error"):
         return f" ({container.last_reason})"
     return f" (exit {container.last_exit_code})" if container.last_exit_code is not None else ""
-
-
-def _with(message: str, detail: str) -> str:
-    return f"{message}: {_short(detail)}" if detail.strip() else message
 
 
 def _because(message: str, reason: str) -> str:

@@ -20,6 +20,10 @@ class ContainerState(NamedTuple):
     last_exit_code: int | None
     last_message: str = ""  # its termination message
     sidecar: bool = False  # an init container with restartPolicy Always
+    started_at: str = ""  # times as the API server writes them
+    finished_at: str = ""
+    last_started_at: str = ""
+    last_finished_at: str = ""
 
 
 class Pod(NamedTuple):
@@ -156,6 +160,10 @@ def _container(raw: dict[str, Any], *, init: bool, sidecar: bool = False) -> Con
         last_exit_code=_int(last.get("exitCode")),
         last_message=str(last.get("message") or ""),
         sidecar=sidecar,
+        started_at=str(now.get("startedAt") or ""),
+        finished_at=str(now.get("finishedAt") or ""),
+        last_started_at=str(last.get("startedAt") or ""),
+        last_finished_at=str(last.get("finishedAt") or ""),
     )
 
 

@@ -22,7 +22,9 @@ def one_line(text: bytes | str) -> str:
 def printable(text: str, most: int = LINE_MAX) -> str:
     """Return a text from outside as one printable line of at most `most` bytes: it can't forge another line."""
     cut = text[: 4 * most]  # first, as what follows takes several times the memory
-    line = "".join([char if char.isprintable() else "?" for char in " ".join(cut.split())])
+    line = " ".join(cut.split())
+    if not line.isprintable():
+        line = "".join([char if char.isprintable() else "?" for char in line])
     data = line.encode()
     if len(cut) == len(text) and len(data) <= most:
         return line

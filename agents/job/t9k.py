@@ -113,7 +113,8 @@ def _with_launcher(job: Job, own: Object) -> Job:
         job,
         launcher=replace(job.launcher, template=made),
         worker=replace(job.worker, template=template),
-        launcher_waits=job.transport is Transport.SSH and _have_readiness(containers),
+        # By a readiness probe of the workers; else it waits in its own pod while the images are pulled.
+        launcher_waits=job.transport is Transport.SSH and any(one.get("readinessProbe") for one in containers),
         launch_command=(*main.get("command", ()), *main.get("args", ())),
     )
 
@@ -220,12 +221,12 @@ def _policy(spec: Fields, restarts: int | None, *, is_paused: bool) -> RunPolicy
         active_deadline_s=policy.number("activeDeadlineSeconds", least=0, most=INT64_MAX),
         backoff_limit=backoff,
         is_suspended=is_paused,
-        scheduling=_scheduling(scheduler) if scheduler.is_given else Scheduling(),
+        scheduling=Scheduling(
+            queue=scheduler.needed("queue"), priority=scheduler.number("priority", least=0, most=100) or 0
+        )
+        if scheduler.is_given
+        else Scheduling(),
     )
-
-
-def _scheduling(scheduler: Fields) -> Scheduling:
-    return Scheduling(queue=scheduler.needed("queue"), priority=scheduler.number("priority", least=0, most=100) or 0)
 
 
 def _clean_pods(policy: Fields) -> CleanPodPolicy:
@@ -238,14 +239,6 @@ def _clean_pods(policy: Fields) -> CleanPodPolicy:
         return CleanPodPolicy.NONE
     cleans = policy.flag("cleanUpWorkers") is True
     return chosen or (CleanPodPolicy.ALL if cleans else CleanPodPolicy.NONE)
-
-
-def _have_readiness(containers: Sequence[Object]) -> bool:
-    """Whether the workers have a readiness probe: then the launcher is created when they are ready.
-
-    Else it is created at once, and waits in its own pod while the images are pulled.
-    """
-    return any(one.get("readinessProbe") for one in containers)
 
 
 def _reject_older(fields: Fields, key: str, instead: str) -> None:

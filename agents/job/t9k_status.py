@@ -149,7 +149,7 @@ def to_t9k(status: Object, before: Object, now: str, *, is_readable: bool) -> Bo
         "Paused": shown[Type.SUSPENDED],
     }
     ours = [one for one in found if str(one.get("type")) not in _TRANSLATED]
-    theirs = [_entry(kind, one) for kind, one in made.items() if one]
+    theirs = [{key: one[key] for key in _FIELDS if key in one} | {"type": kind} for kind, one in made.items() if one]
     return {**status, "conditions": [*theirs, *ours], "phase": phase(found, is_readable=is_readable)}
 
 
@@ -198,10 +198,6 @@ def _stated(before: Condition | None, status: str, reason: str, message: str, no
     is_same = before is not None and before.get("status") == status
     at = before.get("lastTransitionTime", now) if before is not None and is_same else now
     return {"status": status, "reason": reason, "message": message, "lastTransitionTime": at}
-
-
-def _entry(kind: str, one: Condition) -> Condition:
-    return {**{field: one[field] for field in _FIELDS if field in one}, "type": kind}
 
 
 def _listed(task: Task) -> Iterable[Replica]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import click
 
 from agents.client import JobStatus, MpiClient, NotFoundError, State, edits, manifests
-from agents.job.json_object import Object, part
+from agents.job.json_object import part
 from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.options import (
     FAILED,
@@ -19,26 +19,25 @@ from agents.kubectl_mpi.options import (
     duration,
     note,
     show,
-    wrapped,
+    stdout,
 )
 
 
 @click.command()
 @click.option("-f", "--file", required=True, metavar="FILE", help="YAML or JSON with MPIJobs; - is stdin.")
 @connection_options("-n", "--namespace")
-def submit(*, file: str, namespace: str | None, context: str | None, kubeconfig: str | None) -> None:
+def submit(*, file: str, **access: str | None) -> None:
     """Create the jobs of a file, each in its own namespace if it has one; none if one of them is invalid."""
     found = manifests.read(file)
-    with MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client:
-        jobs = [(client if namespace else client.within(_namespace(one) or client.namespace), one) for one in found]
+    with MpiClient(**access) as client:
+        jobs = []
+        for one in found:
+            own = "" if access["namespace"] else str(part(one, "metadata").get("namespace") or "")
+            jobs.append((client.within(own or client.namespace), one))
         for there, manifest in [(there, there.checked(one)) for there, one in jobs]:
             for typo in manifests.ignored(manifest):
                 note(f"warning: {typo}")
             show([f"{there.submit(manifest).resource} created"])
-
-
-def _namespace(manifest: Object) -> str:
-    return str(part(manifest, "metadata").get("namespace") or "")
 
 
 @click.command()
@@ -111,7 +110,7 @@ def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> N
         return is_over
 
     found = client.wait(job, timeout_s=timeout, until=is_there)
-    show(wrapped(str(found.explanation)))
+    show(stdout().wrapped(str(found.explanation)))
     if found.state is State.FAILED:
         sys.exit(FAILED)
 

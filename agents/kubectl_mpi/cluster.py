@@ -10,7 +10,6 @@ import click
 
 from agents.client import MpiClient, prun
 from agents.client.clusters import ClusterStatus, ClusterSummary
-from agents.client.model import as_json
 from agents.kubectl_mpi import tables
 from agents.kubectl_mpi.executing import SHELL, become_kubectl, call_kubectl, kubectl_options, terminal
 from agents.kubectl_mpi.group import Commands
@@ -23,9 +22,7 @@ from agents.kubectl_mpi.options import (
     output_option,
     show,
     show_as,
-    style,
-    width,
-    wrapped,
+    stdout,
 )
 
 
@@ -42,7 +39,7 @@ def list_clusters(client: MpiClient, *, all_namespaces: bool, output: str | None
     """List virtual clusters: state, ready nodes, slots, DVM."""
     found = client.clusters.list(all_namespaces=all_namespaces)
     if output is not None:
-        show_as(as_json(found), output)
+        show_as(found, output)
     elif found:
         show(rows(found, time.time(), has_namespace=all_namespaces))
     else:
@@ -57,7 +54,7 @@ def status(client: MpiClient, *, name: str, output: str | None) -> None:
     """Show a virtual cluster on one screen: state, login pod, nodes."""
     found = client.clusters.get(name)
     if output in {"json", "yaml"}:
-        show_as(as_json(found), output)
+        show_as(found, output)
     else:
         show(screen(found, is_wide=output == "wide"))
 
@@ -120,20 +117,21 @@ def rows(found: Sequence[ClusterSummary], now: float, *, has_namespace: bool) ->
         ]
         for one in found
     ]
-    return tables.table(titles, cells, [_colour(one) for one in found], style, width())
+    return tables.table(titles, cells, [_colour(one) for one in found], stdout())
 
 
 def screen(found: ClusterStatus, *, is_wide: bool) -> list[str]:
     """Return the screen of `cluster status`."""
     summary = found.summary
     transport = f", transport {summary.transport}" if summary.transport else ""
+    on = stdout()
     return [
-        f"{summary.namespace}/{summary.name}: {style(_state(summary), _colour(summary))}",
-        *wrapped(summary.message),
+        f"{summary.namespace}/{summary.name}: {on.style(_state(summary), _colour(summary))}",
+        *on.wrapped(summary.message),
         "",
         f"{summary.nodes} nodes ready, {summary.slots} slots, DVM: {_dvm(summary)}{transport}",
         "",
-        *tables.pods(found.login, found.nodes, is_wide=is_wide, style=style, width=width()),
+        *tables.pods(found.login, found.nodes, is_wide=is_wide, on=on),
     ]
 
 

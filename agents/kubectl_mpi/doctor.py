@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
 import click
 
 from agents.client import AccessError, MpiClient, manifests
-from agents.client.doctor import Check, Group, Level, Subject, ordered, skip, without_cluster
-from agents.client.model import as_json
+from agents.client.doctor import Group, Level, Subject, ordered, skip, without_cluster
 from agents.job.json_object import Body, part
 from agents.job.model import MPI_JOB
 from agents.kubectl_mpi import tables
@@ -20,8 +18,7 @@ from agents.kubectl_mpi.options import (
     output_option,
     show,
     show_as,
-    style,
-    width,
+    stdout,
 )
 
 
@@ -60,7 +57,10 @@ def doctor(
             raise
         checks = without_cluster(Subject(manifests.placed(manifest, namespace or "default")))
         found = ordered([*checks, skip(Group.CLUSTER, "all other checks", str(error))])
-    _print(found, output)
+    if output is not None:
+        show_as(found, output)
+    else:
+        show(tables.checks(found, stdout()))
     if any(one.level is Level.FAIL for one in found):
         sys.exit(FAILED)
 
@@ -71,10 +71,3 @@ def _job(file: str) -> Body:
     if len(jobs) != 1:
         raise click.UsageError(f"{file} has {len(jobs)} MPIJobs: doctor checks one")
     return jobs[0]
-
-
-def _print(found: Sequence[Check], output: str | None) -> None:
-    if output is not None:
-        show_as(as_json(found), output)
-    else:
-        show(tables.checks(found, style, width()))

@@ -14,7 +14,6 @@ import os
 import shlex
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Self
@@ -31,8 +30,10 @@ from agents.client import (
     NotFoundError,
     WaitTimeoutError,
 )
+from agents.client.model import as_json
 from agents.common import durations
 from agents.job.model import Implementation
+from agents.kubectl_mpi.tables import Terminal
 
 MPI = {"openmpi": Implementation.OPEN_MPI, "mpich": Implementation.MPICH, "intel": Implementation.INTEL}
 FAILED, USAGE, NO_ACCESS, NOT_FOUND, FORBIDDEN, TIMEOUT, INTERRUPTED = 1, 2, 3, 4, 5, 124, 130
@@ -125,28 +126,20 @@ def is_live() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def style(text: str, colour: str) -> str:
-    """Colour a text on a terminal, unless NO_COLOR is set (https://no-color.org)."""
-    if not colour or not is_live() or os.environ.get("NO_COLOR"):
-        return text
-    return click.style(text, fg=colour)
+def stdout() -> Terminal:
+    """Return what stdout is. A terminal is coloured unless NO_COLOR is set (https://no-color.org)."""
+    if not is_live():
+        return Terminal()
+    columns = shutil.get_terminal_size().columns
+    if os.environ.get("NO_COLOR"):
+        return Terminal(width=columns)
+    return Terminal(lambda text, colour: click.style(text, fg=colour) if colour else text, columns)
 
 
 def show(lines: Sequence[str]) -> None:
     """Write lines to stdout at once."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
-
-
-def width() -> int | None:
-    """Return how wide the terminal is; None in a pipe."""
-    return shutil.get_terminal_size().columns if is_live() else None
-
-
-def wrapped(text: str) -> list[str]:
-    """Return a paragraph as lines: as wide as the terminal, or one line in a pipe."""
-    columns = width()
-    return textwrap.wrap(text, columns, break_on_hyphens=False, break_long_words=False) if columns else [text]
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
@@ -160,11 +153,12 @@ _Dumper.add_representer(
 
 
 def show_as(found: Any, output: str) -> None:
-    """Write a value as JSON or YAML."""
+    """Write a value of the client, or a manifest, as JSON or YAML."""
+    text = json.dumps(as_json(found), indent=2)
     if output == "json":
-        show([json.dumps(found, indent=2)])
+        show([text])
     else:
-        plain = json.loads(json.dumps(found))  # what is there twice is no anchor and alias
+        plain = json.loads(text)  # what is there twice is no anchor and alias
         sys.stdout.write(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
         sys.stdout.flush()
 

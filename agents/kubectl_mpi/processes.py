@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from agents.client import AccessError, MpiClient, NotFoundError
-from agents.client.model import as_json
+from agents.client import MpiClient, NotFoundError
 from agents.client.outage import Outage
 from agents.client.rank_looks import RankLooks, RankReport
 from agents.client.ranks import STATES, Group, RankProcess, groups, ranges
@@ -24,7 +23,7 @@ from agents.kubectl_mpi.options import (
     output_option,
     show,
     show_as,
-    style,
+    stdout,
 )
 
 _LOOK_S = 2.0  # how often `top` looks
@@ -53,14 +52,10 @@ def _watch(looks: RankLooks, found: RankReport) -> None:
         live.draw([*rows(found.ranks), *found.notes])
         time.sleep(_LOOK_S)
         try:
-            found = looks.look()
-        except AccessError as error:
-            outage.failed(error)
-            continue
+            found = outage.answer(looks.look)
         except NotFoundError as error:  # the job has ended
             note(str(error))
             return
-        outage.ended()
 
 
 @click.command()
@@ -77,7 +72,7 @@ def stacks(client: MpiClient, *, job: str, rank: int | None, output: str | None)
 
 def _show(found: RankReport, output: str | None, lines: Sequence[str]) -> None:
     if output is not None:
-        show_as(as_json(found), output)
+        show_as(found, output)
     else:
         show(lines if found.ranks else ())
         for line in found.notes or (() if found.ranks else ("no worker has a rank",)):
@@ -101,7 +96,9 @@ def rows(ranks: Sequence[RankProcess]) -> list[str]:
         for one in ranks
     ]
     colours = [_COLOURS.get(one.state, "") for one in ranks]
-    return tables.table(["RANK", "POD", "PID", "STATE", "CPU%", "MEMORY", "PROGRAM"], cells, colours, style)
+    return tables.table(
+        ["RANK", "POD", "PID", "STATE", "CPU%", "MEMORY", "PROGRAM"], cells, colours, stdout()._replace(width=None)
+    )
 
 
 def group_lines(group: Group) -> Iterator[str]:

@@ -6,8 +6,7 @@ import time
 
 import click
 
-from agents.client import AccessError, JobStatus, MpiClient
-from agents.client.model import as_json
+from agents.client import JobStatus, MpiClient
 from agents.client.outage import Outage
 from agents.client.tags import RankOutput
 from agents.kubectl_mpi import tables
@@ -19,9 +18,7 @@ from agents.kubectl_mpi.options import (
     output_option,
     show,
     show_as,
-    style,
-    width,
-    wrapped,
+    stdout,
 )
 
 _UNTAGGED = 20  # lines without a tag that may be the launcher's own
@@ -38,12 +35,12 @@ def list_jobs(client: MpiClient, *, all_namespaces: bool, output: str | None) ->
     if output == "name":
         show([job.resource for job in found])
     elif output in {"json", "yaml"}:
-        show_as(as_json(found), output)
+        show_as(found, output)
     elif not found:
         note("No MPI jobs." if all_namespaces else f"No MPI jobs in namespace {client.namespace}.")
     else:
         is_wide = output == "wide"
-        show(tables.jobs(found, time.time(), has_namespace=all_namespaces, is_wide=is_wide, style=style, width=width()))
+        show(tables.jobs(found, time.time(), has_namespace=all_namespaces, is_wide=is_wide, on=stdout()))
 
 
 @click.command()
@@ -56,7 +53,7 @@ def status(client: MpiClient, *, job: str, watch: bool, output: str | None) -> N
     if watch and output not in {None, "wide"}:
         raise click.UsageError(f"-w can't be combined with -o {output}")
     if output in {"json", "yaml"}:
-        show_as(as_json(client.get(job)), output)
+        show_as(client.get(job), output)
     elif watch:
         _watch(client, job, is_wide=output == "wide")
     else:
@@ -64,7 +61,7 @@ def status(client: MpiClient, *, job: str, watch: bool, output: str | None) -> N
 
 
 def _screen(found: JobStatus, *, is_wide: bool) -> list[str]:
-    return tables.screen(found, time.time(), is_wide=is_wide, style=style, width=width(), wrap=wrapped)
+    return tables.screen(found, time.time(), is_wide=is_wide, on=stdout())
 
 
 def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
@@ -72,12 +69,7 @@ def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
     before, live, lines = "", Live(), list[str]()
     outage = Outage((lambda line: live.draw([*lines, "", line])) if is_live() else note)
     while True:
-        try:
-            found = client.get(job)
-        except AccessError as error:
-            outage.failed(error)
-            continue
-        outage.ended()
+        found = outage.answer(lambda: client.get(job))
         if is_live():
             lines = _screen(found, is_wide=is_wide)
             live.draw(lines, is_last=found.state.has_ended)
@@ -97,9 +89,9 @@ def why(client: MpiClient, *, job: str, output: str | None) -> None:
     """Say what a job waits for or what it died of, and what to do."""
     found = client.why(job)
     if output is not None:
-        show_as(as_json(found), output)
+        show_as(found, output)
         return
-    show(wrapped(str(found)))
+    show(stdout().wrapped(str(found)))
     if found.lines:
         show([f"Last lines of {found.output_of}:", *(f"  | {line}" for line in found.lines)])
 
@@ -158,8 +150,8 @@ def events(client: MpiClient, *, job: str, output: str | None) -> None:
     """List the events of a job, its launchers, and some workers that are not ready, oldest first."""
     found = client.events(job)
     if output is not None:
-        show_as(as_json(found), output)
+        show_as(found, output)
     elif not found:
         note(f"No events of {job}: Kubernetes keeps them for an hour by default.")
     else:
-        show(tables.events(found, time.time(), style, width()))
+        show(tables.events(found, time.time(), stdout()))

@@ -6,6 +6,7 @@ import itertools
 import textwrap
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from agents.client.doctor import Check, Level
 from agents.client.edits import Edit
@@ -16,7 +17,6 @@ _ENDS = (".", "…", "?", "!")
 _NARROWEST = 30  # characters: a table's last column that is narrower is not wrapped
 _EMPTY = frozenset({"", "-"})
 
-Style = Callable[[str, str], str]  # a text and a colour
 _TEXT_MAX = 100  # characters of why a pod is not ready; -o wide has all
 _EDITS_MAX = 10  # fields that were edited
 _MANY = 40  # workers: with more, those that are ready are only counted
@@ -31,31 +31,41 @@ _COLOURS = {
 }
 
 
-def plain(text: str, _colour: str) -> str:
-    """Return a text without colour."""
-    return text
+class Terminal(NamedTuple):
+    """What shows the lines, by default a pipe. `style` colours a text, `width` is in characters."""
+
+    style: Callable[[str, str], str] = lambda text, _colour: text
+    width: int | None = None
+
+    def wrapped(self, text: str) -> list[str]:
+        """Return a paragraph as lines: as wide as the terminal, or one line in a pipe."""
+        if not self.width:
+            return [text]
+        return textwrap.wrap(text, self.width, break_on_hyphens=False, break_long_words=False)
+
+
+_PIPE = Terminal()
 
 
 def table(
     titles: Sequence[str],
     rows: Sequence[Sequence[str]],
     colours: Sequence[str] = (),
-    style: Style = plain,
-    width: int | None = None,
+    on: Terminal = _PIPE,
 ) -> list[str]:
     """Return lines with columns as wide as needed. `colours`: of each row's STATE, or of all of it.
 
-    `width`: of a terminal. A table that is wider is shown without its empty columns, its last one wrapped.
+    A table that is wider than a terminal is shown without its empty columns, its last one wrapped.
     """
-    if width and rows and max(map(len, table(titles, rows))) > width:
-        return table(*_fitted(titles, rows, colours, width), style)
+    if on.width and rows and max(map(len, table(titles, rows))) > on.width:
+        return table(*_fitted(titles, rows, colours, on.width), on._replace(width=None))
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     coloured = titles.index("STATE") if "STATE" in titles else 0
     lines = []
     for number, row in enumerate([titles, *rows]):
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
         if number and colours and colours[number - 1]:
-            cells[coloured] = style(cells[coloured], colours[number - 1])
+            cells[coloured] = on.style(cells[coloured], colours[number - 1])
         lines.append("   ".join(cells).rstrip())
     return lines
 
@@ -97,8 +107,7 @@ def jobs(
     *,
     has_namespace: bool,
     is_wide: bool = False,
-    style: Style = plain,
-    width: int | None = None,
+    on: Terminal = _PIPE,
 ) -> list[str]:
     """Return the table of `list`."""
     titles = ["NAME", "STATE", "REASON", "READY", "AGE", "RANKS", "QUEUE", "POS"]
@@ -122,24 +131,16 @@ def jobs(
         ]
         wide = [str(job.slots), job.dialect, job.transport or "-", ended] if is_wide else []
         rows.append([*([job.namespace] if has_namespace else []), *cells, *wide])
-    return table(titles, rows, [_COLOURS.get(job.state, "") for job in found], style, width)
+    return table(titles, rows, [_COLOURS.get(job.state, "") for job in found], on)
 
 
-def screen(
-    job: JobStatus,
-    now: float,
-    *,
-    is_wide: bool = False,
-    style: Style = plain,
-    width: int | None = None,
-    wrap: Callable[[str], list[str]] = lambda text: [text],
-) -> list[str]:
-    """Return the screen of `status`; `wrap` makes lines of a paragraph."""
+def screen(job: JobStatus, now: float, *, is_wide: bool = False, on: Terminal = _PIPE) -> list[str]:
+    """Return the screen of `status`."""
     summary, why = job.summary, job.explanation
-    head = f"{summary.namespace}/{summary.name}: {style(str(summary.state), _COLOURS.get(summary.state, ''))}"
+    head = f"{summary.namespace}/{summary.name}: {on.style(str(summary.state), _COLOURS.get(summary.state, ''))}"
     lines = [
         head + (f" ({summary.reason})" if summary.reason else ""),
-        *wrap(str(why)),
+        *on.wrapped(str(why)),
         *(f"  | {line}" for line in why.lines),
         "",
     ]
@@ -149,13 +150,13 @@ def screen(
         + (f", queue {summary.queue}" if summary.queue else ""),
         "",
     ]
-    lines += pods(job.launchers, job.workers, is_wide=is_wide, style=style, width=width)
-    lines += [line for note in job.notes for line in ["", *wrap(note)]]
-    lines += ["", *_timeline(job, now, width)]
+    lines += pods(job.launchers, job.workers, is_wide=is_wide, on=on)
+    lines += [line for note in job.notes for line in ["", *on.wrapped(note)]]
+    lines += ["", *_timeline(job, now, on)]
     return lines
 
 
-def events(found: Sequence[JobEvent], now: float, style: Style = plain, width: int | None = None) -> list[str]:
+def events(found: Sequence[JobEvent], now: float, on: Terminal = _PIPE) -> list[str]:
     """Return the table of `events`."""
     rows = [
         [
@@ -168,16 +169,16 @@ def events(found: Sequence[JobEvent], now: float, style: Style = plain, width: i
         for one in found
     ]
     colours = ["yellow" if one.type == "Warning" else "" for one in found]
-    return table(["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, colours, style, width)
+    return table(["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, colours, on)
 
 
-def checks(found: Sequence[Check], style: Style = plain, width: int | None = None) -> list[str]:
+def checks(found: Sequence[Check], on: Terminal = _PIPE) -> list[str]:
     """Return the table of `doctor`."""
     rows = []
     for one in found:
         text = f"{one.what}{'' if one.what.endswith(_ENDS) else '.'} {one.remedy}" if one.remedy else one.what
         rows.append([f"{one.group}: {one.name}", str(one.level), text])
-    return table(["CHECK", "STATE", "RESULT"], rows, [_LEVELS[one.level] for one in found], style, width)
+    return table(["CHECK", "STATE", "RESULT"], rows, [_LEVELS[one.level] for one in found], on)
 
 
 def edits(found: Sequence[Edit], now: float) -> list[str]:
@@ -207,8 +208,7 @@ def pods(
     workers: Sequence[PodSummary],
     *,
     is_wide: bool,
-    style: Style = plain,
-    width: int | None = None,
+    on: Terminal = _PIPE,
 ) -> list[str]:
     """Return a table of pods: of many workers those that are not ready, unless `is_wide`."""
     shown = [one for one in workers if not one.ready] if len(workers) > _MANY and not is_wide else workers
@@ -218,7 +218,7 @@ def pods(
     rows = [
         [
             one.name,
-            _state_of(one),
+            "Ready" if one.ready else one.reason or one.phase,
             one.node or "-",
             str(one.restarts),
             one.ranks or (f"up to {one.slots}" if one.slots else "-"),
@@ -227,7 +227,7 @@ def pods(
         for one in pods
     ]
     colours = [_colour(one) for one in pods]
-    lines = table(["POD", "STATE", "NODE", "RESTARTS", "RANKS", "WHY"], rows, colours, style, width)
+    lines = table(["POD", "STATE", "NODE", "RESTARTS", "RANKS", "WHY"], rows, colours, on)
     if hidden := len(workers) - len(shown):
         lines.append(f"and {hidden} workers that are ready (-o wide shows them)")
     return lines
@@ -243,16 +243,12 @@ def _colour(pod: PodSummary) -> str:
     return "red" if pod.phase == "Failed" else "yellow"
 
 
-def _state_of(pod: PodSummary) -> str:
-    return "Ready" if pod.ready else pod.reason or pod.phase
-
-
-def _timeline(job: JobStatus, now: float, width: int | None) -> list[str]:
+def _timeline(job: JobStatus, now: float, on: Terminal) -> list[str]:
     if not job.timeline:
         return []
     first = job.timeline[0].at
     rows = [[_clock(step.at, now), f"+{age(step.at - first)}", step.what] for step in job.timeline]
-    return table(["TIME", "AFTER", "WHAT"], rows, width=width)
+    return table(["TIME", "AFTER", "WHAT"], rows, on=on)
 
 
 def _clock(at: float, now: float) -> str:

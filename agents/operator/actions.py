@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from agents.job.json_object import Body
 from agents.job.model import KeyType
-from agents.operator.kube import Kind
+from agents.kube.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)

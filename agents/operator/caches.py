@@ -8,8 +8,20 @@ from typing import NamedTuple
 from agents.job.json_object import Body, part
 from agents.job.model import GROUP
 from agents.job.status import is_finished
-from agents.operator import kube
-from agents.operator.api import Api
+from agents.kube.api import Api
+from agents.kube.kinds import (
+    BATCH_JOB,
+    CONFIG_MAP,
+    JOBS,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    pod_group_kind,
+)
 from agents.operator.informer import Informer
 from agents.operator.metrics import Metrics
 from agents.operator.planning.view import Observed
@@ -29,32 +41,32 @@ class Key(NamedTuple):
 
 
 _FIELDS = {  # of Observed
-    kube.BATCH_JOB: "launcher_job",
-    kube.CONFIG_MAP: "config_map",
-    kube.SECRET: "secret",
-    kube.SERVICE: "service",
-    kube.SERVICE_ACCOUNT: "service_account",
-    kube.ROLE: "role",
-    kube.ROLE_BINDING: "role_binding",
+    BATCH_JOB: "launcher_job",
+    CONFIG_MAP: "config_map",
+    SECRET: "secret",
+    SERVICE: "service",
+    SERVICE_ACCOUNT: "service_account",
+    ROLE: "role",
+    ROLE_BINDING: "role_binding",
 }
 
 
-def watched(gang_scheduler: str) -> dict[kube.Kind, str]:
+def watched(gang_scheduler: str) -> dict[Kind, str]:
     """Return the kinds of objects that are created for jobs besides pods, and the fields of `Observed` for them."""
-    return _FIELDS | ({kube.pod_group_kind(gang_scheduler): "pod_group"} if gang_scheduler else {})
+    return _FIELDS | ({pod_group_kind(gang_scheduler): "pod_group"} if gang_scheduler else {})
 
 
 class Caches:
     """The stores of MPIJobs and of their objects. `on_job(key)` is called for each job that has changed."""
 
     def __init__(
-        self, jobs: Iterable[kube.Kind], gang_scheduler: str = "", on_job: Callable[[Key], None] = lambda _key: None
+        self, jobs: Iterable[Kind], gang_scheduler: str = "", on_job: Callable[[Key], None] = lambda _key: None
     ) -> None:
         """`jobs`: one kind, that is one version, of MPIJob for each API group."""
         self._on_job = on_job
         self._jobs = {kind.group: Store(kind, self._job_changed) for kind in jobs}
         self._fields = watched(gang_scheduler)
-        self._made = {kind: Store(kind, self._changed) for kind in (kube.POD, *self._fields)}
+        self._made = {kind: Store(kind, self._changed) for kind in (POD, *self._fields)}
         self._gone: dict[str, Body] = {}  # by job, until it ends: the last pod of its launcher's Job that was deleted
 
     def jobs(self, group: str = GROUP) -> Store:
@@ -69,7 +81,7 @@ class Caches:
         """Whether only an outline of the job is cached."""
         return isinstance(self._jobs[key.group].get(key.namespace, key.name), Outline)
 
-    def store(self, kind: kube.Kind) -> Store:
+    def store(self, kind: Kind) -> Store:
         """The store of a kind, whichever of its versions MPIJobs are read by."""
         return self._made[kind] if kind in self._made else self._jobs[kind.group]
 
@@ -109,16 +121,16 @@ class Caches:
                     single[name] = body
                     there.add((kind.name, body["metadata"]["name"]))
         # Also of a batch Job that is gone: its pods have their grace period, and no other launcher runs meanwhile.
-        found = self._of(resource, kube.POD)
+        found = self._of(resource, POD)
         pods = tuple(pod for pod in found if controller(pod) == uid or _is_launcher(pod, resource))
-        there.update((kube.POD.name, pod["metadata"]["name"]) for pod in pods)
+        there.update((POD.name, pod["metadata"]["name"]) for pod in pods)
         still = {wanted: message for wanted, message in rejected.items() if wanted not in there}
         gone = self._gone.get(uid)
         if gone is not None and controller(gone) == part(single.get("launcher_job"), "metadata").get("uid"):
             single["gone_launcher"] = gone
         return Observed(resource, pods, name_conflicts=name_conflicts, rejected=still, seen_at=seen_at, **single)
 
-    def _of(self, resource: Body, kind: kube.Kind) -> list[Body]:
+    def _of(self, resource: Body, kind: Kind) -> list[Body]:
         """A job's objects. Only of its namespace: in another one a user can give a pod any label and owner."""
         metadata = resource["metadata"]
         found = self._made[kind].of_job(metadata["uid"])
@@ -145,7 +157,7 @@ class Caches:
     def _freed(self, body: Body) -> None:
         """Queue a new job that waits for an object of an earlier job of the same name."""
         by = owner(body)
-        for store in self._jobs.values() if by.get("kind") in kube.JOBS else ():
+        for store in self._jobs.values() if by.get("kind") in JOBS else ():
             job = store.get(body["metadata"].get("namespace", ""), by.get("name", ""))
             if job is not None and job["metadata"]["uid"] != by.get("uid"):
                 self._job_changed(None, job)
@@ -165,7 +177,7 @@ def _is_launcher(pod: Body, job: Body) -> bool:
     """Whether an object is a pod of the batch Job of a job's launcher: none of those has a worker's name."""
     by, metadata, name = owner(pod), pod["metadata"], job["metadata"]["name"]
     is_near = metadata.get("namespace") == job["metadata"].get("namespace")
-    is_owned = (by.get("kind"), by.get("name")) == (kube.BATCH_JOB.name, f"{name}-launcher")
+    is_owned = (by.get("kind"), by.get("name")) == (BATCH_JOB.name, f"{name}-launcher")
     return is_near and is_owned and not metadata["name"].startswith(f"{name}-worker-")
 
 

@@ -21,9 +21,10 @@ import click
 
 from agents.common.quantity import parse_quantity
 from agents.job.model import Tool
+from agents.kube.access import AccessError, load, own_namespace
+from agents.kube.detection import OWN_LEASE
 from agents.operator import logs
-from agents.operator.access import AccessError, load, own_namespace
-from agents.operator.detection import OWN_LEASE
+from agents.operator.image_volumes import ProgramDelivery
 from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.plan import plan
 from agents.operator.process import Options, Process, T9k
@@ -44,7 +45,7 @@ _EPILOG = "Each option can also be set by the variable MPI_OPERATOR_NAME. All op
 def main() -> None:
     """Run as a command, and end the process: a request that has no answer yet is not waited for."""
     try:
-        code = command.main(args=_dashed(sys.argv[1:]), prog_name="mpi-operator", standalone_mode=False)
+        code = command.main(args=dashed(sys.argv[1:]), prog_name="mpi-operator", standalone_mode=False)
         sys.stdout.flush()
         os._exit(code)
     except click.ClickException as error:
@@ -99,6 +100,8 @@ _HELP = {
     "cpu_limit": "CPU limit of each injected container, except in Guaranteed pods.",
     "has_worker_agent": "Inject the worker agent into SSH jobs by default.",
     "tools": "Default tools in launchers: kubectl (the real one).",
+    "program_delivery": "How pods get our programs: image: by image volumes; init: init containers copy them; "
+    "auto: by image volumes if the API server and all schedulable nodes have them.",
     "kubectl_image": "Image with kubectl. Default: --image with -kubectl added to its tag.",
     "cluster_domain": "Domain that host names of v2beta1 jobs end in.",
     "gang_scheduler": "volcano, t9k, or the name of a scheduler that has the coscheduling plugin.",
@@ -107,7 +110,7 @@ _HELP = {
     "lease_namespace": "Namespace of the lease. Default: the operator's own.",
     "address": "Address for health and metrics. Default: all.",
     "port": "Port for health and metrics; 0: none.",
-    "kubeconfig": "Default: KUBECONFIG, else the pod's service account.",
+    "kubeconfig": "Default: KUBECONFIG, else ~/.kube/config, else the pod's service account.",
 }
 
 
@@ -158,6 +161,7 @@ _PULLS, _LEVELS = ("Always", "IfNotPresent", "Never"), ("debug", "info", "warnin
 @_option("has_worker_agent", "--worker-agent/--no-worker-agent", default=True)
 @_option("tools", "--tool", **_names("NAME", _tools))
 @_option("kubectl_image", "--kubectl-image", metavar="IMAGE")
+@_option("program_delivery", "--program-delivery", default=str(ProgramDelivery.AUTO), **_choice(ProgramDelivery))
 @_option("cluster_domain", "--cluster-domain", metavar="DOMAIN")
 @_option("gang_scheduler", "--gang-scheduling --gang-scheduler", metavar="NAME")
 @_option("wait_timeout", "--wait-timeout", metavar="DURATION")
@@ -218,6 +222,6 @@ def _failed(message: str) -> int:
     return SETUP
 
 
-def _dashed(arguments: list[str]) -> list[str]:
+def dashed(arguments: list[str]) -> list[str]:
     """Return Go's flags (`-name`, `-name=value`) as ours."""
     return [f"-{text}" if text[:1] == "-" and text[1:2].isalpha() and len(text) > 2 else text for text in arguments]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from agents.job.json_object import Body
 from agents.job.model import Job, Problem
 from agents.job.read import read
+from agents.kube.errors import ApiError, NotFoundError
 from agents.operator.actions import Action, Plan
 from agents.operator.caches import Caches, Key
 from agents.operator.executor import Executor, Memory, named
-from agents.operator.kube import ApiError, NotFoundError
 from agents.operator.metrics import Metrics
 from agents.operator.planning.view import Observed
 from agents.operator.queue import Queue

@@ -13,9 +13,10 @@ from agents.job.conditions import Type, find, is_true
 from agents.job.json_object import Body, part
 from agents.job.model import KeyType, kind_of
 from agents.job.status import conditions_of, format_time
-from agents.operator import kube
+from agents.kube.api import Api
+from agents.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RejectedError
+from agents.kube.kinds import BATCH_JOB, POD, Kind
 from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
-from agents.operator.api import Api
 from agents.operator.caches import Caches, controller, group_of, key_of, owner
 from agents.operator.metrics import Metrics
 from agents.operator.recorder import Recorder
@@ -54,14 +55,14 @@ class Executor:
         self._pool = pool or ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="request")
 
     def whole(self, outline: Body) -> Body:
-        """Return a large job as it is now. Raises kube.ApiError."""
+        """Return a large job as it is now. Raises ApiError."""
         metadata, kind = outline["metadata"], self._caches.jobs(group_of(outline)).kind
         path, selector = kind.path(metadata["namespace"]), f"metadata.name={metadata['name']}"
         for body in self._api.list(path, keep=whole_job, fieldSelector=selector).get("items") or ():
             return dict(body)  # by list: the role may not allow get
-        raise kube.NotFoundError(f"{kind.name} {metadata['name']} has just been deleted", 404)
+        raise NotFoundError(f"{kind.name} {metadata['name']} has just been deleted", 404)
 
-    def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[kube.ApiError]:
+    def carry_out(self, resource: Body, memory: Memory, step: Sequence[Action], now: float) -> list[ApiError]:
         """Carry out one step's actions; return why some failed."""
         if len(step) <= _ONE_BY_ONE_MAX or memory.is_large:
             results = [self._tried(resource, memory, action, now) for action in step]
@@ -71,11 +72,11 @@ class Executor:
             results = [self._tried(resource, memory, first, now), *(other.result() for other in others)]
         return [error for error in results if error is not None]
 
-    def _tried(self, resource: Body, memory: Memory, action: Action, now: float) -> kube.ApiError | None:
+    def _tried(self, resource: Body, memory: Memory, action: Action, now: float) -> ApiError | None:
         key = key_of(resource)
         try:
             self._do(resource, memory, action, now)
-        except kube.ApiError as error:
+        except ApiError as error:
             about = {"job": str(key), "code": error.code}
             _LOG.info("job %s: %s failed: %s", key, named(action), error, extra=about)
             return error
@@ -103,32 +104,32 @@ class Executor:
         keys = {} if action.key_type is None else {"data": new_key_pair(action.key_type)}
         try:
             made = self._api.create(kind, namespace, {**action.body, **keys})
-        except kube.AlreadyExistsError:
+        except AlreadyExistsError:
             made = self._existing(kind, namespace, name)
             if controller(made) != memory.uid:
                 if not _is_of_earlier_job(made, resource):
                     memory.name_conflicts[wanted] = now
                     raise  # what the plan has behind it, pods at worst, would go on with someone else's object
-                raise kube.ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
+                raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
             if not job_uid(made):  # then it is not watched
                 made = self._labelled(kind, namespace, name, memory)
-        except kube.RejectedError as error:
+        except RejectedError as error:
             memory.rejected[wanted] = str(error)
             raise
         self._caches.store(kind).put(made)
         memory.rejected.pop(wanted, None)
         memory.name_conflicts.pop(wanted, None)
 
-    def _labelled(self, kind: kube.Kind, namespace: str, name: str, memory: Memory) -> Body:
+    def _labelled(self, kind: Kind, namespace: str, name: str, memory: Memory) -> Body:
         label = {"metadata": {"labels": {JOB_UID: memory.uid}}}
         try:
             return self._api.patch(kind.path(namespace, name), label)
-        except kube.RejectedError as error:  # of most kinds the chart lets us change none
+        except RejectedError as error:  # of most kinds the chart lets us change none
             lost = f"it exists without its label {JOB_UID}={memory.uid}, by which the operator finds it: {error}"
             memory.rejected[kind.name, name] = lost
             raise
 
-    def _existing(self, kind: kube.Kind, namespace: str, name: str) -> Body:
+    def _existing(self, kind: Kind, namespace: str, name: str) -> Body:
         if not kind.is_secret:
             return self._api.get(kind.path(namespace, name))
         # Of a Secret only the metadata, as watched; the role may allow list and not get.
@@ -136,16 +137,16 @@ class Executor:
         found = self._api.list(path, partial=True, fieldSelector=selector).get("items") or ()
         for body in found:
             return dict(body)
-        raise kube.ConflictError(f"{kind.name} {name} has just been deleted")
+        raise ConflictError(f"{kind.name} {name} has just been deleted")
 
     def _delete(self, namespace: str, action: Delete) -> None:
         store = self._caches.store(action.kind)
         try:
             # A batch Job is there until its pods are gone: no other launcher is created during the last seconds of one.
-            waits = action.kind == kube.BATCH_JOB
+            waits = action.kind == BATCH_JOB
             path = store.kind.path(namespace, action.name)
             answer = self._api.delete(path, action.uid, waits=waits, **_grace(action))
-        except kube.NotFoundError:
+        except NotFoundError:
             store.remove(namespace, action.name, action.uid)
             return
         if answer.get("kind") == action.kind.name:
@@ -155,12 +156,12 @@ class Executor:
 
     def _delete_workers(self, resource: Body, action: DeleteWorkers, now: float) -> None:
         metadata = resource["metadata"]
-        store = self._caches.store(kube.POD)
+        store = self._caches.store(POD)
         pods = store.of_job(metadata["uid"])
         workers = [pod for pod in pods if part(pod, "metadata", "labels").get(_ROLE) == "worker"]
         newest = max((int(pod["metadata"]["resourceVersion"]) for pod in workers), default=0)
         selector = f"{JOB_UID}={metadata['uid']},{_ROLE}=worker"
-        self._api.delete_collection(kube.POD.path(metadata["namespace"]), selector, newest, **_grace(action))
+        self._api.delete_collection(POD.path(metadata["namespace"]), selector, newest, **_grace(action))
         store.mark_deleted(workers, format_time(now))
 
     def _write_status(self, resource: Body, action: WriteStatus) -> None:
@@ -182,14 +183,13 @@ class Executor:
             self._api.replace(path, body, partial=True, is_dry=True)
             return
         body["status"] = action.status
-        by = [action.manager] if action.manager else []
         with jobs.writing(metadata["uid"], action.status):
             known = jobs.get(metadata["namespace"], metadata["name"])
             if isinstance(known, Outline) and known["metadata"]["uid"] == metadata["uid"]:
-                answer = self._api.replace(path, body, *by, partial=True)
+                answer = self._api.replace(path, body, action.manager, partial=True)
                 after: Body = written(known, answer["metadata"], action.status)
             else:
-                after = self._api.replace(path, body, *by)
+                after = self._api.replace(path, body, action.manager)
             jobs.put(after, notifies=False)  # the plan goes on, or is tried again when it is due
         self._count(resource, {**resource, "status": action.status})
 

@@ -11,11 +11,10 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-from agents.job.json_object import Body
-from agents.operator.api import Api, Watch
-from agents.operator.kube import ApiError, GoneError, NotFoundError, RejectedError
+from agents.job.json_object import Body, mapping
+from agents.kube.api import Api, Stream
+from agents.kube.errors import ApiError, GoneError, NotFoundError, RejectedError
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
 from agents.operator.trim import trim
@@ -40,12 +39,12 @@ class Informer:
         on_synced: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_synced` is called after the first list."""
-        self._api, self._store, self._metrics, self._on_synced = api, store, metrics, on_synced
+        self._api, self.store, self._metrics, self._on_synced = api, store, metrics, on_synced
         self.namespace, self._selector = namespace, selector
         self._path = store.kind.path(namespace)
-        self._stop = threading.Event()
-        self._watch: Watch | None = None
-        self._version = ""  # "": a list is needed
+        self.stopping = threading.Event()  # waits end when it is set
+        self._watch: Stream | None = None
+        self.version = ""  # "": a list is needed
         self._listed = ""  # the last list's
         self._failures = 0
         self.complaint = ""  # why the store can't be kept up to date now
@@ -66,29 +65,29 @@ class Informer:
 
     def stop(self) -> None:
         """Stop; the thread ends soon."""
-        self._stop.set()
+        self.stopping.set()
         watch = self._watch
         if watch is not None:
             watch.stop()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self._turn()
+        while not self.stopping.is_set():
+            self.turn()
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
         """List if necessary, and follow one watch to its end."""
         try:
-            if not self._version:
+            if not self.version:
                 self._list()
             self._follow()
         except GoneError as error:
             self._restarts("gone")
             # Not at full speed where no list can be had, or not even the list's own version is watched.
-            if self._version in {"", self._listed}:
+            if self.version in {"", self._listed}:
                 self._wait(error)
-            self._version = ""
+            self.version = ""
         except ApiError as error:
-            if not self._stop.is_set():
+            if not self.stopping.is_set():
                 self._restarts("refused" if isinstance(error, RejectedError) else "error")
                 self._wait(error)
 
@@ -99,9 +98,10 @@ class Informer:
         while True:
             page = self._api.list(
                 self._path,
-                keep=self._kept,  # whole, they would not fit into the operator's memory
+                # Whole, they would not fit into the operator's memory.
+                keep=lambda body: trim(self.store.kind, mapping(body)),
                 token=token,
-                partial=self._store.kind.is_secret,
+                partial=self.store.kind.is_secret,
                 labelSelector=self._selector,
             )
             bodies += page.get("items") or ()
@@ -109,28 +109,26 @@ class Informer:
             if not token:
                 break
         version = page["metadata"]["resourceVersion"]
-        self._store.replace(bodies, version, self.namespace)
-        self._version = self._listed = version
+        self.store.replace(bodies, version, self.namespace)
+        self.version = self._listed = version
         self._healthy()
         if not self.synced.is_set():
             self.synced.set()
             self._on_synced()
-
-    def _kept(self, body: Any) -> Body:
-        return trim(self._store.kind, body if isinstance(body, dict) else {})
 
     def _follow(self) -> None:
         timeout_s = random.randint(*_WATCH_S)  # noqa: S311 (no secret)
         began = time.monotonic()
         watch = self._api.watch(
             self._path,
-            version=self._version,
+            version=self.version,
             timeout_s=timeout_s,
-            selector=self._selector,
-            partial=self._store.kind.is_secret,
+            partial=self.store.kind.is_secret,
+            allowWatchBookmarks="true",
+            labelSelector=self._selector,
         )
         self._watch = watch
-        if self._stop.is_set():
+        if self.stopping.is_set():
             watch.stop()
             return
         self._healthy()
@@ -144,19 +142,16 @@ class Informer:
                 self._failures = 0
         self._restarts("ended")
         if time.monotonic() - began < _FIRST_WAIT_S:  # a server that ends watches at once is not asked without a pause
-            self._stop.wait(_FIRST_WAIT_S)
+            self.stopping.wait(_FIRST_WAIT_S)
 
     def _take(self, event: Body) -> None:
         kind, body = event.get("type"), event.get("object") or {}
-        if kind == "ERROR":
-            code = body.get("code", 0)
-            raise (GoneError if code == 410 else ApiError)(str(body.get("message", "a watch failed")), code)
-        self._store.event(str(kind), body, self.namespace)
-        self._version = body["metadata"]["resourceVersion"]
+        self.store.event(str(kind), body, self.namespace)
+        self.version = body["metadata"]["resourceVersion"]
 
     def _healthy(self) -> None:
         if self.complaint:
-            _LOG.info("watching %s again", self._store.kind.resource)
+            _LOG.info("watching %s again", self.store.kind.resource)
         self.complaint, self.is_missing, self.is_forbidden = "", False, False
 
     def _wait(self, error: ApiError) -> None:
@@ -165,13 +160,13 @@ class Informer:
         self.is_forbidden = error.code == 403
         if reason != self.complaint:
             self.complaint = reason
-            _LOG.warning("%s can't be watched: %s", self._store.kind.resource, reason)
+            _LOG.warning("%s can't be watched: %s", self.store.kind.resource, reason)
         wait_s = min(_FIRST_WAIT_S * 2.0 ** min(self._failures, 16), _LAST_WAIT_S) * (0.5 + random.random() / 2)  # noqa: S311
         self._failures += 1
-        self._stop.wait(max(wait_s, error.retry_after_s or 0.0))
+        self.stopping.wait(max(wait_s, error.retry_after_s or 0.0))
 
     def _reason(self, error: ApiError) -> str:
-        kind, where = self._store.kind, f"namespace {self.namespace}" if self.namespace else "all namespaces"
+        kind, where = self.store.kind, f"namespace {self.namespace}" if self.namespace else "all namespaces"
         if isinstance(error, RejectedError) and error.code == 403:
             return f"the operator's role lacks list and watch of {kind.resource} in {where}"
         if isinstance(error, NotFoundError):
@@ -179,5 +174,5 @@ class Informer:
         return str(error)
 
     def _restarts(self, why: str) -> None:
-        if not self._stop.is_set():
-            self._metrics.watch_restarts.labels(self._store.kind.plural, why).inc()
+        if not self.stopping.is_set():
+            self._metrics.watch_restarts.labels(self.store.kind.plural, why).inc()

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agents.job.json_object import Body
-from agents.operator.api import Api
-from agents.operator.kube import LEASE, AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from agents.kube.api import Api
+from agents.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from agents.kube.kinds import LEASE
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Leader:
     def acquire(self, stop: threading.Event) -> bool:
         """Wait for the lease, then renew it in a thread; False if stopped before."""
         while not stop.is_set():
-            if self._try():
+            if self.try_once():
                 _LOG.info("leading: acquired the lease %s/%s", self._namespace, self._name)
                 self._thread.start()
                 return True
@@ -98,7 +99,7 @@ class Leader:
     def _renew(self) -> None:
         try:
             while not self._stop.wait(self._times.retry_s):
-                if not self._try() and not self.leads():
+                if not self.try_once() and not self.leads():
                     break
         except Exception:  # noqa: BLE001 (a bug: it would stay a standby forever)
             _LOG.exception("the lease %s/%s can't be renewed", self._namespace, self._name)
@@ -107,7 +108,8 @@ class Leader:
             _LOG.error("lost the lease %s/%s: %s", self._namespace, self._name, self.complaint or self.holder)
             self._on_lost()
 
-    def _try(self) -> bool:
+    def try_once(self) -> bool:
+        """Acquire or renew the lease by one attempt; return whether this candidate holds it."""
         began = self._clock()
         try:
             if not (self._again() or self._take()):
@@ -115,7 +117,9 @@ class Leader:
         except (AlreadyExistsError, ConflictError):
             return False  # another was quicker
         except ApiError as error:
-            self._complain(error)
+            if str(error) != self.complaint:
+                self.complaint = str(error)
+                _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
             return False
         self._renewed_at, self.complaint = began, ""
         return True
@@ -172,11 +176,6 @@ class Leader:
             "renewTime": now,
             "leaseTransitions": (before.get("leaseTransitions") or 0) + (0 if ours or not before else 1),
         }
-
-    def _complain(self, error: ApiError) -> None:
-        if str(error) != self.complaint:
-            self.complaint = str(error)
-            _LOG.warning("the lease %s/%s can't be acquired: %s", self._namespace, self._name, error)
 
 
 def _now() -> str:

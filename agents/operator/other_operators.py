@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 
 from agents.job.json_object import Body, part
 from agents.job.model import PREFIX, T9K_GROUP, VIRTUAL_GROUP
 from agents.job.status import has_begun, raw_conditions
-from agents.operator.api import Api
+from agents.kube.api import Api
+from agents.kube.detection import DEPLOYMENTS, LEASES, find_operators, place
+from agents.kube.errors import ApiError, RejectedError
+from agents.kube.kinds import DEPLOYMENT, LEASE, Kind
 from agents.operator.caches import group_of
-from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS, LEASES, find_operators, place
-from agents.operator.kube import LEASE, ApiError, Kind, RejectedError
 from agents.operator.planning.status import is_written
 
 _LOG = logging.getLogger(__name__)
@@ -132,10 +133,11 @@ class OtherOperators:
             self._on_change()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._pause_s()):
+        while not self._stop.wait(self.pause_s()):
             self.look()
 
-    def _pause_s(self) -> float:
+    def pause_s(self) -> float:
+        """How long until the next look: shorter beside another operator, as jobs may wait for its end."""
         if self._seen is None:
             return _FIRST_CHECK_S
         return _CHECK_BUSY_S if self._seen else _CHECK_S
@@ -143,7 +145,12 @@ class OtherOperators:
     def _list(self, kind: Kind, names: Iterable[str]) -> list[Body]:
         """All of these names in namespaces that count, none if RBAC doesn't allow that. Raises ApiError."""
         try:
-            found = [one for name in names for one in self._named(kind, name)]
+            found = [
+                one
+                for name in names  # any namespace may have one of the name
+                for one in self._api.items(kind.path(), fieldSelector=f"metadata.name={name}")
+                if place(one)[0] in self._namespaces
+            ]
         except RejectedError:
             if kind in self._listed:  # an API server refuses what it is asked before it has read the roles
                 raise
@@ -156,12 +163,3 @@ class OtherOperators:
             return []
         self._listed.add(kind)
         return found
-
-    def _named(self, kind: Kind, name: str) -> Iterator[Body]:
-        more: Body = {}
-        while True:  # any namespace may have one of the name
-            page = self._api.list(kind.path(), fieldSelector=f"metadata.name={name}", **more)
-            yield from (one for one in page.get("items") or () if place(one)[0] in self._namespaces)
-            more = {"token": part(page, "metadata").get("continue", "")}
-            if not more["token"]:
-                return

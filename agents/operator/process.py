@@ -12,32 +12,27 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agents.job.read import dialect_of
-from agents.operator.access import Access
+from agents.kube.access import Access
+from agents.kube.api import Api
+from agents.kube.errors import ApiError, NotFoundError
+from agents.kube.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, VIRTUAL_CLUSTER, Kind
 from agents.operator.actions import Plan
-from agents.operator.api import Api
 from agents.operator.caches import Caches, Key, group_of, key_of
 from agents.operator.controller import Controller, Planner, Scope
 from agents.operator.executor import Executor
 from agents.operator.http_server import Answer, HttpServer
+from agents.operator.image_volumes import ImageVolumes, ProgramDelivery
 from agents.operator.informer import Informer
-from agents.operator.kube import (
-    MPI_JOB_T9K,
-    MPI_JOB_V1,
-    MPI_JOB_V2BETA1,
-    VIRTUAL_CLUSTER,
-    ApiError,
-    Kind,
-    NotFoundError,
-)
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
 from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
 from agents.operator.plan import leave_to_others
 from agents.operator.queue import Queue
 from agents.operator.recorder import Recorder
-from agents.operator.settings import PodSettings
+from agents.operator.settings import FIELD_MANAGER, PodSettings
 
 _LOG = logging.getLogger(__name__)
+_REQUEST_S = 30.0
 _LEASE_REQUEST_S = 4.0
 _START_REQUEST_S = 8.0  # for requests at the start: a process that is stopped meanwhile has 30 s in all
 _CRD_WAIT_S = 2.0
@@ -64,6 +59,7 @@ class Options:
     claim: Claim = Claim.AUTO
     other_operator_namespaces: tuple[str, ...] = NAMESPACES
     t9k: T9k = T9k.AUTO
+    program_delivery: ProgramDelivery = ProgramDelivery.INIT
     workers: int = 8
     elects: bool = True
     lease_namespace: str = "default"
@@ -90,10 +86,10 @@ class Process:
         self._is_lost = False
         self._waits_for = ""  # why it does not even ask for the lease
         self._metrics = Metrics()
-        self._api = Api(access, self._metrics)
-        self._quick = Api(access, self._metrics, timeout_s=_START_REQUEST_S)
+        self._api = self._requests(_REQUEST_S)
+        self._quick = self._requests(_START_REQUEST_S)
         self._leader = Leader(
-            Api(access, self._metrics, timeout_s=_LEASE_REQUEST_S),
+            self._requests(_LEASE_REQUEST_S),
             options.lease_namespace,
             options.lease_name,
             options.identity,
@@ -104,6 +100,10 @@ class Process:
         self._of_optional: dict[Kind, list[Informer]] = {}  # of them, those of optional kinds
         self._controller: Controller | None = None
         self._metrics.is_leader.set_function(self._leads)
+
+    def _requests(self, timeout_s: float) -> Api:
+        answered = self._metrics.answered
+        return Api(self._access, agent="mpi-operator", manager=FIELD_MANAGER, timeout_s=timeout_s, answered=answered)
 
     def serve(self, host: str, port: int) -> HttpServer:
         """Serve probes and metrics. Raises OSError."""
@@ -135,7 +135,7 @@ class Process:
         queue = Queue[Key](turn=lambda key: key.namespace, is_large=caches.is_large)
         recorder = Recorder(self._api, self._metrics, socket.gethostname())
         executor = Executor(self._api, caches, recorder, self._metrics)
-        settings = replace(self._settings, owner_version=self._preferred(kind))
+        settings = replace(self._settings, owner_version=owner_version(self._quick, kind))
         other_operators = OtherOperators(
             *(self._api, options.lease_namespace, options.lease_name, options.other_operator_namespaces),
             on_change=lambda: _add_all(caches, queue),
@@ -151,10 +151,14 @@ class Process:
             ),
             may_act=lambda: self._leads() and not self._stop.is_set(),
         )
-        controller = Controller(self._plan, caches, queue, executor, settings, self._metrics, scope)
+        volumes = ImageVolumes(self._quick, options.program_delivery)
+        controller = Controller(
+            lambda job, observed, settings, now: self._plan(job, observed, volumes.applied(settings), now),
+            *(caches, queue, executor, settings, self._metrics, scope),
+        )
         self._metrics.queue_depth.set_function(queue.__len__)
-        self._metrics.job_info.set_function(lambda: _job_info(caches))
-        self._metrics.other_operators.set_function(lambda: [(name,) for name in other_operators.seen()])
+        self._metrics.infos[self._metrics.job_info] = lambda: _job_info(caches)
+        self._metrics.infos[self._metrics.other_operators] = lambda: [(name,) for name in other_operators.seen()]
         if claim is Claim.AUTO:  # in a thread: the first check may take long, and no job is claimed before
             threading.Thread(target=other_operators.start, name="first-look", daemon=True).start()
         self._of_made = caches.informers_of_made(
@@ -164,6 +168,7 @@ class Process:
         self._inform_of_jobs(kind, caches)
         self._inform_of_optional(caches)
         recorder.start()
+        volumes.start()
         if self._synced():
             _LOG.info("caches synced: %d MPIJobs; starting %d workers", len(caches.all_jobs()), options.workers)
             self._controller = controller
@@ -172,6 +177,7 @@ class Process:
             if not controller.stop(_STEPS_END_S):
                 _LOG.warning("some requests did not finish within %g s", _STEPS_END_S)
         other_operators.stop()
+        volumes.stop()
         for informer in self._informers:
             informer.stop()
         if not self._is_lost:
@@ -215,7 +221,7 @@ class Process:
 
     def _is_served(self, kind: Kind) -> bool:
         try:
-            return not self._stop.is_set() and self._has(kind)
+            return not self._stop.is_set() and is_served(self._quick, kind)
         except ApiError:
             return False
 
@@ -255,7 +261,7 @@ class Process:
             message = "the API server has no MPIJobs (mpijobs.kubeflow.org): waiting for their CRD"
             try:
                 for kind in (MPI_JOB_V2BETA1, MPI_JOB_V1):
-                    if self._has(kind):
+                    if is_served(self._quick, kind):
                         self._waits_for = ""
                         return kind
             except ApiError as error:
@@ -265,26 +271,6 @@ class Process:
                 _LOG.warning("%s", message)
             self._stop.wait(_CRD_WAIT_S)
         return None
-
-    def _preferred(self, kind: Kind) -> str:
-        """Return the version that the garbage collector knows MPIJobs by; the one we read if the API server won't say.
-
-        It is the group's preferred one, if MPIJobs are served by it: kubeflow's other kinds share the group, and what
-        names its owner by a version that has no MPIJobs is never collected.
-        """
-        try:
-            group = self._quick.get(f"/apis/{kind.group}")
-            preferred = str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
-            return preferred if self._has(replace(kind, api_version=preferred)) else kind.api_version
-        except ApiError:
-            return kind.api_version
-
-    def _has(self, kind: Kind) -> bool:
-        try:
-            resources = self._quick.get(f"/apis/{kind.api_version}").get("resources") or ()
-        except NotFoundError:
-            return False
-        return any(each.get("name") == kind.plural for each in resources)
 
     def _healthy(self) -> Answer:
         threads = [each.is_alive for each in self._informers]
@@ -304,6 +290,29 @@ class Process:
         if self._controller is None or complaints:
             return 503, "".join(f"{each}\n" for each in complaints) or "waiting for the caches to sync\n"
         return 200, "leading\n"
+
+
+def owner_version(api: Api, kind: Kind) -> str:
+    """Return the version that the garbage collector knows MPIJobs by; the one we read if the API server won't say.
+
+    It is the group's preferred one, if MPIJobs are served by it: kubeflow's other kinds share the group, and what
+    names its owner by a version that has no MPIJobs is never collected.
+    """
+    try:
+        group = api.get(f"/apis/{kind.group}")
+        preferred = str((group.get("preferredVersion") or {}).get("groupVersion") or kind.api_version)
+        return preferred if is_served(api, replace(kind, api_version=preferred)) else kind.api_version
+    except ApiError:
+        return kind.api_version
+
+
+def is_served(api: Api, kind: Kind) -> bool:
+    """Whether the API server has this kind in this version. Raises ApiError."""
+    try:
+        resources = api.get(f"/apis/{kind.api_version}").get("resources") or ()
+    except NotFoundError:
+        return False
+    return any(each.get("name") == kind.plural for each in resources)
 
 
 def _add_all(caches: Caches, queue: Queue[Key]) -> None:

@@ -77,6 +77,11 @@ class Queue(Generic[Key]):
             self._move_due()
             return len(self._dirty)
 
+    def next_at(self) -> float | None:
+        """When the next key that is not due yet will be; None if none will."""
+        with self._condition:
+            return min(self._due.values(), default=None)
+
     def add(self, key: Key) -> None:
         """Have a key worked on as soon as may be."""
         with self._condition:

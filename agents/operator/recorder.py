@@ -13,9 +13,10 @@ from agents.common.text import printable
 from agents.job.json_object import Body
 from agents.job.model import kind_of
 from agents.job.status import format_time
+from agents.kube.api import Api
+from agents.kube.errors import ApiError, NotFoundError
+from agents.kube.kinds import EVENT
 from agents.operator.actions import Emit
-from agents.operator.api import Api
-from agents.operator.kube import EVENT, ApiError, NotFoundError
 from agents.operator.metrics import Metrics
 
 _LOG = logging.getLogger(__name__)

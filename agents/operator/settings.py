@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agents.job.model import Tool
 from rshagent import __version__
 
+FIELD_MANAGER = "mpi-agents"  # of all that the operator writes
 # A service mesh's sidecar that is a native one starts before hub and delivery and ends after the launcher. Daemons and
 # ranks call each other on any port, at addresses that the proxy would hide; the API server's port is left to hub and
 # delivery. Injectors alone read these.
@@ -38,6 +39,8 @@ class PodSettings:
     wait_timeout: str = ""  # MPI_AGENT_WAIT_TIMEOUT of delivery
     owner_version: str = ""  # API version in owner references; "": the version that the job was read by
     tools: tuple[Tool, ...] = ()  # in launchers by default
+    has_image_volumes: bool = False  # our programs are in volumes of our image; otherwise init containers copy them
+    fallback: str = ""  # why image volumes are not used, if the operator has found that out: an event of the jobs
 
     @property
     def image_with_kubectl(self) -> str:

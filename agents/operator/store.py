@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agents.job.json_object import Body
-from agents.operator.kube import JOBS, Kind
+from agents.kube.kinds import JOBS, Kind
 from agents.operator.trim import job_uid, trim
 
 Name = tuple[str, str]  # namespace and name

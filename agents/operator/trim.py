@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.job.json_object import Body, mapping, mappings, part
 from agents.job.model import LAST_APPLIED, PREFIX
-from agents.operator.kube import JOBS, Kind
+from agents.kube.kinds import JOBS, Kind
 
 JOB_UID = f"{PREFIX}job-uid"  # the label of all that we make, by which it is watched
 _TIMES = ("creationTimestamp", "deletionTimestamp")

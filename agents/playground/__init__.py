@@ -9,16 +9,16 @@
 
 What it is not, with processes: pods are process trees of one user on one machine. They have a home, a temporary folder,
 an environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
-own only where namespaces are allowed (`Cluster.hostnames`, `.mounts`, `.processes_apart`). All else is shared by all
+own only where namespaces are allowed (`Cluster.mounts`, `.processes_apart`). All else is shared by all
 pods, and containers are not apart from each other: images, users, resources and most probes mean nothing.
 
 The files, from the API inwards:
 
-- cluster (the handle), server_process, control, channel, server, api: a request from the socket to its answer
+- cluster (the handle), server_process, control, channel, server, listener, api: a request from the socket to its answer
 - rest, writes, watch, deletion, store, resources, access, selector, table, discovery, definitions: the API's objects,
   without I/O; tests use them without a server
 - exec_session, pipes, faults, watch_stream, logs: streams, and what a test does to them
-- kubelet, lifecycle, pod_status, manifest, volumes, pods, controllers: what becomes of an object
+- kubelet, sandbox, lifecycle, pod_status, manifest, volumes, pods, controllers: what happens to an object
 - runtime: what carries out a pod's containers; process_runtime: as processes, container_runtime: as containers
 - processes, shim, namespaces, pod_process: process trees; engine, engine_stream, container_config: a Docker engine
 - cli, apply, demo, follow, operated, client, documents, render, launchers, wheels, image: the commands

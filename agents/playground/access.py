@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 _ACCOUNT = "system:serviceaccount:"
-_NAMES = ("namespace", "verb", "group", "version", "resource", "subresource", "name")  # ResourceAttributes' 1 to 7
-_PROTOBUF = b"k8s\0"
 
 
 @dataclass(frozen=True)
@@ -134,39 +131,3 @@ def rules_of(role: Object) -> Iterator[Rule]:
             for resource in rule.get("resources") or ():
                 for verb in rule.get("verbs") or ():
                     yield Rule(verb, resource, names, group)
-
-
-def reviewed(body: bytes) -> dict[str, str]:
-    """What a SelfSubjectAccessReview asks, in JSON, or in protobuf as `kubectl auth can-i` has it. Raises ValueError.
-
-    Sources: apimachinery `runtime/generated.proto` (Unknown), api `authorization/v1/generated.proto`.
-    """
-    if not body.startswith(_PROTOBUF):
-        found: dict[str, Any] = json.loads(body)
-        return dict(found.get("spec", {}).get("resourceAttributes", {}))
-    try:
-        review = _fields(_fields(body[len(_PROTOBUF) :])[2])
-        attributes = _fields(_fields(review[2]).get(1, b""))
-    except (IndexError, KeyError):
-        raise ValueError("the body is no review") from None
-    return {name: attributes[number].decode() for number, name in enumerate(_NAMES, 1) if number in attributes}
-
-
-def _fields(data: bytes) -> dict[int, bytes]:
-    """A message's strings, bytes and messages by their numbers."""
-    at, found = 0, {}
-    while at < len(data):
-        key, at = _number(data, at)
-        size, at = _number(data, at)  # or, where the field is no text, a number itself
-        if key & 7 == 2:
-            found[key >> 3], at = data[at : at + size], at + size
-    return found
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte, at = data[at], at + 1
-        value, shift = value | (byte & 0x7F) << shift, shift + 7
-        if byte < 0x80:
-            return value, at

@@ -156,17 +156,14 @@ class Api:
             assert refusal is not None
             return _json(refusal["code"], refusal)
         hooks = faults.hooks(fault)
-        protocol = exec_session.protocol(asked, v4_only=self._minor < 29 or hooks.v4_only)
-        if protocol is None:  # as golang.org/x/net/websocket refuses a handshake
+        if not exec_session.offers_v5(asked):  # as golang.org/x/net/websocket refuses a handshake
             return web.Response(status=403)
         streams = {stream: asked.flag(stream) for stream in ("stdin", "stdout", "stderr", "tty")}
-        options = Options(asked.query["command"], protocol, self._runtime, **streams)
+        options = Options(asked.query["command"], self._runtime, **streams)
         container = asked.first("container") or thing["spec"]["containers"][0]["name"]
         place = {"pod": name, "namespace": namespace, "container": container}
         self.counters.commands.append({**place, **dataclasses.asdict(options)})
         wrong = hooks.dial_error() or exec_session.kubelet_error(thing, container)
-        if wrong is not None and not options.v5:
-            return web.Response(status=500, text=f"{wrong}\n")
         start = partial(self._start, options, named, container) if wrong is None else statuses.internal_error(wrong)
         session = ExecSession(request, options, hooks, self.counters, start)
         self.sessions[session] = thing["metadata"]["uid"]

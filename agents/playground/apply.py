@@ -1,20 +1,18 @@
-"""`apply`, `run`, `up` and `serve`: one's own MPIJobs under the operator, in stand-in pods, or the cluster alone."""
+"""`apply`, `run` and `up`: your own MPIJobs under the operator, in stand-in pods."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from . import documents, resources
-from .client import ClientError
-from .cluster import Cluster
 from .documents import Adapted, DocumentError, adapted
 from .follow import Follower
 from .operated import JobError, Operated, describe
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+_LOOK_S = 0.2
 _NOT_STARTED = (126, 127, 128)  # a shell's for what it can't run or find, and the stand-in's StartError
 
 
@@ -100,7 +99,7 @@ def apply(
         pods = "made of containers" if has_containers else "processes of this machine"
         kubeconfig = operated.cluster.kubeconfig()
         report(f"a stand-in cluster in {operated.cluster.folder}; its pods are {pods}; export KUBECONFIG={kubeconfig}")
-        follower = Follower(operated.client, report, output)
+        follower = Follower(operated.cluster, operated.client, report, output)
         changed = [Adapted(body) if has_containers else adapted(body) for _file, body in found]
         for line in (line for one in changed for line in one.lines):
             report(line)
@@ -131,10 +130,7 @@ def _show_why(job: Object | None, kubeconfig: str) -> None:
 def _show_logs(operated: Operated, follower: Follower) -> None:
     with open(operated.log, encoding="utf-8", errors="replace") as log:
         sys.stderr.write(log.read())
-    pod = follower.launcher()
-    with contextlib.suppress(ClientError):  # a launcher that was tried too often is gone
-        if pod is not None:
-            sys.stderr.writelines(operated.client.follow(pod["metadata"]["namespace"], pod["metadata"]["name"], "hub"))
+    sys.stderr.write(follower.hub_log())
 
 
 def up(launcher: Launcher, folder: str | None = None) -> int:
@@ -160,28 +156,15 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
             "Ctrl-C ends it.\n"
         )
         sys.stdout.flush()
-        path = resources.MPI_JOBS.path(resources.MPI_JOBS.versions[0])
+        version = 0
         while True:
             operated.check()
-            for event in operated.client.watch(path, ""):
-                job = documents.job_of(event["object"])
+            time.sleep(_LOOK_S)
+            for _key, _kind, found in cluster.changes(version, [resources.MPI_JOBS.key]):
+                version = int(found["metadata"]["resourceVersion"])
+                job = documents.job_of(found)
                 if not isinstance(job, tuple):
                     try:
                         operated.install(str(job.implementation))
                     except (InstallError, JobError) as error:
                         report(str(error))
-
-
-def serve(folder: str, *, workers: int) -> int:
-    """Start worker pods and say how to reach them; ends with 130, or as TERM does."""
-    with Cluster(folder) as cluster:
-        names = cluster.create_workers(workers, labels={"role": "worker"})
-        sys.stdout.write(
-            f"A stand-in API server; its pods, {names[0]} to {names[-1]}, are\n{describe(cluster)}.\n"
-            f"  export KUBECONFIG={cluster.kubeconfig()}\n"
-            f"  kubectl exec {names[0]} -- id        or:  {sys.executable} -m rshagent {names[0]} id\n"
-            "Ctrl-C ends it.\n"
-        )
-        sys.stdout.flush()
-        while True:
-            signal.pause()

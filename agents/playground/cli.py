@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,6 +36,10 @@ _COUNT = click.IntRange(min=1, max=1000)
 _CONTAINERS = "containers"
 _PODS = click.Choice(["processes", _CONTAINERS])
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+_folder_option = click.option(
+    "--folder", type=click.Path(file_okay=False), help="Keep the cluster's files and logs in this folder."
+)
+_verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show the logs of operator and hub at the end.")
 
 
 def main() -> None:
@@ -117,8 +120,8 @@ def demo(launcher: str, workers: int, ranks_per_worker: int) -> int:
 @click.option("--workers", type=_COUNT, default=2, show_default=True, help="Worker pods.")
 @click.option("-n", "-np", "ranks", type=_COUNT, help="Ranks. Default: one for each worker.")
 @click.option("--slots", type=_COUNT, help="Slots of each worker. Default: as many as the ranks need.")
-@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files and logs in this folder.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the logs of operator and hub at the end.")
+@_folder_option
+@_verbose_option
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     launcher: str,
@@ -149,8 +152,8 @@ def run(
     help="The launcher to run the jobs with. Default: by the job's MPI, openmpi4, mpich or impi.",
 )
 @click.option("--pods", type=_PODS, default="processes", show_default=True, help="What pods are made of.")
-@click.option("--folder", type=click.Path(file_okay=False), help="Keep the cluster's files and logs in this folder.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the logs of operator and hub at the end.")
+@_folder_option
+@_verbose_option
 @_with_files
 def apply(
     launcher: str | None,
@@ -197,22 +200,7 @@ def render(
     show_default=True,
     help="MPI for the jobs that it suits, and for all other pods.",
 )
-@click.option(
-    "--folder", type=click.Path(file_okay=False), help="Folder for the cluster's files. Default: a temporary one."
-)
+@_folder_option
 def up(launcher: str, folder: str | None) -> int:
     """Start a stand-in cluster with the operator, for kubectl and your own MPIJobs, until Ctrl-C."""
     return apply_.up(LAUNCHERS[launcher], folder)
-
-
-@command.command()
-@click.option("--workers", type=_COUNT, default=2, show_default=True, help="Worker pods.")
-@click.option(
-    "--folder", type=click.Path(file_okay=False), help="Folder for the cluster's files. Default: a temporary one."
-)
-def serve(workers: int, folder: str | None) -> int:
-    """Start a stand-in cluster for kubectl, with a few worker pods, until Ctrl-C."""
-    if folder is not None:
-        return apply_.serve(folder, workers=workers)
-    with tempfile.TemporaryDirectory(prefix="mpi-playground-") as temporary:
-        return apply_.serve(temporary, workers=workers)

@@ -11,7 +11,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from .credentials import write_kubeconfig, write_service_account
-from .namespaces import HOSTNAME, MOUNTS, PROCESSES
+from .namespaces import MOUNTS, PROCESSES
 from .pod_process import Leftover, PodProcess
 from .pods import Container, Pod
 from .server_process import ClusterError, ServerProcess
@@ -30,8 +30,8 @@ Stream = int | IO[Any] | None
 class Cluster:
     """A stand-in cluster. Use it as a context: at its end every process of every pod has been killed.
 
-    `minor` is the Kubernetes version 1.x it behaves as: below 29 it knows v4.channel.k8s.io only, from 35 on exec needs
-    `create` too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
+    `minor` is the Kubernetes version 1.x it behaves as: from 35 on exec needs `create`
+    too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
     Pods that come by the API are carried out as processes; without `runs_pods` they have none, are ready at once, and
     end when `set_state` says so. `environ` is what every container's environment begins with (default: PATH, LANG,
     LC_ALL and TZ of this process). `images` has another one for the pods of MPIJobs, by the job's MPI, and before
@@ -53,10 +53,8 @@ class Cluster:
         engine: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = os.path.abspath(folder)
-        self.hostnames = False
-        """Whether pods have a host name of their own here (UTS namespaces)."""
         self.mounts = False
-        """Whether `Pod.mounts` can work here (mount namespaces)."""
+        """Whether pods have a host name of their own here, and `Pod.mounts` can work (UTS and mount namespaces)."""
         self.processes_apart = False
         """Whether pods have process ids, /proc and /dev/shm of their own here (pid namespaces)."""
         self.address = address
@@ -97,7 +95,6 @@ class Cluster:
             self.close()
             raise
         self.pid, self.port, level = self._server.pid, started["port"], started["level"]
-        self.hostnames = level >= HOSTNAME
         self.mounts = level >= MOUNTS
         self.processes_apart = level >= PROCESSES
 
@@ -160,7 +157,7 @@ class Cluster:
     def set_state(
         self, name: str, state: str, *, namespace: str = "default", message: str = "", exit_code: int | None = None
     ) -> None:
-        """Put a pod in one of `pods.STATES`; states of an ended pod kill its processes."""
+        """Put a pod in one of `pod_status.STATES`; states of an ended pod kill its processes."""
         self._ask("set_state", name=name, namespace=namespace, state=state, message=message, exit_code=exit_code)
 
     def pod(self, name: str, namespace: str = "default") -> Object:
@@ -233,7 +230,7 @@ class Cluster:
         token = token or secrets.token_urlsafe(24)
         user = f"system:serviceaccount:{namespace}:{account}"
         bound = namespace if rules else None
-        self._ask("token", token=token, user=user, rules=list(rules or ("*",)), namespace=bound)
+        self._ask("token", token=token, name=user, rules=list(rules or ("*",)), namespace=bound)
         return token
 
     def account_token(self, account: str, namespace: str = "default") -> str:
@@ -256,7 +253,7 @@ class Cluster:
         if user is not None:
             assert self._authority is not None
             pair = self._authority.client(user)
-            self._ask("certificate", user=user, rules=["*"], namespace=None)
+            self._ask("certificate", name=user, rules=["*"])
         elif token is None:
             token = self.token(namespace=namespace)
         return write_kubeconfig(
@@ -320,13 +317,20 @@ class Cluster:
         """Counters: see counters.py. `requests` by kind (exec, list, get, watch, review, discovery)."""
         return self._ask("stats")  # type: ignore[no-any-return]
 
+    def changes(self, after: int, keys: Sequence[str]) -> list[tuple[str, str, Object]]:
+        """The changes of some kinds after a version, in order: the kind's key, ADDED, MODIFIED or DELETED, the object.
+
+        Each object has its own version; the log of changes reaches back some thousand of them.
+        """
+        return self._ask("changes", after=after, keys=list(keys))  # type: ignore[no-any-return]
+
     def commands(self) -> list[Object]:
-        """The execs seen, in order: pod, namespace, container, command, protocol, stdin, tty."""
+        """The execs seen, in order: pod, namespace, container, command, stdin, tty."""
         return self._ask("commands")  # type: ignore[no-any-return]
 
     def reset_stats(self) -> None:
         """Count anew."""
-        self._ask("reset")
+        self._ask("reset_stats")
 
     def processes(self) -> Object:
         """Process ids of the server's helpers: `zygote`, `shims`."""

@@ -7,8 +7,9 @@ import contextlib
 import errno
 import os
 import termios
-import threading
 import tty
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import container_config, manifest
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from .engine import Engine
     from .engine_stream import Stream
-    from .kubelet import Kubelet, LivePod
     from .pipes import Stdio
+    from .sandbox import PodSandbox
     from .volumes import Volumes
 
 Object = dict[str, Any]
@@ -33,14 +34,15 @@ _T = TypeVar("_T")
 
 _PID = 1  # in its own namespace: a process of ours that is there
 _KILLED = 137
+_THREADS_MAX = 4096  # a container and each command in it wait in a thread
 _LOG_MODE = 0o666  # of a termination log, whoever the container's user is
 
 
 class ContainerRuntime(PodRuntime):
     """Starts the containers of one pod."""
 
-    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes, engine: Engine) -> None:
-        super().__init__(kubelet, live, thing)
+    def __init__(self, pod: PodSandbox, thing: Object, volumes: Volumes, engine: Engine) -> None:
+        super().__init__(pod, thing)
         self._loop = asyncio.get_running_loop()
         self._volumes = volumes
         self._engine = engine
@@ -55,7 +57,7 @@ class ContainerRuntime(PodRuntime):
         self._volumes.fill(self._issued)
         if not self._sandbox:
             try:
-                self._kubelet.set_address(self._live, await in_thread(self._start_sandbox))
+                self._pod.set_address(await in_thread(self._start_sandbox))
             except (EngineError, ValueError) as error:
                 raise ManifestError(f"failed to create pod sandbox: {error}") from None
 
@@ -70,9 +72,9 @@ class ContainerRuntime(PodRuntime):
     def _create(self, config: Object, container: str) -> str:
         """Create a container of the pod; its name has the number of the start. Raises EngineError."""
         self._starts += 1
-        pod = self._live.pod
+        pod = self._pod.pod
         name = f"{pod.namespace}_{pod.name}_{container}_{self._engine.run}_{self._starts}"
-        identity = self._engine.create(config, name, {POD_LABEL: self._live.uid})
+        identity = self._engine.create(config, name, {POD_LABEL: self._pod.uid})
         if self._is_over:  # while it was made
             self._engine.remove(identity)
             raise EngineError("the pod has ended")
@@ -113,7 +115,7 @@ class ContainerRuntime(PodRuntime):
             raise StartError(f"failed to start container: {error}") from None
         process = Process()
         process.started(_PID)
-        self._kubelet.background(self._until_end(process, identity, output, log))
+        self._pod.node.background(self._until_end(process, identity, output, log))
         return process
 
     async def _ensure_image(self, spec: Object, report: Callable[[str], None]) -> None:
@@ -130,17 +132,17 @@ class ContainerRuntime(PodRuntime):
 
     def _config(self, spec: Object) -> Object:
         """Raises ManifestError, ValueError, OSError."""
-        pod = self._kubelet.object(self._live)
+        pod = self._pod.object()
         log = self._termination_log(spec["name"])
         with open(log, "ab"):  # is there before the container is
             os.chmod(log, _LOG_MODE)
         return container_config.container(
             pod,
             spec,
-            environ=manifest.variables(pod, spec, self._kubelet.services, self._volumes.value),
+            environ=manifest.variables(pod, spec, self._pod.node.services, self._volumes.value),
             mounts=self._volumes.mounts(spec),
             sandbox=self._sandbox,
-            hosts=self._kubelet.hosts,
+            hosts=self._pod.node.hosts.path,
             termination_log=log,
             cpus=os.cpu_count() or 1,
         )
@@ -170,14 +172,14 @@ class ContainerRuntime(PodRuntime):
         copying = None
         if has_stdin:
             stdin = os.open(stdio.tty, os.O_RDWR | os.O_NOCTTY) if stdio.tty else os.dup(stdio.theirs[0])
-            copying = self._kubelet.background(_copy_input(stream, stdin))
+            copying = self._pod.node.background(_copy_input(stream, stdin))
         if stdio.tty:
             stdio.resized = lambda lines, columns: self._resize(command, lines, columns)
             columns, lines = os.get_terminal_size(fds[0])  # as the client has told meanwhile
             stdio.resized(lines, columns)
         process = Process()
         process.started(_PID)
-        self._kubelet.background(self._until_exec_end(process, command, stream, fds, copying))
+        self._pod.node.background(self._until_exec_end(process, command, stream, fds, copying))
         return process
 
     async def _until_exec_end(
@@ -195,7 +197,7 @@ class ContainerRuntime(PodRuntime):
         process.ended(code)
 
     def _resize(self, command: str, lines: int, columns: int) -> None:
-        self._kubelet.background(_ignoring_errors(self._engine.resize, command, lines, columns))
+        self._pod.node.background(_ignoring_errors(self._engine.resize, command, lines, columns))
 
     async def command(self, container: str, argv: Sequence[str]) -> bool:
         """Run a command without a stdin and with its output dropped."""
@@ -212,38 +214,20 @@ class ContainerRuntime(PodRuntime):
     def terminate(self, container: str) -> None:
         """TERM."""
         if container in self._ids:
-            self._kubelet.background(_ignoring_errors(self._engine.kill, self._ids[container], "SIGTERM"))
+            self._pod.node.background(_ignoring_errors(self._engine.kill, self._ids[container], "SIGTERM"))
 
     async def end(self) -> None:
         """Remove all containers of the pod."""
         self._is_over = True
-        await _ignoring_errors(self._engine.remove_pod, self._live.uid)
+        await _ignoring_errors(self._engine.remove_pod, self._pod.uid)
+
+
+_THREADS = ThreadPoolExecutor(_THREADS_MAX)
 
 
 async def in_thread(call: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
-    """What a call of the engine's returns or raises. There may be many that wait, so each has a thread of its own."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def run() -> None:
-        try:
-            answer, failure = call(*arguments, **named), None
-        except Exception as error:  # noqa: BLE001 - the caller's
-            answer, failure = None, error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_settle, done, answer, failure)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done
-
-
-def _settle(done: asyncio.Future[Any], answer: Any, failure: Exception | None) -> None:
-    if done.cancelled():
-        return
-    if failure is None:
-        done.set_result(answer)
-    else:
-        done.set_exception(failure)
+    """What a call of the engine returns or raises. Many may wait at a time, so it is not the loop's own pool."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, partial(call, *arguments, **named))
 
 
 async def _copy_input(stream: Stream, stdin: int) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -22,19 +21,8 @@ Object = dict[str, Any]
 
 EXAMPLE = os.path.join("examples", "kubeflow", "pi.yaml")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_SESSION = re.compile(r"session=\S+ host=(\S+) seconds=(\S+) start=(\S+) exit=(\S+) result=(\S+)")
+_CALL = re.compile(r"session=\S+ host=(\S+) seconds=(\S+) start=(\S+) exit=(\S+) result=(\S+)")  # in the hub's log
 _GONE_S = 20.0
-
-
-@dataclass(frozen=True)
-class Session:
-    """A line of the hub's log: one call of the agent."""
-
-    host: str
-    seconds: str
-    start_s: str
-    exit_code: str
-    result: str
 
 
 def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
@@ -49,7 +37,7 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         _say(f"{describe(operated.cluster)}.")
         _say(f"Real are operator, delivery, hub, client, and {launcher.title} {launcher.version}.")
         steps = [("API server, operator started", time.monotonic() - began)]
-        follower = Follower(operated.client, _say, lambda line: _say(f"          | {line.rstrip()}"))
+        follower = Follower(operated.cluster, operated.client, _say, lambda line: _say(f"          | {line.rstrip()}"))
         _say("")
         _say(f"$ kubectl apply -f {EXAMPLE}      (workers: {workers}, slots of each: {ranks_per_worker})")
         follower.apply(job)
@@ -57,13 +45,13 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         code = follower.exit_code()
         follower.until(lambda: not follower.workers_left(), operated.check)
         steps += [(f"job {name}", seconds) for name, seconds in follower.marks.items()]
-        sessions = _sessions(operated, follower)
+        calls = sorted(match.groups() for match in _CALL.finditer(follower.hub_log()))
         _say("$ kubectl delete mpijob pi")
         left = _delete(operated)
     _say("")
     _table([*steps, ("in all", time.monotonic() - began)])
     _say("")
-    _agents(sessions)
+    _show(calls)
     _say(f"Left behind by the job: {', '.join(left)}" if left else "Nothing of the job is left.")
     return code
 
@@ -110,20 +98,10 @@ def _table(rows: list[tuple[str, float]]) -> None:
         _say(f"{name:<{width}}  {seconds:7.2f}")
 
 
-def _sessions(operated: Operated, follower: Follower) -> list[Session]:
-    """The agents' calls, as the hub's log has them."""
-    pod = follower.launcher()
-    if pod is None:
-        return []
-    lines = operated.client.follow(pod["metadata"]["namespace"], pod["metadata"]["name"], "hub")
-    return [Session(*match.groups()) for line in lines if (match := _SESSION.search(line))]
-
-
-def _agents(sessions: list[Session]) -> None:
-    """What the hub's log says of the agents, by worker."""
-    width = max((len(one.host) for one in sessions), default=0)
+def _show(calls: list[tuple[str, ...]]) -> None:
+    width = max((len(host) for host, *_ in calls), default=0)
     _say("What the launcher called, as the hub's log has it:")
-    for one in sorted(sessions, key=lambda session: session.host):
+    for host, seconds, start_s, exit_code, result in calls:
         # Open MPI 5 kills the agents that are left when all daemons have ended.
-        ended = "" if one.result in {"ok", "signalled"} else f", {one.result}: exit {one.exit_code}"
-        _say(f"  agent to {one.host:<{width}}  started in {one.start_s} s, held {one.seconds} s{ended}")
+        ended = "" if result in {"ok", "signalled"} else f", {result}: exit {exit_code}"
+        _say(f"  agent to {host:<{width}}  started in {start_s} s, held {seconds} s{ended}")

@@ -1,8 +1,7 @@
 """One exec: what is wrong with its request, then a command in a pod, its pipes, and the WebSocket to the client.
 
-The API server's own checks are told by HTTP status in both protocols. What kubelet finds comes after the 101 with
-v5.channel.k8s.io, whose streams the API server translates (apiserver `pkg/util/proxy/streamtranslator.go`), and by HTTP
-status with v4, which is only passed on.
+The API server's own checks are told by HTTP status. What kubelet finds comes after the 101: the API server translates
+the streams of v5.channel.k8s.io (apiserver `pkg/util/proxy/streamtranslator.go`).
 
 Its steps: asked, 101, started, process and outputs at their end, Status, close frame, closed by the client. As in
 Kubernetes the end of the stream does not end the command: its stdin then ends, its output is no longer read, and it
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from .processes import Process
     from .request import Request
 
-V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+V5 = "v5.channel.k8s.io"
 _MAX_PAYLOAD = 32 * 1024 * 1024  # golang.org/x/net/websocket's DefaultMaxPayloadBytes
 _CLOSE_WAIT_S = 10.0
 _NORMAL = (1000).to_bytes(2, "big")
@@ -78,11 +77,9 @@ def wrong_container(container: str, name: str, thing: pods.Object) -> str | None
     return f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
 
 
-def protocol(request: Request, *, v4_only: bool) -> str | None:
-    """The first of the client's subprotocols that is known; None if none is."""
-    known = (V4,) if v4_only else (V5, V4)
-    offered = (word.strip() for word in request.headers.get("sec-websocket-protocol", "").split(","))
-    return next((one for one in offered if one in known), None)
+def offers_v5(request: Request) -> bool:
+    """Whether the client knows the one subprotocol that is spoken here."""
+    return V5 in (word.strip() for word in request.headers.get("sec-websocket-protocol", "").split(","))
 
 
 def kubelet_error(thing: pods.Object, container: str) -> str | None:
@@ -97,17 +94,11 @@ class Options:
     """What an exec request asks for, and which runtime answers it."""
 
     command: list[str]
-    protocol: str
     runtime: str
     stdin: bool
     stdout: bool
     stderr: bool
     tty: bool
-
-    @property
-    def v5(self) -> bool:
-        """Whether stdin can be half-closed, and statuses pass through the API server."""
-        return self.protocol == V5
 
 
 class ExecSession:
@@ -127,7 +118,7 @@ class ExecSession:
         self._counters = counters
         self._start = start
         self._websocket = web.WebSocketResponse(
-            protocols=(options.protocol,),
+            protocols=(V5,),
             autoclose=False,
             autoping=False,
             compress=False,
@@ -152,7 +143,8 @@ class ExecSession:
             # As the real one, which thereby tells that the connection is established.
             await self._send(STDOUT if self.options.stdout else STDERR if self.options.stderr else ERROR)
             if self._hooks.starts:
-                await self._stdio.open(self.options)
+                wanted = self.options
+                await self._stdio.open(stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty)
                 self._command = asyncio.create_task(self._run())
                 sending = asyncio.create_task(self._send_all(self._command))
             await self._receive()
@@ -184,16 +176,14 @@ class ExecSession:
             self._counters.running -= bool(process.pid)
         except OSError as error:
             exec_id, number = secrets.token_hex(32), error.errno or 0
-            return statuses.not_started(options.command, number, exec_id, options.runtime, v5=options.v5)
+            return statuses.not_started(options.command, number, exec_id, options.runtime)
         finally:
             self._stdio.close_theirs()
             if self._has_left:
                 self._stdio.close()
             elif self._stdio.stdin is not None:
                 self._stdio.stdin.abort()
-        return statuses.Refusal(
-            statuses.exit_code(code, options.command, v5=options.v5) if code else statuses.success()
-        )
+        return statuses.Refusal(statuses.exit_code(code) if code else statuses.success())
 
     async def _send_all(self, command: asyncio.Task[statuses.Refusal]) -> None:
         """Send the output, and when all of it is sent how the command ended."""
@@ -258,7 +248,7 @@ class ExecSession:
             await stdin.write(data)
             if pause_s := self._hooks.pause_s(len(data)):
                 await asyncio.sleep(pause_s)
-        elif channel == CLOSE_CHANNEL and data == b"\0" and self.options.v5 and stdin is not None:
+        elif channel == CLOSE_CHANNEL and data == b"\0" and stdin is not None:
             stdin.end()
         elif channel == RESIZE:
             size = json.loads(data)

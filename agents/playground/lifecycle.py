@@ -18,8 +18,11 @@ from .runtime import StartError, WaitingError
 from .volumes import MissingError
 
 if TYPE_CHECKING:
-    from .kubelet import Kubelet, LivePod
+    from collections.abc import Callable
+
     from .processes import Process
+    from .runtime import PodRuntime
+    from .sandbox import PodSandbox
 
 Object = dict[str, Any]
 
@@ -30,25 +33,32 @@ _START_ERROR = 128  # containerd's exit code of a container whose program can't 
 
 
 class PodLifecycle:
-    """One pod's. It tells of itself in the pod's status, but where that is scripted: there its end alone."""
+    """One pod's. It writes the pod's status, unless that is scripted: then it calls `finished` at the end."""
 
-    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object) -> None:
+    def __init__(
+        self,
+        pod: PodSandbox,
+        runtime: PodRuntime,
+        thing: Object,
+        finished: Callable[[str, str, int | None], None] | None = None,
+    ) -> None:
+        """`finished` gets the phase, and the message and exit code of the container that ended worst."""
         self._loop = asyncio.get_running_loop()
-        self._kubelet = kubelet
-        self._live = live
-        self._runtime = live.runtime
+        self._pod = pod
+        self._runtime = runtime
+        self._finished = finished
         self._spec = thing["spec"]
-        inits = () if live.is_scripted else self._spec.get("initContainers") or ()
+        inits = () if finished else self._spec.get("initContainers") or ()
         self._inits = [ContainerState(one, init=True) for one in inits]
         self._mains = [ContainerState(one, init=False) for one in self._spec["containers"]]
         self._policy = self._spec.get("restartPolicy", "Always")
         self._phase = "Pending"
-        self._start = kubelet.background(self._run())
+        self._start = pod.node.background(self._run())
         self._end: asyncio.Task[None] | None = None
         self._kill_at = 0.0
         self._until_kill: asyncio.Timeout | None = None
         self._is_over = False  # ended, or in other hands: nothing more is told
-        self._unsubscribe = kubelet.store.subscribe(CONFIG_MAPS.key, lambda change: self._runtime.refill(change.after))
+        self._unsubscribe = pod.node.store.subscribe(CONFIG_MAPS.key, lambda change: runtime.refill(change.after))
 
     # The start -------------------------------------------------------------------------------------------------------
 
@@ -66,10 +76,10 @@ class PodLifecycle:
                 self._write_status()
                 return
         for one in self._inits:
-            one.task = self._kubelet.background(self._keep_running(one))
+            one.task = self._pod.node.background(self._keep_running(one))
             await one.lets_next_start.wait()
         for one in self._mains:
-            one.task = self._kubelet.background(self._keep_running(one))
+            one.task = self._pod.node.background(self._keep_running(one))
 
     async def _keep_running(self, one: ContainerState) -> None:
         """Run a container, again if the restart policy wants it, and draw the consequences of its end."""
@@ -86,7 +96,7 @@ class PodLifecycle:
                 elif one.is_init or all(main.exit_code is not None for main in self._mains):
                     self._finish()
                 break
-            delay_s = one.back_off(self._live.pod.name)
+            delay_s = one.back_off(self._pod.pod.name)
             self._write_status()
             await asyncio.sleep(delay_s)
         self._write_status()
@@ -105,7 +115,7 @@ class PodLifecycle:
             self._phase = "Running"
         if self._is_ending:
             self._signal(one)
-        probing = self._kubelet.background(self._probe(one))
+        probing = self._pod.node.background(self._probe(one))
         try:
             code = await self._ended(one)
         finally:
@@ -194,7 +204,7 @@ class PodLifecycle:
                 "terminationGracePeriodSeconds", _GRACE_S
             )
             self._start.cancel()
-            self._end = self._kubelet.background(self._stop_and_kill())
+            self._end = self._pod.node.background(self._stop_and_kill())
 
     async def _stop_and_kill(self) -> None:
         self._write_status()
@@ -238,19 +248,18 @@ class PodLifecycle:
     def _write_end(self) -> None:
         worst = max(self._mains, key=lambda one: one.exit_code or 0)
         self._phase = "Failed" if any(one.exit_code != 0 for one in self._mains) else "Succeeded"
-        if not self._live.is_scripted:
+        if self._finished is not None:
+            self._finished(self._phase, worst.state.get("terminated", {}).get("message", ""), worst.exit_code)
+        else:
             self._write_status()
-        elif not self._live.ended:
-            message = worst.state.get("terminated", {}).get("message", "")
-            self._kubelet.set_state(self._live, self._phase.lower(), message=message, exit_code=worst.exit_code)
 
     def _write_status(self) -> None:
-        if self._is_over or self._live.is_scripted:
+        if self._is_over or self._finished is not None:
             return
-        before = self._kubelet.object(self._live)
-        found = status(before["status"], self._inits, self._mains, phase=self._phase, address=self._live.address)
-        if found != before["status"]:
-            self._kubelet.write_status(self._live, found)
+        before = self._pod.object()["status"]
+        found = status(before, self._inits, self._mains, phase=self._phase, address=self._pod.address)
+        if found != before:
+            self._pod.write_status(found)
 
 
 def _hook(one: ContainerState, kind: str) -> list[str]:

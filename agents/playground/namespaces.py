@@ -14,10 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NOTHING, HOSTNAME, MOUNTS, PROCESSES = range(4)
+NOTHING, MOUNTS, PROCESSES = range(3)
 
 _NEWNS, _NEWUTS, _NEWUSER, _NEWPID = 0x00020000, 0x04000000, 0x10000000, 0x20000000
-_FLAGS = {HOSTNAME: _NEWUTS, MOUNTS: _NEWUTS | _NEWNS, PROCESSES: _NEWUTS | _NEWNS}
 _MS_NOSUID_NODEV_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2 | 4 | 8, 4096, 16384, 1 << 18
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 
@@ -26,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def possible() -> int:
     """The highest level that works here."""
-    for level in (PROCESSES, MOUNTS, HOSTNAME):
+    for level in (PROCESSES, MOUNTS):
         pid = os.fork()  # tried in a child, as it can't be undone
         if pid == 0:
             os._exit(0 if _try(level) else 1)
@@ -94,13 +93,12 @@ def fork(level: int) -> int:
 
 
 def enter(name: str, level: int) -> None:
-    """Be a pod of this name: own hostname, and by level own mounts, own /proc and /dev/shm. Raises OSError."""
+    """Be a pod of this name: own host name and mounts, and by level own /proc and /dev/shm. Raises OSError."""
     if level == NOTHING:
         return
-    _check(_libc.unshare(_FLAGS[level]))
+    _check(_libc.unshare(_NEWUTS | _NEWNS))
     socket.sethostname(name)
-    if level >= MOUNTS:
-        _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
+    _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
     if level >= PROCESSES:
         _mount("proc", "/proc", "proc", _MS_NOSUID_NODEV_NOEXEC, None)
         _mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID_NODEV_NOEXEC, "mode=1777")  # noqa: S108

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
-import time
 from typing import TYPE_CHECKING
 
 from . import image, wheels
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
 NAMESPACE = "mpi-agents"
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _END_S = 10.0
-_SIOCGIFFLAGS, _SIOCGIFADDR = 0x8913, 0x8915  # netdevice(7)
-_IFF_UP, _IFF_LOOPBACK = 1, 8
 
 
 class JobError(Exception):
@@ -132,6 +126,7 @@ class Operated:
         self.log = os.path.join(self.cluster.folder, "operator.log")
         environ = {"KUBECONFIG": self.cluster.kubeconfig(), "PYTHONPATH": _ROOT}
         command = [sys.executable, "-m", "agents.operator", "--port", "0", "--lease-namespace", NAMESPACE]
+        command += ["--program-delivery", "init"]
         with open(self.log, "ab") as log:
             self._operator = self.cluster.exec_local(
                 "mpi-operator",
@@ -156,9 +151,8 @@ class Operated:
         if operator is None:
             return
         operator.terminate()
-        deadline = time.monotonic() + _END_S
         with contextlib.suppress(subprocess.TimeoutExpired):
-            operator.wait(max(0.0, deadline - time.monotonic()))
+            operator.wait(_END_S)
         operator.close()
 
 
@@ -168,24 +162,14 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 
 def has_interface() -> bool:
-    """Whether an interface other than loopback is up and has an IPv4 address."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for _number, name in socket.if_nameindex():
-            request = struct.pack("16s16x", name.encode())
-            try:
-                flags = struct.unpack("16xH", fcntl.ioctl(sock, _SIOCGIFFLAGS, request)[:18])[0]
-                fcntl.ioctl(sock, _SIOCGIFADDR, request)
-            except OSError:  # it has no address, or has just gone
-                continue
-            if flags & _IFF_UP and not flags & _IFF_LOOPBACK:
-                return True
-    return False
+    """Whether an interface other than loopback is up and has an IPv4 address: then it has a route."""
+    with open("/proc/net/route", encoding="ascii") as file:
+        return any(not line.startswith("lo\t") for line in file.readlines()[1:])
 
 
 def describe(cluster: Cluster) -> str:
     """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
     own = ["home", "environment", "address"]
-    own += ["host name"] * cluster.hostnames + ["mounts"] * cluster.mounts
-    own += ["process ids"] * cluster.processes_apart
+    own += ["host name", "mounts"] * cluster.mounts + ["process ids"] * cluster.processes_apart
     lacks = "" if cluster.processes_apart else " (this system allows no more namespaces)"
     return f"processes of this machine, with {', '.join(own[:-1])} and {own[-1]} of their own{lacks}"

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .exec_session import Options
-
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255  # Kubernetes' channels of an exec stream
 PIECE = 32 * 1024  # the runtime copies by so much (Go's io.Copy), and each piece becomes one frame
 _QUEUE = 1 << 20  # bytes of stdin that may wait for the command
@@ -116,22 +114,22 @@ class Stdio:
         """What else is to be called when the client's terminal has another size."""
         self._terminal = -1
 
-    async def open(self, options: Options) -> None:
+    async def open(self, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> None:
         """A terminal for all three, or pipes for those that are wanted and /dev/null for the others."""
-        if options.tty:
+        if tty:
             self._terminal, theirs = os.openpty()
             self.tty = os.ttyname(theirs)
             self.outputs.append(OutputPipe(self._terminal, STDOUT))
             self.theirs = [theirs] * 3
-            if options.stdin:
+            if stdin:
                 self.stdin = await InputPipe.open(os.dup(self._terminal))
             return
         self.theirs = [os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)] * 3
-        for channel, wanted in ((STDOUT, options.stdout), (STDERR, options.stderr)):
+        for channel, wanted in ((STDOUT, stdout), (STDERR, stderr)):
             if wanted:
                 reader, self.theirs[channel] = os.pipe2(os.O_CLOEXEC)
                 self.outputs.append(OutputPipe(reader, channel))
-        if options.stdin:
+        if stdin:
             self.theirs[STDIN], writer = os.pipe2(os.O_CLOEXEC)
             self.stdin = await InputPipe.open(writer)
 

@@ -17,9 +17,9 @@ from .volumes import MissingError, Volumes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .kubelet import Kubelet, LivePod
     from .pipes import Stdio
     from .processes import Process
+    from .sandbox import PodSandbox
 
 Object = dict[str, Any]
 
@@ -27,40 +27,38 @@ Object = dict[str, Any]
 class ProcessRuntime(PodRuntime):
     """Starts the processes of one pod."""
 
-    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object, volumes: Volumes | None) -> None:
+    def __init__(self, pod: PodSandbox, thing: Object, volumes: Volumes | None) -> None:
         """Without `volumes`, the pod has neither these nor anything of the cluster's (`Cluster.create_pod`)."""
-        super().__init__(kubelet, live, thing)
+        super().__init__(pod, thing)
         self._volumes = volumes
         self._calls: dict[str, manifest.Call] = {}
         self._running: dict[str, Process] = {}
 
     async def prepare(self) -> None:
         """Enter the namespaces, fill the volumes and find out all calls."""
-        processes = self._kubelet.processes(self._live)
-        await processes.enter()
-        self._prepare(mounted=processes.mounted)
+        await self._pod.processes.enter()
+        self._prepare(mounted=self._pod.processes.mounted)
 
     def _prepare(self, *, mounted: bool) -> None:
         rewritten: Mapping[str, str] = {}
         if self._volumes is not None:
             rewritten = self._volumes.rewritten(mounted=mounted)
             self._volumes.fill(self._issued)
-            self._live.image = self._image()
+            self._pod.image = self._image()
         for container in manifest.containers(self._thing):
             self._calls[container["name"]] = self._call(container, rewritten)
 
     def _call(self, container: Object, rewritten: Mapping[str, str]) -> manifest.Call:
-        given = self._kubelet.base_environ(self._live)
+        given = self._pod.environ()
         if self._volumes is None:
             return manifest.call(self._thing, container, given, lambda *_: None, {})
-        given |= self._kubelet.services
+        given |= self._pod.node.services
         given["MPI_AGENT_TERMINATION_LOG"] = self._termination_log(container["name"])
         with open(given["MPI_AGENT_TERMINATION_LOG"], "ab"):  # is there before the container is
             pass
         if token := manifest.token_volume(self._thing, container):
             given["MPI_AGENT_SERVICE_ACCOUNT"] = self._volumes.folder(token)
-        thing = self._kubelet.object(self._live)
-        return manifest.call(thing, container, given, self._volumes.value, rewritten)
+        return manifest.call(self._pod.object(), container, given, self._volumes.value, rewritten)
 
     def _image(self) -> Mapping[str, str] | None:
         """The environment for the MPI of the pod's job. Raises MissingError while that is not installed."""
@@ -68,10 +66,11 @@ class ProcessRuntime(PodRuntime):
 
         meta = self._thing["metadata"]
         uid = (meta.get("labels") or {}).get("mpi-agents/job-uid")
-        for kind in JOBS if uid and self._kubelet.images else ():
-            for one in self._kubelet.store.all(kind.key, meta["namespace"]):
+        node = self._pod.node
+        for kind in JOBS if uid and node.images else ():
+            for one in node.store.all(kind.key, meta["namespace"]):
                 if one["metadata"]["uid"] == uid and not isinstance(job := job_of(one), tuple):
-                    marker, environ = self._kubelet.images[job.implementation]
+                    marker, environ = node.images[job.implementation]
                     if not os.path.exists(marker):
                         raise MissingError(marker)
                     return environ
@@ -88,7 +87,7 @@ class ProcessRuntime(PodRuntime):
         if self._volumes is None and not self._calls:
             self._prepare(mounted=True)
         call = self._calls.get(container)
-        environ = self._kubelet.base_environ(self._live) if call is None else call.environ
+        environ = self._pod.environ() if call is None else call.environ
         return {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
 
     def has_program(self, container: str) -> bool:
@@ -104,7 +103,7 @@ class ProcessRuntime(PodRuntime):
             told = runtime_error(argv[0], error.errno or 0)
             raise StartError(f"failed to create containerd task: {told}") from error
         self._running[container] = process
-        mains = self._kubelet.processes(self._live).main_pids
+        mains = self._pod.processes.main_pids
         mains.add(process.pid)
         process.when_ended(lambda: mains.discard(process.pid))
         return process
@@ -112,8 +111,8 @@ class ProcessRuntime(PodRuntime):
     async def exec(self, container: str, argv: Sequence[str], stdio: Stdio) -> Process:
         """Start a command in the pod's home."""
         words = [os.fsencode(word) for word in argv]
-        processes, home = self._kubelet.processes(self._live), self._kubelet.home(self._live)
-        return await processes.exec(words, self.environ(container), home, stdio.theirs, stdio.tty)
+        environ = self.environ(container)
+        return await self._pod.processes.exec(words, environ, self._pod.home, stdio.theirs, stdio.tty)
 
     async def command(self, container: str, argv: Sequence[str]) -> bool:
         """Run a command without a stdin and with its output dropped."""
@@ -132,17 +131,15 @@ class ProcessRuntime(PodRuntime):
 
     async def end(self) -> None:
         """Kill the pod's tree of processes."""
-        await self._kubelet.processes(self._live).end()
+        await self._pod.processes.end()
 
     async def _exec(self, container: str, argv: Sequence[str], output: int) -> Process:
         call = self._calls[container]
-        folder = call.folder or self._kubelet.home(self._live)
+        folder = call.folder or self._pod.home
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         words = [os.fsencode(word) for word in argv]
         try:
-            return await self._kubelet.processes(self._live).exec(
-                words, self.environ(container), folder, [null, output, output]
-            )
+            return await self._pod.processes.exec(words, self.environ(container), folder, [null, output, output])
         finally:
             os.close(null)
             os.close(output)

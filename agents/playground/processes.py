@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MARK = "PLAYGROUND_POD"  # the environment variable that every process of a pod carries
 _SEND_BUFFER = 1 << 18
 _KILLED = 137
 _AGAIN_S = 0.01
@@ -120,6 +119,11 @@ class PodProcesses:
         self._number = 0
         self._entered = asyncio.Event()
         self._over = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the shim runs."""
+        return self._socket is not None
 
     async def exec(
         self, argv: Sequence[bytes], environ: Mapping[bytes, bytes], folder: str, fds: Sequence[int], tty: str = ""
@@ -244,22 +248,6 @@ def has_ended(pid: int) -> bool:
     except OSError:
         return True
     return fields[0] in {"Z", "X"} or bool(int(fields[6]) & _PF_EXITING)
-
-
-def marked(value: str) -> set[int]:
-    """The live processes whose environment carries a pod's mark (those that may be read)."""
-    wanted = f"{MARK}={value}".encode()
-    found: set[int] = set()
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    found.add(int(name))
-        except OSError:
-            continue  # another user's, or gone
-    return {pid for pid in found if not has_ended(pid)}
 
 
 def command_line(pid: int) -> list[str]:

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import access, discovery, selector, statuses, table, writes
+from . import discovery, selector, statuses, table, writes
 from .deletion import Deletion
 from .resources import PODS, RESOURCES, SERVICE_ACCOUNTS, target
 from .store import ExistsError
@@ -110,11 +110,11 @@ class ObjectApi:
 
     def read(self, request: Request) -> Call:
         """What a request asks for. Raises RefusedError."""
-        if request.path == _REVIEWS and request.method == "POST":
-            return Call(REVIEW, request)
         if request.headers.get("content-type", "").startswith("application/vnd.kubernetes.protobuf"):
             words = "the stand-in reads JSON: write the object to a file, and `kubectl apply -f` that"
             raise RefusedError(statuses.failure(415, words, reason="UnsupportedMediaType"))
+        if request.path == _REVIEWS and request.method == "POST":
+            return Call(REVIEW, request)
         named = self._target(request.path)
         if named is None:
             return Call(DISCOVERY, request)
@@ -153,7 +153,7 @@ class ObjectApi:
             return Response.of(400, statuses.failure(400, str(error)))
 
     def _review(self, call: Call, user: User) -> Response:
-        asked = access.reviewed(call.request.body)
+        asked = _body(call.request).get("spec", {}).get("resourceAttributes", {})
         resource = "/".join(part for part in (asked.get("resource", ""), asked.get("subresource", "")) if part)
         where = (asked.get("namespace", ""), asked.get("group", ""))
         allowed = user.may(asked.get("verb", ""), resource, asked.get("name", ""), *where)

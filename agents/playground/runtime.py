@@ -11,9 +11,9 @@ from . import logs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .kubelet import Kubelet, LivePod
     from .pipes import Stdio
     from .processes import Process
+    from .sandbox import PodSandbox
 
 Object = dict[str, Any]
 
@@ -40,9 +40,8 @@ class WaitingError(Exception):
 class PodRuntime(ABC):
     """One pod's. Containers are given by their names."""
 
-    def __init__(self, kubelet: Kubelet, live: LivePod, thing: Object) -> None:
-        self._kubelet = kubelet
-        self._live = live
+    def __init__(self, pod: PodSandbox, thing: Object) -> None:
+        self._pod = pod
         self._thing = thing
         self._token = ""
 
@@ -93,14 +92,14 @@ class PodRuntime(ABC):
         return os.open(self._log(container), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def _log(self, container: str) -> str:
-        return os.path.join(self._live.folder, f"{container}.log")
+        return os.path.join(self._pod.folder, f"{container}.log")
 
     def _termination_log(self, container: str) -> str:
-        return os.path.join(self._live.folder, f"{container}.termination-log")
+        return os.path.join(self._pod.folder, f"{container}.termination-log")
 
     def _issued(self) -> str:
         """The token of the pod's ServiceAccount."""
         if not self._token:
             account = self._thing["spec"].get("serviceAccountName") or "default"
-            self._token = self._kubelet.issue_token(self._live.pod.namespace, account)
+            self._token = self._pod.node.issue_token(self._pod.pod.namespace, account)
         return self._token

@@ -12,12 +12,9 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any
-
-from aiohttp import web
 
 from .access import Access
 from .api import Api
@@ -26,6 +23,7 @@ from .control import Control
 from .counters import Counters
 from .faults import Faults
 from .kubelet import Kubelet
+from .listener import Listener
 from .processes import Zygote
 from .store import Store
 
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _END_S = 10.0
-_MAX_HEAD = 1024 * 1024  # Go's http.DefaultMaxHeaderBytes
-_MAX_BODY = 3 * 1024 * 1024
 
 
 def main() -> None:
@@ -59,11 +55,8 @@ class Server:
         self._settings = settings
         self._counters = Counters()
         self._over = asyncio.Event()
-        self._listener: asyncio.Server | None = None
-        self._runner: web.AppRunner
         self._kubelet: Kubelet
         self._control: Control
-        self.port = settings["port"]
 
     async def run(self) -> None:
         """Serve until the control channel closes."""
@@ -75,49 +68,17 @@ class Server:
         users = Access()
         self._kubelet = Kubelet(store, self._zygote, settings, users)
         api = Api(store, self._kubelet, users, Faults(), self._counters, settings)
-        app = web.Application(client_max_size=_MAX_BODY)
-        app.router.add_route("*", "/{path:.*}", api.handle)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handler_cancellation=True,  # a request ends when its client leaves
-            max_line_size=_MAX_HEAD,
-            max_field_size=_MAX_HEAD,
-        )
-        await self._runner.setup()
-        await self.listen(on=True)
-        self._kubelet.services = {
+        listener = Listener(settings, api.handle)
+        await listener.open()
+        self._kubelet.node.services = {
             "KUBERNETES_SERVICE_HOST": settings["address"],
-            "KUBERNETES_SERVICE_PORT": str(self.port),
-            "KUBERNETES_SERVICE_PORT_HTTPS": str(self.port),
+            "KUBERNETES_SERVICE_PORT": str(listener.port),
+            "KUBERNETES_SERVICE_PORT_HTTPS": str(listener.port),
         }
-        self._control = Control(api, self)
+        self._control = Control(api, listener)
         loop.add_reader(self._channel.fd, self._read_control)
-        self._channel.send({"ok": {"port": self.port, "level": self._zygote.level}, "number": settings["number"]})
+        self._channel.send({"ok": {"port": listener.port, "level": self._zygote.level}, "number": settings["number"]})
         await self._over.wait()
-
-    @property
-    def connections(self) -> list[web.RequestHandler]:
-        """The clients' connections."""
-        assert self._runner.server is not None
-        return self._runner.server.connections
-
-    async def listen(self, *, on: bool) -> None:
-        """Take connections, or refuse them."""
-        if on and self._listener is None:
-            assert self._runner.server is not None
-            self._listener = await asyncio.get_running_loop().create_server(
-                self._runner.server,
-                self._settings["address"],
-                self.port,
-                ssl=_context(self._settings),
-                backlog=4096,
-                ssl_shutdown_timeout=1,
-            )
-            self.port = self._listener.sockets[0].getsockname()[1]
-        elif not on and self._listener is not None:
-            self._listener.close()
-            self._listener = None
 
     def _read_control(self) -> None:
         if not self._channel.fill(socket.MSG_DONTWAIT):
@@ -125,7 +86,7 @@ class Server:
             self._end()
             return
         while (message := self._channel.next()) is not None:
-            self._kubelet.background(self._answer(*message))
+            self._kubelet.node.background(self._answer(*message))
 
     async def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
         answer = await self._control.answer(message, fds)
@@ -134,7 +95,7 @@ class Server:
 
     def _end(self) -> None:
         asyncio.get_running_loop().call_later(_END_S, self._over.set)
-        self._kubelet.background(self._kubelet.end_all()).add_done_callback(lambda _task: self._over.set())
+        self._kubelet.node.background(self._kubelet.end_all()).add_done_callback(lambda _task: self._over.set())
 
     def _tell_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -142,17 +103,6 @@ class Server:
             self._counters.errors += 1
             sys.stderr.write(f"{context['message']}\n")
             traceback.print_exception(error)
-
-
-def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(settings["certificate"], settings["key"])
-    context.load_verify_locations(settings["ca"])
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.set_alpn_protocols(["http/1.1"])
-    context.num_tickets = 1  # as Go's server
-    return context
 
 
 if __name__ == "__main__":

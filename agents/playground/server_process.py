@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -13,7 +12,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .channel import Channel
-from .processes import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,15 +74,12 @@ class ServerProcess:
         return answer[0]["ok"]
 
     def _report_silence(self, message: Mapping[str, Any]) -> None:
-        """Say on stderr what the server and its processes do, if no answer comes."""
+        """Say on stderr what the server does, if no answer comes."""
         limit_s = _SILENT_S + float(message.get("grace_s", 0))
-        if select.select([self._channel.fd], [], [], limit_s)[0]:
-            return
-        pids = [self.pid, *sorted(descendants(self.pid))]
-        lines = [f"the stand-in has not answered {message.get('do', 'its start')!r} for {limit_s:g} s"]
-        sys.stderr.write("\n".join([*lines, *map(_state, pids), ""]))
-        if "do" in message:  # it has started, and so dumps its stack
-            self.signal(signal.SIGUSR1)
+        if not select.select([self._channel.fd], [], [], limit_s)[0]:
+            sys.stderr.write(f"the stand-in has not answered {message.get('do', 'its start')!r} for {limit_s:g} s\n")
+            if "do" in message:  # it has started, and so dumps its stack
+                self.signal(signal.SIGUSR1)
 
     def signal(self, number: int) -> None:
         """Signal the server, to stop it for a while or to kill it."""
@@ -99,14 +94,3 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()  # its shims then end their pods by themselves
             self._process.wait()
-
-
-def _state(pid: int) -> str:
-    """What a process does, as the kernel sees it: one line."""
-    found = []
-    with contextlib.suppress(OSError):  # it has ended
-        for name in ("stat", "wchan", "syscall"):
-            with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
-                text = file.read().strip()
-                found.append(" ".join(text.split(" ")[1:4]) if name == "stat" else text)
-    return f"  {pid} {'; '.join(found)}"

@@ -86,19 +86,12 @@ def success() -> Status:
     return {"metadata": {}, "status": "Success"}
 
 
-def exit_code(code: int, command: Sequence[str], *, v5: bool) -> Status:
-    """How an exec stream ends with another exit code.
-
-    With v5 the API server has read kubelet's status and words it anew; with v4 it passes the runtime's words on.
-    """
-    if v5:
-        words = f"command terminated with exit code {code}"
-    else:
-        words = f"error executing command [{' '.join(command)}], exit code {code}"
+def exit_code(code: int) -> Status:
+    """How an exec stream ends with another exit code: the API server words kubelet's status itself."""
     return {
         "metadata": {},
         "status": "Failure",
-        "message": f"command terminated with non-zero exit code: {words}",
+        "message": f"command terminated with non-zero exit code: command terminated with exit code {code}",
         "reason": "NonZeroExitCode",
         "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
     }
@@ -125,25 +118,25 @@ class Refusal:
     text: str = ""
 
 
-def not_started(command: Sequence[str], error: int, exec_id: str, runtime: str, *, v5: bool) -> Refusal:
-    """What becomes of a program that can't be started (errno `error`), by container runtime.
+def not_started(command: Sequence[str], error: int, exec_id: str, runtime: str) -> Refusal:
+    """How the exec of a program that can't be started (errno `error`) ends, by container runtime.
 
-    containerd gives no exit code at all (cri `execInContainer`); with v5 the API server wraps its words once more.
+    containerd gives no exit code at all (cri `execInContainer`), and the API server wraps its words once more.
     Docker prints the words on stdout and gives the shell's 127 or 126 (moby `daemon/exec.go`, docker/cli#2025), CRI-O
     prints them on stderr and gives runc's 255.
     """
     words = f"exec failed: unable to start container process: {runtime_error(command[0], error)}"
     if runtime == "docker":
         code = 127 if error == errno.ENOENT else 126
-        return Refusal(exit_code(code, command, v5=v5), 1, f"OCI runtime exec failed: {words}: unknown\r\n")
+        return Refusal(exit_code(code), 1, f"OCI runtime exec failed: {words}: unknown\r\n")
     if runtime == "cri-o":
         escaped = words.replace('"', '\\"')
-        return Refusal(exit_code(255, command, v5=v5), 2, f'level=error msg="{escaped}"\n')
+        return Refusal(exit_code(255), 2, f'level=error msg="{escaped}"\n')
     message = (
         f'error executing command in container: failed to exec in container: failed to start exec "{exec_id}": '
         f"OCI runtime exec failed: {words}: unknown"
     )
-    return Refusal(internal_error(f"Internal error occurred: {message}" if v5 else message))
+    return Refusal(internal_error(f"Internal error occurred: {message}"))
 
 
 def runtime_error(name: str, error: int) -> str:

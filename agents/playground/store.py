@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import copy
 import json
 import time
 import uuid
@@ -77,12 +76,6 @@ class Store:
         meta = thing["metadata"]
         before = self._objects.get(key, {})[meta.get("namespace", ""), meta["name"]]
         return self._write(key, "MODIFIED", before, {**thing, "metadata": {**meta}})
-
-    def update(self, key: str, namespace: str, name: str, change: Callable[[Object], None]) -> Object:
-        """Change an object through a function that gets a copy. Raises KeyError."""
-        after = copy.deepcopy(self._objects.get(key, {})[namespace, name])
-        change(after)
-        return self.replace(key, after)
 
     def delete(self, key: str, namespace: str, name: str) -> Object:
         """Remove an object. Raises KeyError."""

@@ -96,7 +96,7 @@ def _failures() -> Iterator[None]:
 
 LOGGED_AFTER_S = 2.0  # a longer wait for the hook is logged
 _PREPARING_S = 0.02
-_LOOK_S = 1.0
+LOOK_S = 1.0
 
 
 class StartGate:
@@ -126,7 +126,7 @@ class StartGate:
     def until_asked_again(self, meanwhile: Callable[[], None]) -> None:
         """Call `meanwhile` once a second until the launcher's container was restarted and waits at the gate again."""
         while self._read(paths.READY) != "again":
-            time.sleep(_LOOK_S)
+            time.sleep(LOOK_S)
             meanwhile()
 
     def failed(self, exit_code: int, line: str) -> None:
@@ -137,7 +137,7 @@ class StartGate:
         """Wait until the failure was read: the container has ended, and may be restarted."""
         with suppress(FileNotFoundError):
             while os.stat(self._path(paths.FAILED)).st_size:
-                time.sleep(_LOOK_S)
+                time.sleep(LOOK_S)
 
     def _read(self, name: str) -> str:
         try:

@@ -106,17 +106,21 @@ class SshdWait:
     def run(self) -> list[tuple[str, Sequence[str]]]:
         """Return the workers and their addresses; their sshds have all answered. Raises DeliveryError."""
         self._progress.line(f"waiting for the sshds of {count(len(self._hosts))}, on {named_ports(self._ports)}")
-        self._follow(self._hosts)
+        self.follow(self._hosts)
         try:
-            self._wait_loop.run(self._changed, self._follow)
+            self._wait_loop.run(self._changed, self.follow)
         finally:
-            self._resolver.close()
-            self._dns_probe.close()
+            self.close()
         workers = list(self._workers.values())
         self._files.use_ports({worker.host: worker.port for worker in workers})
         return [(worker.name, [address.host for address in worker.addresses]) for worker in workers]
 
-    def _follow(self, hosts: Sequence[str]) -> None:
+    def close(self) -> None:
+        """Stop looking names up."""
+        self._resolver.close()
+        self._dns_probe.close()
+
+    def follow(self, hosts: Sequence[str]) -> None:
         """Wait for these hosts from now on."""
         before, now = self._workers, self._loop.now()
         self._answered_at = None

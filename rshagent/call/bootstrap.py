@@ -57,7 +57,7 @@ class Mark:
 
     @property
     def arms(self) -> str:
-        """Return what `_marked` looks for: the processes with this mark."""
+        """Return what `marked` looks for: the processes with this mark."""
         return f"{_pattern(str(self))})return 0"
 
 
@@ -85,7 +85,7 @@ class OtherMarks(LauncherMark):
 
     @property
     def arms(self) -> str:
-        """Return what `_marked` looks for."""
+        """Return what `marked` looks for."""
         return ";;".join([*[f"{_pattern(f'{self}{one}')})return 1" for one in self.spared], super().arms])
 
 
@@ -169,7 +169,7 @@ def control(mark: Mark, pid: int | None) -> list[bytes]:
     script = (
         # containerd ends a command's stdin when its stdout or stderr ends: the one that leads nowhere is kept open.
         "exec 9>&2 2>/dev/null;"
-        + _marked(mark.arms)
+        + marked(mark.arms)
         # The bootstrap has no mark in its environment, so it is not signalled and can report the tree's end. It counts,
         # as it may be about to start the tree, of which nothing is there yet.
         + "t(){ n=0 k=0;for p in /proc/[0-9]*;do if m $p environ;then kill -$1 ${p#/proc/}&&n=$((n+1)) k=$((k+1));"
@@ -236,13 +236,13 @@ def _sweep(mark: Mark, others: str, *, attempt: int) -> str:
     """The fragment that kills such processes, up to three times: a process may fork before it dies."""
     arms = [mark.arms if attempt else "", others]
     return (
-        _marked(";;".join(filter(None, arms)))
+        marked(";;".join(filter(None, arms)))
         + "for _r in 1 2 3;do _k=;for _p in /proc/[0-9]*;do [ $_p != /proc/$$ ]&&"
         + "{ m $_p cmdline||m $_p environ;}&&kill -9 ${_p#/proc/}&&_k=1;done;[ $_k ]||break;done;"
     )
 
 
-def _marked(arms: str) -> str:
+def marked(arms: str) -> str:
     """The function m /proc/PID FILE: whether one of the files of a process carries a mark.
 
     Shells drop the NULs that they read, and dash asks the kernel for each byte: some 5 ms a process. So in a pod that

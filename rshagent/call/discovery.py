@@ -1,7 +1,7 @@
 """The hosts that elastic Horovod may use now: `rshagent --discover-hosts`, called by discover_hosts.sh.
 
 The answer is a line `host:slots` for each worker that is Ready and is not being deleted, in ordinal order, with hosts
-as the hostfile writes them. The hub answers from its watch; direct mode lists the pods once. Pure.
+as the hostfile writes them. The hub answers from its watch. Pure.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 from agents.common.pods import Pod
 from rshagent.call.hosts import LOCAL, Entry, Resolver, UnknownHost, canonical_address
-
-_MAX_DIGITS = 9
 
 
 def lines(entries: Iterable[Entry], pods: Mapping[str, Pod], *, own: Resolver, slots: int | None) -> list[str]:
@@ -51,11 +49,6 @@ def ordinal(name: str) -> tuple[str, int, str]:
     """Order worker-2 before worker-10."""
     stem = name.rstrip("0123456789")
     return stem, int(name[len(stem) :] or -1), name
-
-
-def slots_of(text: str) -> int | None:
-    """Read MPI_AGENT_SLOTS, the slots of each worker; None where it is empty, or no number."""
-    return int(text) or None if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def answer(found: Iterable[str]) -> bytes:

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 
 from rshagent.call import surroundings
-from rshagent.call.arguments import parse
 from rshagent.call.bootstrap import Mark, Request, request
-from rshagent.call.hosts import UnknownHost, Worker
-from rshagent.call.parsed import Call, UsageError
+from rshagent.call.hosts import Worker
+from rshagent.call.parsed import Call
 
 EXAMPLE = Mark("launcher", "worker", "instance", "session")
 """The mark in what is shown: real ones are made at the start."""
-
-FAILED = 255
-"""ssh's exit status for failures of its own."""
-
-
-def explain(argv: list[bytes], environ: Mapping[str, str]) -> int:
-    """Print what a call would do; return the exit status."""
-    try:
-        call = parse(argv)
-        worker = surroundings.resolver(environ).resolve(call.host, call.namespace)
-    except (UsageError, UnknownHost) as error:
-        print(f"rshagent: {error}", file=sys.stderr)
-        return FAILED
-    except OSError as error:
-        print(f"rshagent: can't read {error.filename}: {error.strerror}", file=sys.stderr)
-        return FAILED
-    print(json.dumps(describe(call, worker, environ)))
-    return 0
 
 
 def describe(call: Call, worker: Worker | str, environ: Mapping[str, str]) -> dict[str, object]:

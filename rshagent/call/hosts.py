@@ -1,6 +1,6 @@
 """Which worker a host is: the forms in which launchers name hosts, and the files that list them.
 
-Pure, and shared by the hub, the direct mode and delivery.
+Pure, and shared by the hub and delivery.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from rshagent.call.hosts import Resolver, parse_hostfile, parse_hosts
-
 SOCKET = "/run/mpi-agents/hub.sock"
 HOSTFILE = "/etc/mpi/hostfile"
 HOSTS = "/opt/kube/hosts"
@@ -35,29 +33,13 @@ def own_name(environ: Mapping[str, str]) -> str:
     return environ.get("POD_NAME") or environ.get("HOSTNAME") or os.uname().nodename
 
 
-def own_names(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return by which names the launcher may be a host: its pod's, its host's, and what its pods have in common."""
-    return frozenset((own_name(environ), launcher(environ), os.uname().nodename))
-
-
 def launcher(environ: Mapping[str, str]) -> str:
     """Return the launcher's name in the process tags in workers."""
     return environ.get("MPI_AGENT_LAUNCHER") or own_name(environ)
 
 
-def instance(environ: Mapping[str, str]) -> str:
-    """Return the name of this run of the launcher's container, as client.c does."""
-    given = environ.get("MPI_AGENT_INSTANCE")
-    if given:
-        return given
-    try:
-        return f"{first_process()}-{os.stat('/proc/self/ns/mnt').st_ino}"
-    except OSError:
-        return "0-0"
-
-
 def first_process() -> str:
-    """Return the start time of PID 1; "0" where that can't be read."""
+    """Return the start time of PID 1, as client_launcher.c does; "0" where that can't be read."""
     try:
         with open("/proc/1/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()
@@ -101,18 +83,6 @@ def hide() -> None:
 
     prctl = _ctypes.dlsym(_ctypes.dlopen(None, os.RTLD_NOW), "prctl")  # type: ignore[arg-type]  # ourselves
     _ctypes.call_cdeclfunction(prctl, (_PR_SET_DUMPABLE, 0, 0, 0, 0))
-
-
-def resolver(environ: Mapping[str, str]) -> Resolver:
-    """Return what finds the worker of a host. Raises OSError for files that are there and can't be read."""
-    hostfile = read(environ.get("MPI_AGENT_HOSTFILE") or HOSTFILE)
-    addresses = read(environ.get("MPI_AGENT_HOSTS") or HOSTS)
-    return Resolver(
-        None if hostfile is None else parse_hostfile(hostfile),
-        parse_hosts(addresses or b""),
-        namespace(environ),
-        own_names(environ),
-    )
 
 
 def read(path: str) -> bytes | None:

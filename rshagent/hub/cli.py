@@ -15,6 +15,7 @@ from agents.common.text import printable
 from rshagent.call import surroundings
 from rshagent.hub import metrics
 from rshagent.hub import settings as hub_settings
+from rshagent.hub.connection import ClientConnection
 from rshagent.hub.listening import HubError
 from rshagent.hub.server import Hub
 from rshagent.native import protocol
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from rshagent.hub.settings import Settings
 
-EXIT_CHECK_FAILED, EXIT_CANNOT_SERVE = 1, 3
+EXIT_CHECK_FAILED, EXIT_USAGE, EXIT_CANNOT_SERVE = 1, 2, 3
 _CHECK_S = 5.0
 
 
@@ -40,8 +41,12 @@ def main() -> int:
     return run(settings)
 
 
-def serve_own(socket_path: str) -> int:
-    """Be the hub that a client has started for its container; the environment has the settings."""
+def own() -> int:
+    """`rshagent-direct`: be the hub that a client has started for its container; the environment has the settings."""
+    socket_path = os.environ.pop("MPI_AGENT_SERVE", "")
+    if not socket_path:
+        sys.stderr.write("rshagent-direct: MPI_AGENT_SERVE is not set: this is called by the client, rshagent\n")
+        return EXIT_USAGE
     settings = hub_settings.parse([], {**os.environ, "MPI_AGENT_SOCKET": socket_path})
     return run(settings._replace(is_own=True))
 
@@ -67,7 +72,7 @@ def serve(settings: Settings) -> int:
     if settings.metrics:
         metrics.serve(loop, settings.metrics, hub.text_metrics)
     loop.on_signals((signal.SIGTERM, signal.SIGINT), hub.end)
-    hub.start()
+    hub.start(ClientConnection)
     if settings.is_own:
         served(settings.socket)
     loop.run()

@@ -20,10 +20,13 @@ _DESCRIPTORS = 16  # of all that we may have, to one client here: it holds four,
 
 
 class Client(Protocol):
-    """Who waits."""
+    """The hub's side of a client's connection."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
+
+    def end(self, number: int) -> None:
+        """End its session as by a signal, without a grace."""
 
 
 class Pending:

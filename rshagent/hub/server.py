@@ -15,7 +15,6 @@ from agents.common.text import LINE_MAX, printable
 from rshagent.call import surroundings
 from rshagent.hub import cuts
 from rshagent.hub.admission import Admission
-from rshagent.hub.connection import ClientConnection
 from rshagent.hub.ending import Deadline
 from rshagent.hub.listening import listen
 from rshagent.hub.metrics import Metrics, result_of
@@ -26,17 +25,18 @@ from rshagent.pods.podwatch import PodWatch, Trouble
 from rshagent.session.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import socket
+    from collections.abc import Callable, Mapping
 
     from agents.common.loop import Loop
     from agents.common.pods import Pod
     from rshagent.call.bootstrap import Mark
+    from rshagent.hub.pending import Client
     from rshagent.hub.settings import Settings
     from rshagent.net.cluster import Cluster
     from rshagent.session.session import Session
 
 _ACCEPT_AGAIN_S = 0.5
-_ACCEPTS = 64  # at once: then those that were accepted have their turn
 _SIGTERM = 15
 _FIRST_WORD_S = 10.0  # for an API server that says nothing at all
 
@@ -59,7 +59,6 @@ class Hub:
             launcher=settings.launcher,
             max_starts=settings.max_starts,
             limits_text=environ.get("MPI_AGENT_LIMITS") or "",
-            protocols_text=environ.get("MPI_AGENT_PROTOCOLS") or "",
         )
         self.engine.finds_workers = bool(settings.selector)
         self.engine.text_by_stdin = settings.text_by_stdin
@@ -69,7 +68,8 @@ class Hub:
         self.cuts = cuts.Cuts()
         self.pending = Pending(loop)
         self.sessions: set[Session] = set()
-        self._clients: set[ClientConnection] = set()
+        self._clients: set[Client] = set()
+        self._connect: Callable[[Hub, socket.socket], Client]
         self.admission = Admission(
             loop, self.sessions, is_watching=settings.watch, finds_workers=self.engine.finds_workers
         )
@@ -93,8 +93,9 @@ class Hub:
         )  # fmt: skip
         self._socket = listen(settings.socket, mode=0o600 if settings.is_own else 0o666)
 
-    def start(self) -> None:
-        """Serve, and watch the workers."""
+    def start(self, connect: Callable[[Hub, socket.socket], Client]) -> None:
+        """Serve, and watch the workers; `connect` takes a client that was accepted."""
+        self._connect = connect
         self.loop.add(self._socket.fileno(), select.EPOLLIN, self._accept)
         self._start_watch()
         self.log(f"serving {self._settings.socket}, at most {self._settings.max_starts} starts at once")
@@ -123,7 +124,7 @@ class Hub:
         for client in list(self._clients):
             client.end(_SIGTERM)
 
-    def forget(self, client: ClientConnection) -> None:
+    def forget(self, client: Client) -> None:
         """Drop a client that has gone."""
         self._clients.discard(client)
         self.pending.remove(client)
@@ -191,18 +192,18 @@ class Hub:
         sys.stderr.write(printable(f"{now} hub {text}", LINE_MAX - 1) + "\n")
 
     def _accept(self, _events: int) -> None:
-        for _ in range(_ACCEPTS):
-            try:
-                connection, _address = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:  # out of descriptors: the client waits in the backlog
-                self.log(f"a client can't be accepted: {error.strerror}")
-                self.loop.remove(self._socket.fileno())
-                self.loop.call_later(_ACCEPT_AGAIN_S, self._listen_again)
-                return
-            connection.setblocking(False)
-            self._clients.add(ClientConnection(self, connection))
+        """Take one client: those that were taken have their turn before the next."""
+        try:
+            connection, _address = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:  # out of descriptors: the client waits in the backlog
+            self.log(f"a client can't be accepted: {error.strerror}")
+            self.loop.remove(self._socket.fileno())
+            self.loop.call_later(_ACCEPT_AGAIN_S, self._listen_again)
+            return
+        connection.setblocking(False)
+        self._clients.add(self._connect(self, connection))
 
     def _listen_again(self) -> None:
         if not self._shutdown.has_begun:

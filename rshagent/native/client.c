@@ -184,13 +184,12 @@ int main(int argc, char **argv) {
     struct client c = {.hub = -1, .address.sun_family = AF_UNIX, .hub_until = now_ms() + PATIENCE_MS,
                        .lost_at = wall_clock_ms(), .log = "the log of the hub's container"};
     const char *given = setting("MPI_AGENT_SOCKET", NULL), *path = given ? given : "/run/mpi-agents/hub.sock";
-    if (setting("MPI_AGENT_EXPLAIN", NULL)) run_direct(argv);
     if (!is_set_up(path)) {
-        c.is_own = !given && own_hub(&path);
-        const char *direct = c.is_own ? NULL : run_direct(argv);
-        if (!c.is_own)
-            end(FAILED, "no hub is set up: there is no folder for %s, and %s can't be run instead (%s); mount the "
-                "hub's volume there, or set MPI_AGENT_SOCKET or MPI_AGENT_DIRECT", path, direct, strerror(errno));
+        if (given)
+            end(FAILED, "no hub is set up: there is no folder for MPI_AGENT_SOCKET=%s; mount the hub's volume there, or "
+                "unset it to have a hub started", path);
+        path = own_hub(path);
+        c.is_own = true;
         c.log = "the file log beside it";
     }
     if (snprintf(c.address.sun_path, sizeof c.address.sun_path, "%s", path) >= (int)sizeof c.address.sun_path)

@@ -1,8 +1,10 @@
 /*
- * What the client does where no hub was set up for it: it starts one beside itself, or runs direct mode.
+ * What the client does where no hub was set up for it: it starts one for its container.
  *
- * This is apart from client.c because it is about processes and files, and that is about the protocol. The folder
- * `hub` is made beside the client, and holds
+ * This is apart from client.c because it is about processes and files, and that is about the protocol. The hub's folder
+ * is `hub` beside the client. Where that can't be made, or is another user's, it is one in /tmp or /dev/shm, named by
+ * the user and the mount namespace: both may be shared by several containers, or pods. A hub has one namespace for all
+ * of its clients, so MPI_AGENT_NAMESPACE is part of the folder's name. It holds
  *   lock      who starts the hub holds it by flock(2); the hub inherits that, so it is free when no hub is there.
  *             Its content is where in the log the last start began, until that hub serves and empties the file:
  *             who gets the lock and finds a start in it that is younger than itself knows that it has failed
@@ -25,13 +27,13 @@
 #include <unistd.h>
 
 #include "client_hub.h"
-#include "client_signals.h"
+#include "messages.h"
 
 #ifndef SYS_close_range
 #define SYS_close_range 436 /* on all architectures */
 #endif
 
-enum { PATH_SIZE = FILENAME_MAX + 32, LOCK = 3 /* the hub's descriptor of it */ };
+enum { PATH_SIZE = FILENAME_MAX + 128, LOCK = 3 /* the hub's descriptor of it */ };
 
 const char *setting(const char *name, const char *otherwise) {
     const char *value = getenv(name);
@@ -60,24 +62,17 @@ static char *beside(char path[PATH_SIZE], const char *name) {
     return path;
 }
 
-const char *run_direct(char **argv) {
-    static char path[PATH_SIZE];
-    const char *program = setting("MPI_AGENT_DIRECT", beside(path, "rshagent-direct"));
-    sigset_t blocked;
-    setenv("MPI_AGENT_ARGV0", argv[0], 1); /* where the program is a script, the kernel drops its argv[0] */
-    sigprocmask(SIG_SETMASK, NULL, &blocked);
-    give_signals_back();
-    execv(program, argv);
-    int failed = errno;
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
-    errno = failed;
-    return program;
+static char folder[PATH_SIZE]; /* the hub's */
+
+static char *in_folder(char path[PATH_SIZE], const char *name) {
+    snprintf(path, PATH_SIZE, "%.*s/%s", (int)sizeof folder - 16, folder, name);
+    return path;
 }
 
 /* -1, or a descriptor that is none of the launcher's stdin, stdout and stderr, should one of those be closed. */
 static int open_lock(void) {
     char path[PATH_SIZE];
-    int fd = open(beside(path, "hub/lock"), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = open(in_folder(path, "lock"), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     int lock = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     if (fd >= 0) close(fd);
     return lock;
@@ -85,19 +80,46 @@ static int open_lock(void) {
 
 static int lock = -1; /* open, and perhaps taken, from own_hub to start_own_hub */
 
-bool own_hub(const char **socket) {
-    static char path[PATH_SIZE];
+/* What the folder's name ends with. */
+static const char *of_namespace(void) {
+    static char end[80];
+    const char *name = setting("MPI_AGENT_NAMESPACE", "");
+    if (*name && strlen(name) < sizeof end - 1 && !strchr(name, '/')) snprintf(end, sizeof end, "-%s", name);
+    return end;
+}
+
+/* Makes the folder, and takes it if nobody else can write to it: there we would run what they want. */
+static bool take_folder(void) {
+    char path[PATH_SIZE];
     struct stat found;
-    if (setting("MPI_AGENT_DIRECT", NULL) || access(beside(path, "rshagent-direct"), X_OK) < 0) return false;
-    mkdir(beside(path, "hub"), 0700);
-    /* In a folder that others may write to we would run what they want. */
-    if (lstat(path, &found) < 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() || found.st_mode & 022)
+    mkdir(folder, 0700);
+    if (lstat(folder, &found) < 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() || found.st_mode & 022)
         return false;
-    if (strlen(beside(path, "hub/hub.sock")) >= sizeof ((struct sockaddr_un *)NULL)->sun_path) return false;
+    if (strlen(in_folder(path, "hub.sock")) >= sizeof ((struct sockaddr_un *)NULL)->sun_path) return false;
+    if (lock >= 0) close(lock);
     lock = open_lock();
-    if (lock < 0 || (flock(lock, LOCK_EX | LOCK_NB) < 0 && errno != EWOULDBLOCK)) return false;
-    *socket = path;
-    return true;
+    return lock >= 0 && (flock(lock, LOCK_EX | LOCK_NB) == 0 || errno == EWOULDBLOCK);
+}
+
+/* Where everybody may write, only the sticky bit keeps others from putting a folder of theirs in our folder's place. */
+static bool take_folder_in(const char *place) {
+    struct stat at, space = {0};
+    stat("/proc/self/ns/mnt", &space);
+    snprintf(folder, sizeof folder, "%s/.mpi-agents-%u-%llu%s", place, (unsigned)geteuid(),
+             (unsigned long long)space.st_ino, of_namespace());
+    return stat(place, &at) == 0 && (!(at.st_mode & 022) || at.st_mode & S_ISVTX) && take_folder();
+}
+
+const char *own_hub(const char *socket) {
+    static char path[PATH_SIZE];
+    if (access(beside(path, "rshagent-direct"), X_OK) < 0)
+        end(FAILED, "no hub is set up: there is no folder for %s, and %s can't be run instead (%s); mount the hub's "
+            "volume there, or deliver the tool direct", socket, path, strerror(errno));
+    strcat(beside(folder, "hub"), of_namespace());
+    if (!take_folder() && !take_folder_in("/tmp") && !take_folder_in("/dev/shm"))
+        end(FAILED, "no hub can be started: neither %s nor a folder in /tmp or /dev/shm can be made that only this user "
+            "may write to; mount an emptyDir volume there", strcat(beside(path, "hub"), of_namespace()));
+    return in_folder(path, "hub.sock");
 }
 
 /* The hub, in a child of ours: nothing of the launcher's but its environment. */
@@ -125,7 +147,7 @@ static _Noreturn void become_hub(int log, const char *socket) {
 static const char *last_line(off_t begin) {
     static char text[2048];
     char path[PATH_SIZE];
-    int log = open(beside(path, "hub/log"), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    int log = open(in_folder(path, "log"), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     off_t end = lseek(log, 0, SEEK_END), first = end - (off_t)sizeof text + 1;
     ssize_t length = pread(log, text, sizeof text - 1, begin > first && begin <= end ? begin : first > 0 ? first : 0);
     if (log >= 0) close(log);
@@ -147,11 +169,11 @@ const char *start_own_hub(int64_t since) {
         if (is_ours && pread(lock, &begin, sizeof begin, 0) == sizeof begin) {
             failed = last_line(begin);
         } else {
-            int log = open(beside(path, "hub/log"), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+            int log = open(in_folder(path, "log"), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
             begin = lseek(log, 0, SEEK_END);
             pid_t hub = -1;
             if (log >= 0 && pwrite(lock, &begin, sizeof begin, 0) == sizeof begin) hub = fork();
-            if (hub == 0) become_hub(log, beside(path, "hub/hub.sock"));
+            if (hub == 0) become_hub(log, in_folder(path, "hub.sock"));
             if (hub < 0) {
                 failed = strerror(errno);
                 if (ftruncate(lock, 0) < 0) failed = strerror(errno); /* else this start would be the next one's, too */

@@ -169,7 +169,7 @@ class PodWatch:
             self._cluster,
             f"{self._path}?{query}",
             on_head=self._take_head,
-            on_body=self._take_body,
+            on_body=self.take_body,
             on_end=self._end_watch,
         )
         self._watchdog = self._loop.call_later(_WATCH_S + _GRACE_S, self._give_up)
@@ -180,7 +180,8 @@ class PodWatch:
         if not self._is_answered:
             self._refusal = (head, bytearray())
 
-    def _take_body(self, data: bytes) -> None:
+    def take_body(self, data: bytes) -> None:
+        """Take some bytes of the watch: events, a line each."""
         if self._refusal is not None:
             self._refusal[1].extend(data[: _REFUSAL_MAX - len(self._refusal[1])])
             return

@@ -1,4 +1,4 @@
-"""What a client's environment says of its session: shared by the hub and direct mode."""
+"""What a client's environment says of its session."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""What all sessions of one process share: the loop, the cluster, the limit on starts, the pods as they are."""
+"""What all sessions of a hub share: the loop, the cluster, the limit on starts, the pods as they are."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rshagent.net.cluster import ConfigError
-from rshagent.stream.streams import V4, V5
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,19 +51,6 @@ def limits(text: str) -> dict[str, float]:
     return found
 
 
-def protocols(text: str) -> tuple[tuple[str, ...], bool]:
-    """Read MPI_AGENT_PROTOCOLS: return what to offer by WebSocket, and whether to speak SPDY where none of that goes.
-
-    Raises ConfigError for a name that is none.
-    """
-    names = [name.strip() for name in text.split(",") if name.strip()] or ["v5", "v4", "spdy"]
-    for name in names:
-        if name not in ("v5", "v4", "spdy"):
-            raise ConfigError(f"MPI_AGENT_PROTOCOLS has the unknown protocol {name!a}; there are v5, v4 and spdy")
-    known = {"v5": V5, "v4": V4}
-    return tuple(known[name] for name in names if name in known), "spdy" in names
-
-
 class StartLimiter:
     """Lets at most `limit` starts be under way; the others wait in the order in which they came."""
 
@@ -109,7 +95,7 @@ class Follower(Protocol):
 
 
 class Engine:
-    """Shared by all sessions of a hub, or by the one session of direct mode."""
+    """Shared by all sessions of a hub."""
 
     def __init__(
         self,
@@ -119,13 +105,11 @@ class Engine:
         launcher: str,
         max_starts: int = MAX_STARTS,
         limits_text: str = "",
-        protocols_text: str = "",
     ) -> None:
-        """Raises ConfigError for limits or protocols that can't be read."""
+        """Raises ConfigError for limits that can't be read."""
         self.loop, self.cluster, self.launcher = loop, cluster, launcher
         self.limiter = StartLimiter(max_starts)
-        self.offer, self.has_spdy = protocols(protocols_text)
-        self.by_spdy = not self.offer  # also once it was found that only SPDY gets through
+        self.by_spdy = False  # once it was found that only SPDY gets through
         self.text_by_stdin = False
         self.limits = limits(limits_text) if limits_text else DEFAULT_LIMITS
         self.on_retry: Callable[[Mark, int, str], None] = lambda _mark, _retries, _reason: None
@@ -201,8 +185,8 @@ class Engine:
 
     def is_in_danger(self, pod: str, instance: str) -> bool:
         """Say whether a cleanup is under way that would end what this instance starts."""
-        cleaning = self._cleaning.get(pod, {}).values()
-        return any(not f"{instance}:".startswith(spared) for spared in cleaning)
+        cleaning = self._cleaning.get(pod)
+        return cleaning is not None and any(not f"{instance}:".startswith(spared) for spared in cleaning.values())
 
     def pod_changed(self, name: str | None) -> None:
         """Let the sessions of a pod look at it; None: all of them."""

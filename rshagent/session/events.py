@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 class State(enum.Enum):
     """What a session is doing. The members are in the order of a session's life."""
 
+    __hash__ = object.__hash__  # Enum's is in Python, and these are looked up at each event
+
     QUEUED = "queued"  # waits for a start slot
     WAITING = "waiting"  # waits for a worker that does not exist or is not ready
     BACKOFF = "backoff"  # waits for the next try
@@ -30,6 +32,8 @@ class State(enum.Enum):
 
 class On(enum.Enum):
     """An event without arguments."""
+
+    __hash__ = object.__hash__
 
     BEGIN = enum.auto()  # start the command
     SLOT_GRANTED = enum.auto()  # the session may start now
@@ -101,6 +105,8 @@ Event = On | Resume | WorkerEnded | Acknowledged | StreamEnded | ExitRecovered |
 
 class Do(enum.Enum):
     """An effect without arguments."""
+
+    __hash__ = object.__hash__
 
     QUEUE = enum.auto()  # ask for a start slot: SLOT_GRANTED follows
     OPEN_STREAM = enum.auto()  # tell the client, then send the exec request

@@ -110,14 +110,10 @@ class ExecRequest(Owner):
         if self._link is not None:
             self._link.send(self._stream.stdin(data))
 
-    def close_stdin(self) -> bool:
-        """End the command's stdin; False where the protocol (v4) can't."""
-        frame = self._stream.close_stdin()
-        if frame is None:
-            return False
+    def close_stdin(self) -> None:
+        """End the command's stdin."""
         if self._link is not None:
-            self._link.send(frame)
-        return True
+            self._link.send(self._stream.close_stdin())
 
     def pause(self) -> None:
         """Take no more output for now."""
@@ -191,7 +187,9 @@ class ExecRequest(Owner):
         assert self._request is not None
         _, acknowledgement, stdin = self._request
         self._by_spdy, self._is_asked = by_spdy, False
-        self._stream = _stream(self._engine, acknowledgement, stdin=stdin, by_spdy=by_spdy)
+        self._stream: ExecStream = (
+            SpdyStream(acknowledgement, stdin=stdin) if by_spdy else WebSocketStream(acknowledgement)
+        )
         self._heard_at = self._loop.now()
         self._pings = self._pings_behind = 0
         self._link = Link(self._loop, self._cluster, self)
@@ -221,13 +219,13 @@ class ExecRequest(Owner):
         code = event.head.status
         if code == 401:
             self._cluster.renew_quietly()
-        if not self._by_spdy and self._engine.has_spdy and status.is_about_websocket(code, event.body):
+        if not self._by_spdy and status.is_about_websocket(code, event.body):
             self._drop_link()
             self._first = event
             self._connect(by_spdy=True)
             return
         if code == 403:
-            self._engine.by_spdy = not self._engine.offer  # whatever is granted next is looked for in the usual order
+            self._engine.by_spdy = False  # whatever is granted next is looked for in the usual order
         if self._first is not None and status.is_about_websocket(code, event.body):  # SPDY is what it does not know
             event, self._first = self._first, None
         said, retry_after = event.head.status, event.head.fields.get("retry-after")
@@ -264,9 +262,3 @@ class ExecRequest(Owner):
         if self._link is not None:
             self._link.close()
             self.closed(Lost(reason))
-
-
-def _stream(engine: Engine, acknowledgement: bytes | None, *, stdin: bool, by_spdy: bool) -> ExecStream:
-    if by_spdy:
-        return SpdyStream(acknowledgement, stdin=stdin)
-    return WebSocketStream(acknowledgement, engine.offer)

@@ -156,12 +156,12 @@ class Session:
             self.engine.limiter.leave(self)
 
     def _observe(self) -> Observed:
-        engine, stream, stdio = self.engine, self.wire.stream, self.wire.stdio
+        engine, stream, stdio, pod = self.engine, self.wire.stream, self.wire.stdio, self.worker.pod
         ended = self.worker.end() if self.facts.state in ENDING else None
         return Observed(
             now=engine.loop.now(),
-            pod=self.worker.pod,
-            is_ready=self.worker.is_ready,
+            pod=pod,
+            is_ready=pod.ready if pod is not None else not self.worker.is_watched,
             is_in_danger=engine.is_in_danger(self.target.pod, self.mark.instance),
             finds_workers=engine.finds_workers,
             worker_end=ended[0] if ended is not None else "",

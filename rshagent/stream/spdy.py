@@ -1,4 +1,8 @@
-"""One exec stream by SPDY/3.1, the older way, which a Role that grants only `create` on pods/exec allows.
+"""One exec stream by SPDY/3.1, which a Role that grants only `create` on pods/exec allows.
+
+Kubeflow's training-operator gives its launchers such a Role (pkg/controller.v1/mpi/mpijob_controller.go,
+`newLauncherRole`: verbs `create`), so without SPDY no job of that operator could exec. An API server whose feature gate
+TranslateStreamCloseWebsocketRequests is off knows no WebSocket v5, but SPDY.
 
 The request is a POST (a WebSocket's is a GET, which takes the verb `get`), and each channel is a SPDY stream that we
 open. It reaches through API server and kubelet to the container runtime, where moby/spdystream speaks it, and what that
@@ -16,7 +20,6 @@ from rshagent.stream.streams import (
     STDERR,
     STDIN,
     STDOUT,
-    V4,
     Event,
     ExecStream,
     Opened,
@@ -26,6 +29,7 @@ from rshagent.stream.streams import (
     upgrade_request,
 )
 
+V4 = "v4.channel.k8s.io"  # over SPDY there is no v5: a stream of its own for stdin can be half-closed
 SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GOAWAY = 1, 2, 3, 6, 7
 FIN = 1
 

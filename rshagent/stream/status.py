@@ -57,7 +57,7 @@ class Failure(NamedTuple):
 
 
 def from_error_channel(data: bytes) -> Exited | Failure:
-    """Read what came on the error channel: `Status` in JSON, or plain text from servers older than v4."""
+    """Read what came on the error channel: a `Status` in JSON."""
     status = _load(data)
     if status is None:
         text = one_line(data)
@@ -77,13 +77,14 @@ def from_error_channel(data: bytes) -> Exited | Failure:
 
 
 def is_about_websocket(status: int, body: bytes) -> bool:
-    """Say whether a refused exec may be granted by the other protocol: what is refused is the verb get, or the upgrade.
+    """Say whether SPDY may be granted what a WebSocket was refused: the verb get, the upgrade, or version 5.
 
     kubectl asks again after any refusal. A POST differs from a GET in its verb alone, and one more request that can
-    only fail would delay the retry of all the others.
+    only fail would delay the retry of all the others. A server that does not know version 5 refuses the handshake by
+    a 403 without a body (golang.org/x/net/websocket).
     """
     if status == 403:
-        return b"cannot get" in body and b"pods/exec" in body
+        return not body or (b"cannot get" in body and b"pods/exec" in body)
     if status == 400:  # "Upgrade request required", "unable to upgrade": a proxy took the header out
         return b"pgrade" in body
     return status in (405, 426, 501)

@@ -19,7 +19,6 @@ from rshagent.call.bootstrap import success
 from rshagent.net.http import BodyReader, Head, HeadReader, HttpError
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 
 _REFUSAL_BODY_MAX = 64 * 1024
 _STATUS_MAX = 64 * 1024
@@ -104,8 +103,8 @@ class ExecStream:
         """Return what carries `data` to the command's stdin."""
         raise NotImplementedError
 
-    def close_stdin(self) -> bytes | None:
-        """Return what ends the command's stdin; None where the protocol has no such thing."""
+    def close_stdin(self) -> bytes:
+        """Return what ends the command's stdin."""
         raise NotImplementedError
 
     def ping(self) -> bytes:
@@ -250,10 +249,12 @@ def target(namespace: str, pod: str, container: str | None, command: list[bytes]
     return f"/api/v1/namespaces/{namespace}/pods/{pod}/exec?{query}{where}{asked}stdout=true&stderr=true"
 
 
-_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
-_QUOTED = [chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256)]
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/%")
 
 
 def quote(data: bytes) -> str:
-    """Percent-encode for a query (RFC 3986 §3.4)."""
-    return "".join([_QUOTED[byte] for byte in data])
+    """Percent-encode for a query (RFC 3986 §3.4), by one search for each character that needs it."""
+    text = data.decode("latin-1").replace("%", "%25")
+    for char in set(text) - _PLAIN:
+        text = text.replace(char, f"%{ord(char):02X}")
+    return text

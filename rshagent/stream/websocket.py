@@ -1,8 +1,10 @@
 """One exec stream by WebSocket, and its frames as a client sends and reads them (RFC 6455), without any I/O.
 
 Payloads are handed on in pieces as they arrive, not as whole frames: an exec stream's frames may be of any size, and
-its output needs no boundaries. A message's first byte is its channel (see `streams`); version 5 adds 255, "this channel
-is closed", which is the only way to end the command's stdin (Kubernetes KEP-4006).
+its output needs no boundaries. A message's first byte is its channel (see `streams`); channel 255 says "this channel is
+closed", which is the only way to end the command's stdin. That is version 5 of the protocol (KEP-4006). It is spoken by
+every API server since Kubernetes 1.30, which translates it for the kubelet (feature gate
+TranslateStreamCloseWebsocketRequests, beta and on by default since 1.30), so that no older version is needed.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import os
 from typing import NamedTuple
 
 from rshagent.net.http import Head
-from rshagent.stream.streams import STDIN, V4, V5, Event, ExecStream, Opened, Owed, Ponged, StreamError, upgrade_request
+from rshagent.stream.streams import STDIN, Event, ExecStream, Opened, Owed, Ponged, StreamError, upgrade_request
 
-PROTOCOLS = (V5, V4)
+V5 = "v5.channel.k8s.io"
 CLOSE_CHANNEL = 255
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
@@ -168,11 +170,10 @@ def close_reason(payload: memoryview) -> tuple[int, str]:
 class WebSocketStream(ExecStream):
     """An exec by WebSocket, whose messages begin with a channel's number."""
 
-    __slots__ = ("_channel", "_frames", "_key", "_offer")
+    __slots__ = ("_channel", "_frames", "_key")
 
-    def __init__(self, acknowledgement: bytes | None, offer: tuple[str, ...] = PROTOCOLS) -> None:
+    def __init__(self, acknowledgement: bytes | None) -> None:
         super().__init__(acknowledgement)
-        self._offer = offer
         self._key = binascii.b2a_base64(os.urandom(16), newline=False)
         self._frames = FrameReader()
         self._channel: int | None = None  # of the message whose pieces are coming in
@@ -183,7 +184,7 @@ class WebSocketStream(ExecStream):
             "Upgrade: websocket",
             f"Sec-WebSocket-Key: {self._key.decode()}",
             "Sec-WebSocket-Version: 13",
-            f"Sec-WebSocket-Protocol: {', '.join(self._offer)}",
+            f"Sec-WebSocket-Protocol: {V5}",
         )
         return upgrade_request("GET", target, host, authorization, upgrade)
 
@@ -196,10 +197,8 @@ class WebSocketStream(ExecStream):
         """
         return frame(BINARY, data, first=STDIN, key=NO_KEY)
 
-    def close_stdin(self) -> bytes | None:
-        """Return the frame that ends the command's stdin; None with v4, which has no such thing."""
-        if self.protocol != V5:
-            return None
+    def close_stdin(self) -> bytes:
+        """Return the frame that ends the command's stdin."""
         return frame(BINARY, bytes((STDIN,)), first=CLOSE_CHANNEL)
 
     def ping(self) -> bytes:
@@ -213,8 +212,11 @@ class WebSocketStream(ExecStream):
         if head.fields.get("sec-websocket-accept") != accept:
             raise StreamError("the answer to the upgrade is not for our request")
         self.protocol = head.fields.get("sec-websocket-protocol", "")
-        if self.protocol not in self._offer:
-            raise StreamError(f"the server chose the stream protocol {self.protocol!r}, which was not offered")
+        if self.protocol != V5:
+            raise StreamError(
+                f"the server chose the stream protocol {self.protocol!r} instead of {V5}; "
+                "the API server must be Kubernetes 1.31 or later, and a proxy must pass on Sec-WebSocket-Protocol"
+            )
         events.append(Opened())
 
     def _feed_frames(self, data: memoryview, events: list[Event]) -> None:

@@ -29,7 +29,10 @@ def main() -> int:
         quiet = noise()
         print(f"{setting}\n{quiet}", flush=True)
         measured = _measure(
-            options.figures or list(figures.ALL), figures.QUICK if options.quick else figures.FULL, python
+            options.figures or list(figures.ALL),
+            figures.QUICK if options.quick else figures.FULL,
+            python,
+            options.beside,
         )
         table = report.rows(measured)
         if options.quick:
@@ -51,19 +54,20 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a smoke run: smaller, and not the figures that count")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     parser.add_argument("--python", metavar="PATH", help="run the agents by this Python (default: the lightest found)")
+    parser.add_argument("--beside", metavar="COMMIT", help="measure the client and hub of this commit, too")
     options = parser.parse_args()
     unknown = set(options.figures) - set(figures.ALL)
     if unknown:
         parser.error(f"no such figure: {', '.join(sorted(unknown))}")
-    if options.write and (options.quick or options.figures):
+    if options.write and (options.quick or options.figures or options.beside):
         parser.error("--write takes the whole table, in its full size")
     return options
 
 
-def _measure(names: list[str], size: figures.Size, python: str) -> list[report.Figure]:
+def _measure(names: list[str], size: figures.Size, python: str, beside: str | None) -> list[report.Figure]:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with staged(size.held, python) as stage:
+    with staged(size.held, python, beside) as stage:
         table = [figure for name in names for figure in figures.ALL[name](stage, size)]
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")

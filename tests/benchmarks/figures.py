@@ -47,7 +47,7 @@ class Size(NamedTuple):
 FULL = Size()
 QUICK = Size(3, 16, 1, 64, 1, 32, 1, 64, 1)
 
-_EXECS_IN_A_ROUND = {"kubectl": 5, "direct": 10, "hub": 40}
+_EXECS_IN_A_ROUND = {"kubectl": 5}  # of the others 40
 
 
 class Files(NamedTuple):
@@ -78,13 +78,13 @@ def one_exec(stage: Stage, size: Size) -> list[Figure]:
     """`true` in a pod, one after the other."""
     cpu_ms: dict[str, list[float]] = {}
     wall_ms: dict[str, list[float]] = {}
-    with stage.hub() as hub, _files() as files:
-        peers: list[Peer] = [stage.kubectl, stage.direct, hub]
+    with stage.hubs() as hubs, _files() as files:
+        peers: list[Peer] = [stage.kubectl, *hubs]
         _warm(peers, stage.workers[:_PODS], files)
         for number in range(size.exec_rounds):
             _progress(f"one exec: round {number + 1} of {size.exec_rounds}")
             for peer in peers:
-                count, before = _EXECS_IN_A_ROUND[peer.name], peer.cpu_s()
+                count, before = _EXECS_IN_A_ROUND.get(peer.name, 40), peer.cpu_s()
                 costs = [_run(peer, stage.workers[turn % _PODS], "true", files) for turn in range(count)]
                 for cost in costs:
                     _checked(cost, peer, files)
@@ -92,10 +92,8 @@ def one_exec(stage: Stage, size: Size) -> list[Figure]:
                 cpu_ms.setdefault(peer.name, []).append(total_s / count * 1000)
                 wall_ms.setdefault(peer.name, []).append(statistics.median(cost.wall_s for cost in costs) * 1000)
     return [
-        Figure("one exec: CPU", "ms", cpu_ms, Target("hub", 1 / 20, 1 / 30), AS_FRACTION),
-        Figure("one exec: wall time", "ms", wall_ms, Target("hub", 1 / 4, 1 / 10), AS_FRACTION),
-        Figure("one exec: CPU", "ms", cpu_ms, Target("direct"), AS_DECIMAL),
-        Figure("one exec: wall time", "ms", wall_ms, Target("direct"), AS_DECIMAL),
+        *_beside_all(Figure("one exec: CPU", "ms", cpu_ms, Target("hub", 1 / 20, 1 / 30), AS_FRACTION)),
+        *_beside_all(Figure("one exec: wall time", "ms", wall_ms, Target("hub", 1 / 4, 1 / 10), AS_FRACTION)),
     ]
 
 
@@ -104,8 +102,8 @@ def held(stage: Stage, size: Size) -> list[Figure]:
     cpu_s: dict[str, list[float]] = {}
     memory_mib: dict[str, list[float]] = {}
     pods = stage.workers[: size.held]
-    with stage.hub() as hub, _files() as files:
-        peers: list[Peer] = [stage.kubectl, stage.direct, hub]
+    with stage.hubs() as hubs, _files() as files:
+        peers: list[Peer] = [stage.kubectl, *hubs]
         for number in range(size.held_rounds):
             for peer in peers:
                 _progress(f"{size.held} held at once: round {number + 1} of {size.held_rounds}, {peer.name}")
@@ -115,25 +113,24 @@ def held(stage: Stage, size: Size) -> list[Figure]:
                 memory_mib.setdefault(peer.name, []).append(seen.processes_mib + seen.hub_mib)
     name = f"{size.held} held at once"
     return [
-        Figure(f"{name}: CPU", "s", cpu_s, Target("hub", 1 / 40, 1 / 60), AS_FRACTION),
-        Figure(f"{name}: memory", "MiB", memory_mib, Target("hub", 1 / 40, 1 / 60), AS_FRACTION),
-        Figure(f"{name}: CPU", "s", cpu_s, Target("direct"), AS_DECIMAL),
-        Figure(f"{name}: memory", "MiB", memory_mib, Target("direct"), AS_DECIMAL),
+        *_beside_all(Figure(f"{name}: CPU", "s", cpu_s, Target("hub", 1 / 40, 1 / 60), AS_FRACTION)),
+        *_beside_all(Figure(f"{name}: memory", "MiB", memory_mib, Target("hub", 1 / 40, 1 / 60), AS_FRACTION)),
     ]
 
 
 def sessions(stage: Stage, size: Size) -> list[Figure]:
     """The hub alone, with as many sessions as it promises to hold."""
-    memory_mib: list[float] = []
+    memory_mib: dict[str, list[float]] = {}
     # Few pods: a hub's first launch in a worker looks at all its processes, which is the worker's cost, not the hub's.
     pods = [stage.workers[number % _PODS] for number in range(size.sessions)]
     for number in range(size.sessions_rounds):
         _progress(f"{size.sessions} sessions in one hub: round {number + 1} of {size.sessions_rounds}")
-        with stage.hub() as hub, _files() as files:
-            _warm([hub], stage.workers[:_PODS], files)
-            memory_mib.append(_hold(hub, pods, stage.folder, files).hub_mib)
+        with stage.hubs() as hubs, _files() as files:
+            for hub in hubs:
+                _warm([hub], stage.workers[:_PODS], files)
+                memory_mib.setdefault(hub.name, []).append(_hold(hub, pods, stage.folder, files).hub_mib)
     target = Target("hub", 64, 48, is_ratio=False)
-    return [Figure(f"hub with {size.sessions:,} sessions: memory", "MiB", {"hub": memory_mib}, target, AS_DECIMAL)]
+    return _beside_all(Figure(f"hub with {size.sessions:,} sessions: memory", "MiB", memory_mib, target, AS_DECIMAL))
 
 
 def stdout(stage: Stage, size: Size) -> list[Figure]:
@@ -157,10 +154,8 @@ def stdout(stage: Stage, size: Size) -> list[Figure]:
     rate, cpu_s = _flow(stage, run, count, size.stdout_rounds, "stdout")
     name = f"stdout {_amount(size.stdout_mib)}"
     return [
-        Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.0, 1.2, more_is_better=True), AS_DECIMAL),
-        Figure(f"{name}: CPU", "s", cpu_s, Target("hub", 1 / 1.0, 1 / 1.2), AS_DECIMAL),
-        Figure(f"{name}: rate", "MB/s", rate, Target("direct", more_is_better=True), AS_DECIMAL),
-        Figure(f"{name}: CPU", "s", cpu_s, Target("direct"), AS_DECIMAL),
+        *_beside_all(Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.0, 1.2, more_is_better=True), AS_DECIMAL)),
+        *_beside_all(Figure(f"{name}: CPU", "s", cpu_s, Target("hub", 1 / 1.0, 1 / 1.2), AS_DECIMAL)),
     ]
 
 
@@ -195,14 +190,19 @@ def stdin(stage: Stage, size: Size) -> list[Figure]:
         os.close(block)
     name = f"stdin {_amount(size.stdin_mib)}"
     return [
-        Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.2, 1.5, more_is_better=True), AS_DECIMAL),
-        Figure(f"{name}: CPU", "s", cpu_s, Target("hub"), AS_DECIMAL),
-        Figure(f"{name}: rate", "MB/s", rate, Target("direct", more_is_better=True), AS_DECIMAL),
-        Figure(f"{name}: CPU", "s", cpu_s, Target("direct"), AS_DECIMAL),
+        *_beside_all(Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.2, 1.5, more_is_better=True), AS_DECIMAL)),
+        *_beside_all(Figure(f"{name}: CPU", "s", cpu_s, Target("hub"), AS_DECIMAL)),
     ]
 
 
 ALL = {"exec": one_exec, "held": held, "sessions": sessions, "stdout": stdout, "stdin": stdin}
+
+
+def _beside_all(figure: Figure) -> list[Figure]:
+    """A figure, and the same beside each hub of an earlier commit."""
+    target = Target("hub", 1.0, 1.0, more_is_better=figure.target.more_is_better)
+    others = [name for name in figure.samples if name not in ("kubectl", "hub")]
+    return [figure, *(figure._replace(target=target._replace(peer=name), form=AS_DECIMAL) for name in others)]
 
 
 def _flow(
@@ -211,8 +211,8 @@ def _flow(
     """MB/s and CPU seconds of moving `count` bytes, by peer."""
     rate: dict[str, list[float]] = {}
     cpu_s: dict[str, list[float]] = {}
-    with stage.hub() as hub, _files() as files:
-        peers: list[Peer] = [stage.kubectl, stage.direct, hub]
+    with stage.hubs() as hubs, _files() as files:
+        peers: list[Peer] = [stage.kubectl, *hubs]
         _warm(peers, stage.workers[:1], files)
         for number in range(rounds):
             for peer in peers:

@@ -1,19 +1,18 @@
-"""The three that are compared: kubectl, client and hub, direct mode. All run the same shell text in the same pods."""
+"""What is compared: kubectl, and client and hub of today and of an earlier commit. All run the same commands."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .measure import ROOT, BenchmarkError, Command, cpu_s, rss_mib
+from .measure import BenchmarkError, Command, cpu_s, rss_mib
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-_DIRECT = os.path.join(ROOT, "rshagent", "__main__.py")
 _HUB_START_S, _HUB_END_S = 20.0, 30.0
 
 
@@ -32,17 +31,7 @@ class Peer(Protocol):
         """Memory now of what serves those processes."""
 
 
-class _Alone:
-    """A peer whose processes need no other."""
-
-    def cpu_s(self) -> float:
-        return 0.0
-
-    def memory_mib(self) -> float:
-        return 0.0
-
-
-class Kubectl(_Alone):
+class Kubectl:
     """`kubectl exec`, as kubectl-delivery's kubexec.sh runs it."""
 
     name = "kubectl"
@@ -55,27 +44,27 @@ class Kubectl(_Alone):
         options = ["-i"] if stdin else []
         return Command([self._program, "exec", *options, pod, "--", "/bin/sh", "-c", text], self._environ)
 
+    def cpu_s(self) -> float:
+        return 0.0
 
-class Direct(_Alone):
-    """The agent without a hub, with Python's lightest start."""
+    def memory_mib(self) -> float:
+        return 0.0
 
-    name = "direct"
 
-    def __init__(self, python: str, environ: Mapping[str, str]) -> None:
-        self._python, self._environ = python, environ
+class Agent(NamedTuple):
+    """What a hub is started from: a tree of sources, and the client that was compiled from it."""
 
-    def command(self, pod: str, text: str, *, stdin: bool = False) -> Command:
-        options = [] if stdin else ["-n"]
-        return Command([self._python, "-I", "-S", "-E", _DIRECT, *options, pod, text], self._environ)
+    name: str
+    tree: str
+    client: str
 
 
 class Hub:
     """The client, and a hub of its own behind it, from `with` to its end."""
 
-    name = "hub"
-
-    def __init__(self, python: str, client: str, environ: Mapping[str, str], folder: str) -> None:
-        self._python, self._client = python, client
+    def __init__(self, python: str, agent: Agent, environ: Mapping[str, str], folder: str) -> None:
+        self.name = agent.name
+        self._python, self._agent = python, agent
         self._environ = {**environ, "MPI_AGENT_SOCKET": os.path.join(folder, "hub.sock")}
         self._log = os.path.join(folder, "hub.log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -84,7 +73,7 @@ class Hub:
         with open(self._log, "wb") as log:
             command = [self._python, "-m", "rshagent.hub"]
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, cwd=self._agent.tree, env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         deadline = time.monotonic() + _HUB_START_S
         while not os.path.exists(self._environ["MPI_AGENT_SOCKET"]):
@@ -107,7 +96,7 @@ class Hub:
 
     def command(self, pod: str, text: str, *, stdin: bool = False) -> Command:
         options = [] if stdin else ["-n"]
-        return Command([self._client, *options, pod, text], self._environ)
+        return Command([self._agent.client, *options, pod, text], self._environ)
 
     def cpu_s(self) -> float:
         assert self._process is not None

@@ -12,7 +12,7 @@ from .measure import BenchmarkError, Command, Process
 _PLACES = [os.path.dirname(os.path.realpath(sys.executable)), "/usr/local/bin", "/usr/bin"]
 _OLDEST = (3, 11)
 _TRIES = 7
-# What direct mode can't do without, from the standard library.
+# What the hub can't do without, from the standard library.
 _PROBE = "import _ssl, _socket, select, heapq, os; os._exit(0)"
 _ABOUT = "import sys; print(*sys.version_info[:3], sep='.', end='')"
 

@@ -15,8 +15,7 @@ AS_FRACTION, AS_DECIMAL = "fraction", "decimal"  # how a ratio is written: 1/31 
 
 DOC = os.path.join(ROOT, "docs", "performance.md")
 MARKERS = ("<!-- make bench: begin -->", "<!-- make bench: end -->")
-_MODES = {"hub": "hub", "direct": "direct mode"}
-_HEAD = ("figure", "mode", "kubectl", "ours", "ratio", "in single rounds", "must", "aim", "reached")
+_HEAD = ("figure", "beside", "its", "ours", "ratio", "in single rounds", "must", "aim", "reached")
 
 
 class Target(NamedTuple):
@@ -98,8 +97,9 @@ def write(path: str, text: str, markers: tuple[str, str]) -> None:
 
 def _row(figure: Figure) -> tuple[str, ...]:
     target = figure.target
-    peer = amount(statistics.median(figure.samples[target.peer]), figure.unit) if target.is_ratio else ""
-    return figure.name, _MODES[target.mode], peer, *cells(figure)
+    if not target.is_ratio:
+        return figure.name, "", "", *cells(figure)
+    return figure.name, target.peer, amount(statistics.median(figure.samples[target.peer]), figure.unit), *cells(figure)
 
 
 def cells(figure: Figure) -> tuple[str, ...]:

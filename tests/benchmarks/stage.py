@@ -6,15 +6,15 @@ import contextlib
 import glob
 import os
 import secrets
+import subprocess
 import sys
 import tempfile
 from typing import TYPE_CHECKING
 
 from agents.playground.cluster import Cluster
-from rshagent.native import client_build
 
-from .measure import BenchmarkError
-from .peers import Direct, Hub, Kubectl
+from .measure import ROOT, BenchmarkError
+from .peers import Agent, Hub, Kubectl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 class Stage:
     """A cluster with workers, ready to be called by each peer."""
 
-    def __init__(self, folder: str, cluster: Cluster, workers: int, python: str) -> None:
+    def __init__(self, folder: str, cluster: Cluster, workers: int, python: str, beside: str | None) -> None:
         self.folder = folder
         self.workers = cluster.create_workers(workers)
         self._python = python
-        self._client = os.path.join(folder, "rshagent")
+        self._agents = [_agent("hub", ROOT, folder)]
+        if beside is not None:
+            self._agents.append(_agent(beside, _checked_out(beside, folder), folder))
         self._hubs = 0
         hostfile = os.path.join(folder, "hostfile")
         with open(hostfile, "w", encoding="ascii") as file:
@@ -43,38 +45,52 @@ class Stage:
             **cluster.environ(),
         }
         self.kubectl = Kubectl(kubectl_program(), cluster.kubeconfig(), home)
-        self.direct = Direct(python, self._environ)
-        try:
-            client_build.build(self._client)
-        except client_build.BuildError as error:
-            raise BenchmarkError(str(error)) from None
 
-    def hub(self) -> Hub:
-        """A fresh hub, to be entered: what one figure leaves in its memory is not the next one's."""
+    @contextlib.contextmanager
+    def hubs(self) -> Iterator[list[Hub]]:
+        """Fresh hubs, today's first: what one figure leaves in their memory is not the next one's."""
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(self._hub(agent)) for agent in self._agents]
+
+    def _hub(self, agent: Agent) -> Hub:
         self._hubs += 1
         folder = os.path.join(self.folder, f"hub-{self._hubs}")
         os.makedirs(folder)
-        return Hub(self._python, self._client, self._environ, folder)
+        return Hub(self._python, agent, self._environ, folder)
 
-    def forget(self) -> None:
-        """Remove direct mode's marks of workers that it has swept."""
-        for path in glob.glob(f"/tmp/.mpi-agent-{self._environ['POD_NAME']}-*"):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+
+def _checked_out(commit: str, folder: str) -> str:
+    """The sources of a commit, in a folder of their own. Raises BenchmarkError."""
+    tree = os.path.join(folder, "beside")
+    os.makedirs(tree)
+    with subprocess.Popen(["git", "-C", ROOT, "archive", commit, "agents", "rshagent"], stdout=subprocess.PIPE) as git:
+        subprocess.run(["tar", "-x", "-C", tree], stdin=git.stdout, check=False)
+    if git.returncode != 0:
+        raise BenchmarkError(f"git has no commit {commit}")
+    return tree
+
+
+def _agent(name: str, tree: str, folder: str) -> Agent:
+    """What is measured of a tree of sources, with its client compiled. Raises BenchmarkError."""
+    client = os.path.join(folder, f"rshagent-{name}")
+    (source,) = glob.glob("rshagent/**/client_build.py", root_dir=tree, recursive=True)
+    module = source.removesuffix(".py").replace("/", ".")
+    done = subprocess.run(
+        [sys.executable, "-m", module, client], cwd=tree, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise BenchmarkError(done.stderr.strip())
+    return Agent(name, tree, client)
 
 
 @contextlib.contextmanager
-def staged(workers: int, python: str) -> Iterator[Stage]:
+def staged(workers: int, python: str, beside: str | None = None) -> Iterator[Stage]:
     """Set the stage, and clear it. Raises BenchmarkError."""
     with (
         tempfile.TemporaryDirectory(prefix="mpi-agents-bench-") as folder,
         Cluster(os.path.join(folder, "cluster")) as cluster,
     ):
-        stage = Stage(folder, cluster, workers, python)
-        try:
-            yield stage
-        finally:
-            stage.forget()
+        yield Stage(folder, cluster, workers, python, beside)
 
 
 def kubectl_program() -> str:

@@ -1,4 +1,4 @@
-"""The cluster tier's command line, behind `make test-cluster`, `bench-cluster`, `cluster-up` and `cluster-down`.
+"""The cluster tier's command line, behind `make test-core`, `test-cluster`, `test-release`, `cluster-up` and others.
 
 Where KUBECONFIG is set, that cluster is used, and has the images already (docs/images.md). Else a cluster of our own is
 brought up (`tests.cluster.local`) with fresh images in it, and taken down at the end unless it was up before.
@@ -7,10 +7,12 @@ brought up (`tests.cluster.local`) with fresh images in it, and taken down at th
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +22,9 @@ from images import catalog
 from rshagent.native.client_build import BuildError
 from tests.cluster.images import NPB, REPOSITORY, is_asked_for
 from tests.cluster.local.cluster import LocalCluster
-from tests.cluster.local.places import Places, SetupError
+from tests.cluster.local.places import DEFAULT_VERSION, Places, SetupError
 from tests.cluster.operators import kubectl_delivery
+from tests.cluster.released import Found, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +36,9 @@ WITH_SSHD = ("openmpi4-ssh", "openmpi5-ssh", "mpich-ssh", "intel-ssh")
 VIRTUAL = ("runtime", "mpi", "mpi4", "mpi-runtime", "canopie")
 IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "intel", *WITH_SSHD, *VIRTUAL, *BARE)
 SLOW_IMAGES = tuple(image.name for image in catalog.IMAGES.values() if image.is_kept)
-PARALLEL = ("-n3", "--dist=loadgroup", "--no-loadscope-reorder")  # groups in the order of tests.cluster.turns
+# Groups in the order of tests.cluster.turns.
+_PYTEST = (sys.executable, "-m", "pytest", "tests/cluster", "-n3", "--dist=loadgroup", "--no-loadscope-reorder")
+VERSIONS = ("1.31.14", "1.35.4", DEFAULT_VERSION)  # of Kubernetes: the oldest supported, one between, and today's
 
 
 @click.group(help=__doc__)
@@ -45,7 +50,26 @@ def command() -> None:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def test(words: Sequence[str]) -> None:
     """Run the tests but those of a release, unless `-m` is among WORDS, which go to pytest."""
-    sys.exit(_with_cluster([sys.executable, "-m", "pytest", "tests/cluster", *PARALLEL, "-m", "not release", *words]))
+    sys.exit(_with_cluster([*_PYTEST, "-m", "not release", *words]))
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def release(words: Sequence[str]) -> None:
+    """Run the core tests on each of VERSIONS, and those of a release on the last; write what they found."""
+    if os.environ.get("KUBECONFIG"):
+        raise SetupError("releases of Kubernetes are tested on clusters of our own: unset KUBECONFIG")
+    found: dict[str, Found] = {}
+    code = 0
+    for version in VERSIONS:
+        os.environ["KUBERNETES_VERSION"] = version
+        chosen = "core or release or needs_image" if version == VERSIONS[-1] else "core"
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.xml"
+            code |= _with_cluster([*_PYTEST, "-m", chosen, f"--junit-xml={report}", *words])
+            found[version] = Found.of(report)
+    write(found, datetime.datetime.now(datetime.UTC).date())
+    sys.exit(code)
 
 
 @command.command(context_settings={"ignore_unknown_options": True})

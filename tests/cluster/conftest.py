@@ -22,6 +22,7 @@ from kubernetes.dynamic.exceptions import ForbiddenError
 from urllib3.exceptions import HTTPError
 
 from images import catalog
+from tests.cluster.core import is_core, without_test
 from tests.cluster.failure import describe
 from tests.cluster.faults import local, node  # noqa: F401 (fixtures)
 from tests.cluster.images import NPB, image, is_asked_for
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_image(name): skipped where the cluster isn't known to have this image")
     config.addinivalue_line("markers", "alone: changes what other tests use, and so has the cluster to itself")
     config.addinivalue_line("markers", "slow: takes a minute or more")
+    config.addinivalue_line("markers", "core: `make test-core` runs it (tests/cluster/core.py)")
     config.addinivalue_line("markers", "release: takes the cluster minutes; `make test-release` runs it")
     if not os.environ.get("KUBECONFIG") and not config.option.collectonly:
         pytest.exit("the cluster tests need KUBECONFIG: run them by `make test-cluster`", returncode=2)
@@ -61,12 +63,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Put each test into its group, and give it more time than tests have that need no cluster."""
     if (name := group(item)) != item.nodeid:  # else xdist takes it by itself
         item.add_marker(pytest.mark.xdist_group(name))
+    if is_core(item.nodeid):
+        item.add_marker(pytest.mark.core)
     if not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(_TEST_S))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the groups in their order."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the groups in their order. A run of the core has all of it."""
+    if "core" in config.option.markexpr and (names := without_test(item.nodeid for item in items)):
+        raise pytest.UsageError(f"tests/cluster/core.py names what is no test: {', '.join(names)}")
     items.sort(key=order)
 
 

@@ -1,4 +1,4 @@
-"""What `kubectl mpi why` says of each kind of broken job that `broken` makes. docs/why.md is this table. Pure."""
+"""What `kubectl mpi why` says of each kind of broken job that `broken` makes. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOKEN = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
 ANYONE = 1_234_567
 # One command, with what a shell could get wrong in it, and a code of its own.
-DIRECT = """/opt/kube/rshagent-direct pi-worker-1 'echo "$HOSTNAME  says: $(cat)"; echo err >&2; exit 7'"""
+CALL = """/opt/kube/rshagent pi-worker-1 'echo "$HOSTNAME  says: $(cat)"; echo err >&2; exit 7'"""
 CALLS = {
     "openmpi4": "mpirun --oversubscribe -n 2",
     "openmpi5": "mpirun --oversubscribe -n 2",
@@ -75,15 +75,15 @@ def none_of(*programs: str) -> str:
 
 
 @pytest.mark.parametrize("image", ["bare-static", "bare-musl", "bare-glibc231", "openmpi5"])
-def test_direct_mode_runs_in_any_image(start: Start, image: str) -> None:
+def test_a_hub_of_its_own_runs_in_any_image(start: Start, image: str) -> None:
     """One static shell and nothing else, another C library, an older one: a real exec into a real worker."""
     job = Job("openmpi4").run_as(ANYONE, read_only=True)
     job.launcher["initContainers"] = [one for one in job.launcher["initContainers"] if one["name"] == "delivery"]
     job.launcher["initContainers"][0]["command"] = ["mpi-delivery", "client", "direct"]
     job.main["image"] = full_name(image)
     job.main["volumeMounts"].append(TOKEN)  # without a hub, the agent in the user's container needs it
-    preloaded = "" if image != "bare-musl" else "/opt/kube/rshagent-direct localhost /bin/is-preloaded && "
-    job.command("/bin/sh", "-c", f"{preloaded}echo typed | {DIRECT}")
+    preloaded = "" if image != "bare-musl" else "/opt/kube/rshagent localhost /bin/is-preloaded && "
+    job.command("/bin/sh", "-c", f"{preloaded}echo typed | {CALL}")
     running = start(job)
     assert running.end() == 7, running.output
     assert sorted(of_the_command(running.output).splitlines()) == ["err", "pi-worker-1  says: typed"]

@@ -72,13 +72,6 @@ def test_as_many_ranks_on_a_host_as_it_has_slots(start: Start, example: str) -> 
     assert_pi(start(job), [job.workers[0]] * 2 + [job.workers[1]] * 2)
 
 
-@pytest.mark.parametrize("protocols", ["v4", "spdy"])
-def test_streams_of_older_clusters(start: Start, protocols: str) -> None:
-    running = start(Job("openmpi5").run("pi").environ({"MPI_AGENT_PROTOCOLS": protocols}, "hub"))
-    assert_pi(running)
-    running.assert_nothing_left()
-
-
 # Containers -----------------------------------------------------------------------------------------------------------
 
 

@@ -170,7 +170,7 @@ def start(tmp_path: Path, client: str) -> Iterator[Start]:
 def hosts_told(running: Running) -> set[str]:
     """The hosts that ranks said they are on; all, where pods can't have host names of their own."""
     workers = set(running.job.workers)
-    if not running.job.cluster.hostnames:
+    if not running.job.cluster.mounts:
         return workers
     return set(re.findall(r"\bat (\S+)", running.output))
 

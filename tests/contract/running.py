@@ -1,4 +1,4 @@
-"""The agents as they run in a pod: the hub and the C client, and direct mode, against a stand-in cluster."""
+"""The agent as it runs in a pod, the hub and the C client, against a stand-in cluster."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ LIMITS = "start=20,acknowledge=12,worker=3,absent=3,unready=1,settle=10,reap=8,p
 
 class Agent:
     """What a launcher calls. Use it as a context: at its end nothing of it runs, however the test went."""
-
-    name: str
 
     def __init__(self, environ: Mapping[str, str], *argv: str) -> None:
         self.environ = dict(environ)
@@ -64,19 +62,9 @@ class Agent:
         """End what runs between two calls, as the kubelet does."""
 
 
-class Direct(Agent):
-    """Direct mode: every call is a process of its own, and nothing runs between two."""
-
-    name = "direct"
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        super().__init__(environ, sys.executable, "-I", "-S", "-E", os.path.join(ROOT, "rshagent", "__main__.py"))
-
-
 class WithHub(Agent):
     """A hub, and its client as the agent."""
 
-    name = "hub"
     prefix: tuple[str, ...] = ()  # what the hub's command begins with
 
     def __init__(self, environ: Mapping[str, str], client: str, folder: Path, *options: str) -> None:

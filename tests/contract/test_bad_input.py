@@ -7,16 +7,17 @@ import shutil
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from running import ROOT, Direct, WithHub, environment, run
+from running import ROOT, Agent, WithHub, environment, run
 
+from agents.playground.certs import Authority
 from agents.playground.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +45,10 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("words", "said"), CALLS, ids=lambda value: " ".join(value) or "nothing")
-@pytest.mark.parametrize("mode", ["hub", "direct"])
 def test_a_call_that_makes_no_sense(
-    cluster: Cluster, client: str, tmp_path: Path, mode: str, words: tuple[str, ...], said: str
+    cluster: Cluster, client: str, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    environ = environment(cluster, tmp_path, ["worker-0"])
-    with Direct(environ) if mode == "direct" else WithHub(environ, client, tmp_path) as agent:
+    with WithHub(environment(cluster, tmp_path, ["worker-0"]), client, tmp_path) as agent:
         done = run(agent, *words)
     assert done.returncode == 255
     assert said in one_line(done)
@@ -77,9 +76,7 @@ def test_a_job_without_a_hostfile(cluster: Cluster, client: str, tmp_path: Path)
 
 
 def test_no_hub_was_set_up(client: str, tmp_path: Path) -> None:
-    agent = Direct({"MPI_AGENT_SOCKET": str(tmp_path / "no" / "hub.sock")})
-    agent.argv = [client]
-    done = run(agent, "worker-0", "true")
+    done = run(Agent({"MPI_AGENT_SOCKET": str(tmp_path / "no" / "hub.sock")}, client), "worker-0", "true")
     assert done.returncode == 255
     assert str(tmp_path / "no") in one_line(done)
 
@@ -88,9 +85,7 @@ def test_a_socket_whose_hub_is_dead(client: str, tmp_path: Path) -> None:
     path = str(tmp_path / "hub.sock")
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(path)
-    agent = Direct({"MPI_AGENT_SOCKET": path})
-    agent.argv = [client]
-    done = run(agent, "worker-0", "true")
+    done = run(Agent({"MPI_AGENT_SOCKET": path}, client), "worker-0", "true")
     assert done.returncode == 255
     assert path in one_line(done)
 
@@ -100,24 +95,33 @@ CREDENTIALS: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty token": (lambda account: (account / "token").write_text("\n"), "token"),
     "no CA": (lambda account: (account / "ca.crt").unlink(), "ca.crt"),
     "CA is no certificate": (lambda account: (account / "ca.crt").write_text("hello"), "ca.crt"),
-    "CA of another cluster": (lambda account: shutil.copy(account / "other.crt", account / "ca.crt"), "certificate"),
 }
 
 
-@pytest.mark.parametrize("mistake", CREDENTIALS)
-def test_credentials_that_are_of_no_use(cluster: Cluster, tmp_path: Path, mistake: str) -> None:
-    from agents.playground.certs import Authority  # noqa: PLC0415
+@pytest.fixture
+def account(cluster: Cluster, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(cluster.environ()["MPI_AGENT_SERVICE_ACCOUNT"], tmp_path / "account"))
 
-    Authority(str(tmp_path / "other"))
-    account = tmp_path / "account"
-    environ = environment(cluster, tmp_path, ["worker-0"])
-    shutil.copytree(environ["MPI_AGENT_SERVICE_ACCOUNT"], account)
-    shutil.copy(tmp_path / "other" / "ca.crt", account / "other.crt")
+
+@pytest.mark.parametrize("mistake", CREDENTIALS)
+def test_credentials_that_are_of_no_use(cluster: Cluster, tmp_path: Path, account: Path, mistake: str) -> None:
     spoil, said = CREDENTIALS[mistake]
     spoil(account)
-    done = run(Direct({**environ, "MPI_AGENT_SERVICE_ACCOUNT": str(account)}), "-n", "worker-0", "true")
-    assert done.returncode == 255
+    environ = {**environment(cluster, tmp_path, ["worker-0"]), "MPI_AGENT_SERVICE_ACCOUNT": str(account)}
+    hub = [sys.executable, "-m", "rshagent.hub"]
+    done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 3
     assert said in one_line(done)
+
+
+def test_the_ca_of_another_cluster(cluster: Cluster, client: str, tmp_path: Path, account: Path) -> None:
+    Authority(str(tmp_path / "other"))
+    shutil.copy(tmp_path / "other" / "ca.crt", account / "ca.crt")
+    environ = {**environment(cluster, tmp_path, ["worker-0"]), "MPI_AGENT_SERVICE_ACCOUNT": str(account)}
+    with WithHub(environ, client, tmp_path) as agent:
+        done = run(agent, "-n", "worker-0", "true")
+    assert done.returncode == 255
+    assert "certificate" in one_line(done)
 
 
 HUBS: list[tuple[Mapping[str, str], tuple[str, ...], int, str]] = [

@@ -1,4 +1,4 @@
-"""Every fault of the stand-in API server, against the hub and direct mode: what the launcher sees, and what is left."""
+"""Every fault of the stand-in API server, against the hub: what the launcher sees, and what is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import termios
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from running import LIMITS, WORKERS, Agent, Direct, WithHub, environment, run, spawn, start
+from running import LIMITS, WORKERS, Agent, WithHub, environment, run, spawn, start
 
 from agents.playground.cluster import Cluster, ClusterError
 from tests.waiting import until
@@ -46,12 +46,10 @@ def limits() -> str:
     return LIMITS
 
 
-@pytest.fixture(params=["hub", "direct"])
-def agent(
-    request: pytest.FixtureRequest, cluster: Cluster, workers: list[str], client: str, tmp_path: Path, limits: str
-) -> Iterator[Agent]:
+@pytest.fixture
+def agent(cluster: Cluster, workers: list[str], client: str, tmp_path: Path, limits: str) -> Iterator[Agent]:
     environ = {**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": limits}
-    with Direct(environ) if request.param == "direct" else WithHub(environ, client, tmp_path) as agent:
+    with WithHub(environ, client, tmp_path) as agent:
         yield agent
     assert "internal error" not in agent.log()
 
@@ -77,7 +75,6 @@ HEALING: list[dict[str, Any]] = [
     {"kind": "raw", "after_bytes": 60, "data": b"\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff"},
     {"kind": "status", "data": b'{"status": "Failure", "message": "etcd is on holiday"}'},
     {"kind": "slow", "bytes_per_s": 20000},
-    {"kind": "v4-only"},
 ]
 
 

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from running import Agent, Direct, WithHub, environment, run, start
+from running import WithHub, environment, run, start
 
 from agents.playground.cluster import Cluster, ClusterError
 from tests.waiting import until
@@ -34,13 +34,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Job:
     """A job's pods, and an agent whose hostfile has the first worker alone."""
 
-    def __init__(self, cluster: Cluster, client: str, folder: Path, agent: str) -> None:
+    def __init__(self, cluster: Cluster, client: str, folder: Path) -> None:
         self.cluster = cluster
         self.token = cluster.token()
         self.scale(2)
         environ = environment(cluster, folder, [f"pi-worker-0.{DOMAIN}"], self.token)
         self.environ = {**environ, "POD_NAME": "pi-launcher", "MPI_AGENT_SELECTOR": SELECTOR, "MPI_AGENT_SLOTS": "4"}
-        self.agent: Agent = Direct(self.environ) if agent == "direct" else WithHub(self.environ, client, folder)
+        self.agent = WithHub(self.environ, client, folder)
 
     def __enter__(self) -> Self:
         return self
@@ -75,27 +75,20 @@ class Job:
         until(lambda: self.discovered() == expected, f"{expected} is discovered")
 
 
-@pytest.fixture(params=["hub", "direct"])
-def any_job(request: pytest.FixtureRequest, cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Job]:
-    with Job(cluster, client, tmp_path, request.param) as job:
-        yield job
-
-
 @pytest.fixture
 def job(cluster: Cluster, client: str, tmp_path: Path) -> Iterator[Job]:
-    with Job(cluster, client, tmp_path, "hub") as job:
+    with Job(cluster, client, tmp_path) as job:
         job.until_discovered(0, 1)
         yield job
 
 
-def test_hosts_come_and_go(any_job: Job) -> None:
-    any_job.until_discovered(0, 1)
-    any_job.scale(11)
-    any_job.until_discovered(*range(11))
-    any_job.cluster.set_state("pi-worker-3", "running")
-    any_job.until_discovered(0, 1, 2, *range(4, 11))
-    any_job.scale(1)
-    any_job.until_discovered(0)
+def test_hosts_come_and_go(job: Job) -> None:
+    job.scale(11)
+    job.until_discovered(*range(11))
+    job.cluster.set_state("pi-worker-3", "running")
+    job.until_discovered(0, 1, 2, *range(4, 11))
+    job.scale(1)
+    job.until_discovered(0)
 
 
 def test_while_the_api_server_is_away_the_last_answer_holds(job: Job) -> None:
@@ -122,7 +115,6 @@ def has_asked(client: subprocess.Popen[bytes]) -> bool:
 
 
 def test_who_asks_before_a_hub_has_its_first_list_is_told_that(job: Job) -> None:
-    assert isinstance(job.agent, WithHub)
     job.agent.kill()
     job.cluster.suspend()
     try:
@@ -137,10 +129,10 @@ def test_who_asks_before_a_hub_has_its_first_list_is_told_that(job: Job) -> None
 
 
 def test_where_nothing_was_ever_known_the_script_has_its_own_lines(
-    any_job: Job, cluster: Cluster, client: str, tmp_path: Path
+    job: Job, cluster: Cluster, client: str, tmp_path: Path
 ) -> None:
-    blind = {**any_job.environ, **cluster.environ(cluster.token("get pods/exec")), "MPI_AGENT_SOCKET": f"{tmp_path}/b"}
-    with Direct(blind) if any_job.agent.name == "direct" else WithHub(blind, client, tmp_path) as agent:
+    blind = {**job.environ, **cluster.environ(cluster.token("get pods/exec")), "MPI_AGENT_SOCKET": f"{tmp_path}/b"}
+    with WithHub(blind, client, tmp_path) as agent:
         script = tmp_path / "discover_hosts.sh"
         call = " ".join(agent.argv)
         script.write_text(f"#!/bin/sh\n{call} --discover-hosts || {{\necho pi-worker-0:4\n}}\n")
@@ -192,7 +184,6 @@ def test_a_session_in_such_a_worker_outlives_its_hub(job: Job) -> None:
     job.until_discovered(0, 1, 2)
     session = start(job.agent, "pi-worker-2", "read line; exit 7")
     job.cluster.until(lambda stats: stats["running"] >= 1)
-    assert isinstance(job.agent, WithHub)
     job.agent.kill()
     job.cluster.fault("http", on="list", status=503, times=2)
     job.agent.start()

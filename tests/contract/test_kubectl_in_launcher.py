@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from running import Agent, Direct, WithHub, environment, run
+from running import Agent, WithHub, environment, run
 from test_standin_kubectl import KUBECTL, kubectl
 
 from agents.playground.cluster import Cluster
@@ -43,16 +43,13 @@ def selector(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["hub", "direct"])
-def agent(
-    request: pytest.FixtureRequest, cluster: Cluster, client: str, tmp_path: Path, selector: str
-) -> Iterator[Agent]:
+@pytest.fixture
+def agent(cluster: Cluster, client: str, tmp_path: Path, selector: str) -> Iterator[Agent]:
     environ = environment(cluster, tmp_path, WORKERS, cluster.token())
     environ |= {"POD_NAME": "pi-launcher", "MPI_AGENT_SELECTOR": selector}
     called = tmp_path / "kubectl"
     shutil.copy(client, called)
-    direct = {**environ, "MPI_AGENT_ARGV0": str(called)}
-    with Direct(direct) if request.param == "direct" else WithHub(environ, str(called), tmp_path) as agent:
+    with WithHub(environ, str(called), tmp_path) as agent:
         yield agent
 
 
@@ -94,28 +91,22 @@ def test_what_is_not_known_is_one_line_and_kubectls_exit_code(agent: Agent) -> N
     assert b"spec.tools: [kubectl]" in refused.stderr
 
 
-@pytest.mark.parametrize("kind", ["hub", "direct"])
-def test_workers_that_were_never_seen_are_an_error(kind: str, cluster: Cluster, client: str, tmp_path: Path) -> None:
+def test_workers_that_were_never_seen_are_an_error(cluster: Cluster, client: str, tmp_path: Path) -> None:
     environ = environment(cluster, tmp_path, WORKERS, cluster.token("get pods/exec"))
     called = tmp_path / "kubectl"
     shutil.copy(client, called)
-    direct = {**environ, "MPI_AGENT_ARGV0": str(called)}
-    with Direct(direct) if kind == "direct" else WithHub(environ, str(called), tmp_path) as agent:
+    with WithHub(environ, str(called), tmp_path) as agent:
         done = run(agent, "get", "pods")
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
     assert b"listing the pods is forbidden" in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["hub", "direct"])
-def test_a_hostfile_of_addresses_makes_no_other_pod_a_worker(
-    kind: str, cluster: Cluster, client: str, tmp_path: Path
-) -> None:
+def test_a_hostfile_of_addresses_makes_no_other_pod_a_worker(cluster: Cluster, client: str, tmp_path: Path) -> None:
     hosts = [cluster.pod_address(name) for name in WORKERS]
     environ = {**environment(cluster, tmp_path, hosts, cluster.token()), "POD_NAME": "pi-launcher"}
     called = tmp_path / "kubectl"
     shutil.copy(client, called)
-    direct = {**environ, "MPI_AGENT_ARGV0": str(called)}
-    with Direct(direct) if kind == "direct" else WithHub(environ, str(called), tmp_path) as agent:
+    with WithHub(environ, str(called), tmp_path) as agent:
         assert run(agent, "get", "pods", "-o", "name").stdout == b"pod/pi-worker-0\npod/pi-worker-1\n"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import pytest
 from click.testing import CliRunner
+from urllib3 import HTTPConnectionPool
 
 from agents.client import MpiClient, RefusedError, State, manifests
 from agents.client.connection import Connection
@@ -17,6 +19,8 @@ from agents.playground.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from agents.kube.kinds import Kind
 
 Object = dict[str, Any]
 EVENTS = "/api/v1/namespaces/default/events"
@@ -46,16 +50,18 @@ class Requests(list[tuple[str, str, Object]]):
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Requests:
     found = Requests()
-    send = Connection._send
+    send = HTTPConnectionPool.urlopen
 
-    def recorded(self: Connection, method: str, path: str, query: Object, *more: Any, **options: Any) -> Any:
+    def recorded(self: HTTPConnectionPool, method: str, url: str, *more: Any, **options: Any) -> Any:
+        path, _, asked = url.partition("?")
+        query = dict(parse_qsl(asked))
         found.append((method, path, query))
         assert len(found) < 60, "it asks on and on"
         if "watch" in query and found.at_watches:
             found.at_watches.pop(0)()
-        return send(self, method, path, query, *more, **options)
+        return send(self, method, url, *more, **options)
 
-    monkeypatch.setattr(Connection, "_send", recorded)
+    monkeypatch.setattr(HTTPConnectionPool, "urlopen", recorded)
     return found
 
 
@@ -231,10 +237,11 @@ def test_what_a_job_is_and_how_its_pods_are_labelled_is_remembered(
 
 
 def test_only_the_first_page_says_how_old_a_list_may_be(
-    cluster: Cluster, client: MpiClient, launcher: str, asked: Requests, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, launcher: str, asked: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An API server refuses the two together: what continues a list has its version."""
     monkeypatch.setattr("agents.client.connection._PAGE", 1)
+    client = MpiClient(kubeconfig=cluster.kubeconfig(), namespace="default")
     pod = Client(cluster).list(f"{PODS}/{launcher}")
     metadata = {key: pod["metadata"][key] for key in ("labels", "ownerReferences")} | {"name": "talks-launcher-2"}
     Client(cluster).create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]})
@@ -246,6 +253,7 @@ def test_only_the_first_page_says_how_old_a_list_may_be(
         (False, "0"),
         (True, None),
     ]
+    client.close()
 
 
 def test_jobs_that_are_run_again_at_once_keep_their_files(
@@ -254,8 +262,8 @@ def test_jobs_that_are_run_again_at_once_keep_their_files(
     client.submit(plain("first"), folder=str(tmp_path))
     first, create = client.resource("first"), Connection.create
 
-    def with_another(self: Connection, path: str, body: Object, **query: str) -> Object:
-        made = create(self, path, body, **query)
+    def with_another(self: Connection, kind: Kind, namespace: str, body: Object, **query: str) -> Object:
+        made = create(self, kind, namespace, body, **query)
         if made["metadata"]["name"] == "second":
             client.submit(manifests.again(first, "third"))
         return made

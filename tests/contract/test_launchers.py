@@ -24,7 +24,7 @@ def test_an_mpi_program_computes_across_workers(start: Start, name: str, workers
     assert "right" in running.output
     ranks = set(re.findall(r"rank (\d+) of (\d+) on (\S+) has", running.output))
     assert {(number, size) for number, size, _host in ranks} == {(str(n), str(workers)) for n in range(workers)}
-    if running.job.cluster.hostnames:
+    if running.job.cluster.mounts:
         assert {host for *_, host in ranks} == set(running.job.workers)
     running.assert_nothing_left()
 

@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from running import WORKERS, environment
+from running import USER, WORKERS, environment
 from scripted_hub import FIXTURES, SANITIZERS
 
 from rshagent.native import client_build
@@ -18,8 +19,7 @@ from tests.privileges import NO_CAPABILITIES
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from agents.playground.cluster import Cluster
 
@@ -41,21 +41,19 @@ class Container:
         self.direct.symlink_to(DIRECT)
         self.environ = {**environment(cluster, folder, WORKERS), **SANITIZERS}
         del self.environ["MPI_AGENT_SOCKET"]
-        self.log = self.folder / "hub" / "log"
+        self.client = [*NO_CAPABILITIES, os.fspath(self.folder / "rshagent"), "-n"]
+        self.hub = self.folder / "hub"
 
     def start(self, *words: str, pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            [*NO_CAPABILITIES, self.folder / "rshagent", "-n", *words],
-            env=self.environ, stdout=pipe, stderr=pipe, pass_fds=pass_fds,
-        )  # fmt: skip
+        return subprocess.Popen([*self.client, *words], env=self.environ, stdout=pipe, stderr=pipe, pass_fds=pass_fds)
 
     def run(self, *words: str) -> tuple[int, bytes, bytes]:
         return ended(self.start(*words))
 
     def hubs(self) -> list[int]:
         """Process ids of the hubs that clients of this container have started."""
-        wanted = f"MPI_AGENT_SERVE={self.folder}/hub/hub.sock".encode()
+        wanted = f"MPI_AGENT_SERVE={self.hub}/hub.sock".encode()
         found = []
         for pid in filter(str.isdecimal, os.listdir("/proc")):
             try:
@@ -73,7 +71,7 @@ class Container:
         until(lambda: killed.isdisjoint(self.hubs()), "the hub is gone")  # a client may have started the next one
 
     def times_served(self) -> int:
-        return self.log.read_text().count(" serving ")
+        return (self.hub / "log").read_text().count(" serving ")
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
@@ -150,20 +148,84 @@ def writable_by_all(hub: Path) -> None:
     hub.chmod(0o777)
 
 
-@pytest.mark.parametrize("spoil", [a_file, read_only, another_users, writable_by_all])
-def test_where_there_can_be_no_folder_of_ours_it_is_direct_mode(container: Container, spoil: object) -> None:
-    assert callable(spoil)
+# In a mount namespace of its own, as a container has it; `$@` is the client. Says what it ran by, and where the hub is.
+IN_A_CONTAINER = """
+name=.mpi-agents-$(id -u)-$(stat -Lc %i /proc/self/ns/mnt)
+for place in $SPOILED; do
+    if [ $place = mode ]; then mount -t tmpfs -o mode=0777 none /dev/shm; else touch $place/$name; fi
+done
+"$@" worker-0 'exit 5' && exit
+echo $? $name
+"$@" worker-0 'exit 6'
+echo $?
+"""
+
+
+def in_a_container(container: Container, spoiled: str) -> tuple[list[str], bytes]:
+    """Run two clients; return what the script says, and their stderr."""
+    command = ["unshare", *USER, "--mount", "sh", "-c", IN_A_CONTAINER, "sh", *container.client]
+    done = subprocess.run(
+        command, env={**container.environ, "SPOILED": spoiled}, capture_output=True, timeout=PATIENCE_S, check=True
+    )
+    return done.stdout.decode().split(), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spoil", "spoiled", "place"),
+    [
+        (a_file, "", "/tmp"),
+        (read_only, "", "/tmp"),
+        (another_users, "", "/tmp"),
+        (writable_by_all, "", "/tmp"),
+        (a_file, "/tmp", "/dev/shm"),
+    ],
+)
+def test_where_there_can_be_no_folder_of_ours_beside_the_client_the_hub_is_elsewhere(
+    container: Container, spoil: Callable[[Path], None], spoiled: str, place: str
+) -> None:
     spoil(container.folder / "hub")
-    assert container.run("worker-0", "exit 5") == (5, b"", b"")
-    assert container.hubs() == []
-    assert not container.log.exists()
+    (first, name, second), said = in_a_container(container, spoiled)
+    container.hub = Path(place, name)
+    assert (first, second, said) == ("5", "6", b"")
+    assert len(container.hubs()) == 1
+    assert container.times_served() == 1
+    assert container.hub.stat().st_mode & 0o777 == 0o700
+    assert (container.hub / "hub.sock").stat().st_mode & 0o777 == 0o600
+    container.kill_hub()
+    shutil.rmtree(container.hub)
+    if spoiled:
+        Path(spoiled, name).unlink()
     container.folder.chmod(0o755)
 
 
-def test_direct_mode_that_was_asked_for_starts_no_hub(container: Container) -> None:
-    container.environ["MPI_AGENT_DIRECT"] = DIRECT
+@pytest.mark.parametrize("spoiled", ["/tmp /dev/shm", "/tmp mode"])
+def test_where_no_place_is_safe_it_is_one_line(container: Container, spoiled: str) -> None:
+    (container.folder / "hub").touch()
+    (first, name, second), said = in_a_container(container, spoiled)
+    expected = (
+        f"rshagent: no hub can be started: neither {container.folder}/hub nor a folder in /tmp or /dev/shm can be made "
+        "that only this user may write to; mount an emptyDir volume there\n"
+    )
+    assert (first, second, said.decode()) == ("255", "255", 2 * expected)
+    for place in ("/tmp", "/dev/shm"):
+        Path(place, name).unlink(missing_ok=True)
+
+
+def test_each_namespace_has_a_hub_of_its_own(container: Container) -> None:
     assert container.run("worker-0", "exit 5") == (5, b"", b"")
-    assert not container.log.exists()
+    container.environ["MPI_AGENT_NAMESPACE"] = "other"
+    code, _, said = container.run("worker-0", "exit 6")
+    assert (code, b"there is no such pod" in said) == (255, True)
+    container.hub = container.folder / "hub-other"
+    assert container.times_served() == 1
+    container.kill_hub()
+    container.hub = container.folder / "hub"
+
+
+def test_a_call_without_a_client_says_who_calls_it() -> None:
+    done = subprocess.run([DIRECT, "worker-0", "true"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "this is called by the client, rshagent" in done.stderr
 
 
 # ---- a hub that can't start ----

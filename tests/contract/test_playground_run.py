@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -251,22 +249,6 @@ def test_get_shows_what_holds_a_job_up(playground: Playground, tmp_path: Path, p
     until(lambda: "Suspended" in playground.kubectl(get), "State is Suspended", 60)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130, playground.errors
-
-
-def test_serve_says_how_to_reach_its_pods(playground: Playground) -> None:
-    process = playground.start("serve", "--workers", "3")
-    until(lambda: "Ctrl-C ends it." in playground.output, "it serves")
-    assert "worker-0 to worker-2" in playground.output
-    kubeconfig = playground.output.partition("export KUBECONFIG=")[2].split()[0]
-    agent = [sys.executable, "-m", "rshagent", "-n", "worker-2", "echo", "$HOME"]
-    done = subprocess.run(
-        agent, env={**os.environ, "KUBECONFIG": kubeconfig}, capture_output=True, text=True, check=True
-    )
-    assert "/pods/worker-2." in done.stdout
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130, playground.errors
-    assert not playground.processes()
-    assert not os.listdir(playground.temporary)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from rshagent.call.arguments import parse
 from rshagent.call.bootstrap import success
-from rshagent.call.explain import explain
+from rshagent.call.explain import describe
+from rshagent.call.hosts import Resolver
 
 CALLS = Path(__file__).with_name("launcher_calls")
 VALUED = {"-o", "-p", "-i", "--container", "--namespace"}
@@ -84,15 +86,12 @@ def run(command: list[bytes], root: Path) -> tuple[list[bytes], bytes, int]:
 
 
 @pytest.mark.parametrize("call", recorded())
-def test_recorded_call(call: dict[str, Any], root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_call(call: dict[str, Any], root: Path) -> None:
     argv = [ROOTS.sub(lambda found: f"{root}{found[0]}", word) for word in call["argv"]]
     options, text = expected(argv, call["host"])
-    nowhere = {
-        name: str(root / "none") for name in ("MPI_AGENT_HOSTFILE", "MPI_AGENT_HOSTS", "MPI_AGENT_SERVICE_ACCOUNT")
-    }
-
-    assert explain([os.fsencode(word) for word in argv], nowhere) == 0
-    explained = json.loads(capsys.readouterr().out)
+    parsed = parse([os.fsencode(word) for word in argv])
+    worker = Resolver(None, {}, "default", frozenset()).resolve(parsed.host, parsed.namespace)
+    explained: Any = describe(parsed, worker, {})
 
     host = call["host"].removeprefix("mpiuser@")
     pod, _, domain = host.partition(".")

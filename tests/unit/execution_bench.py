@@ -68,7 +68,7 @@ class Hearer(Listener):
 class Bench:
     """An engine on a clock that the test moves, and a cluster whose token and CA are files."""
 
-    def __init__(self, folder: Path, authority: Authority, port: int, protocols: str = "") -> None:
+    def __init__(self, folder: Path, authority: Authority, port: int) -> None:
         (folder / "token").write_text("first")
         (folder / "ca.crt").write_bytes(authority.pem)
         environ = {
@@ -79,7 +79,7 @@ class Bench:
         self.clock = Clock()
         self.loop = Loop(self.clock)
         cluster = Cluster.load(environ, self.clock)
-        self.engine = Engine(self.loop, cluster, launcher="launcher", protocols_text=protocols)
+        self.engine = Engine(self.loop, cluster, launcher="launcher")
 
     def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> ExecRequest:
         target = ExecTarget("training", "worker-0", "main")
@@ -99,7 +99,6 @@ class Serving(Protocol):
     def __call__(
         self,
         serve: Callable[[socket.socket], None],
-        protocols: str = "",
         *,
         certificate: tuple[Path, Path] | None = None,
     ) -> AbstractContextManager[Bench]: ...
@@ -113,12 +112,11 @@ def serving(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]
     @contextmanager
     def made(
         serve: Callable[[socket.socket], None],
-        protocols: str = "",
         *,
         certificate: tuple[Path, Path] | None = None,
     ) -> Iterator[Bench]:
         with Server(serve, certificate or usual) as server:
-            yield Bench(tmp_path, authority, server.port, protocols)
+            yield Bench(tmp_path, authority, server.port)
 
     return made
 

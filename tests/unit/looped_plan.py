@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from clocks import Clock
 
+from agents.kube.errors import ApiError
+from agents.kube.kinds import MPI_JOB_V1, POD
 from agents.operator.actions import Create, Emit, Plan
 from agents.operator.caches import Caches, Key
 from agents.operator.controller import Controller, Scope
 from agents.operator.executor import Executor
-from agents.operator.kube import MPI_JOB_V1, POD, ApiError
 from agents.operator.metrics import Metrics
 from agents.operator.queue import Queue
 from agents.operator.settings import PodSettings
@@ -69,7 +70,7 @@ class Api:
     def create(self, kind: Any, namespace: str, body: Body) -> Body:
         return self._answer("create", body["metadata"]["name"], made(body["metadata"]["name"]))
 
-    def replace(self, path: str, body: Body, manager: str = "mpi-agents", *, partial: bool = False) -> Body:
+    def replace(self, path: str, body: Body, manager: str = "", *, partial: bool = False) -> Body:
         self.bodies.append(body)
         self.managers.append(manager)
         answer = self._answer("update", path, job(version=8 + len(self.bodies)) | {"status": body["status"]})

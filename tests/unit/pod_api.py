@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from clocks import Clock
-from scripted_api import Authority, Server, read_head, read_to_end, reset_at_its_end, settle, until_on
+from scripted_api import PATIENCE_S, Authority, Server, read_head, read_to_end, reset_at_its_end, settle, until_on
 
 from agents.common.loop import Loop
 from rshagent.net.cluster import Cluster
@@ -57,7 +58,11 @@ def watching(*lines: bytes) -> bytes:
 
 
 class Api:
-    """Answers each request in its turn: bytes to send, and what to do then ("reset", "close"; else: hold the line)."""
+    """Answers each request in its turn: bytes to send, and how.
+
+    "reset", "close": end the connection behind them; "later", "close later": send them when `later` is set; else: hold
+    the line.
+    """
 
     def __init__(self, folder: Path, authority: Authority) -> None:
         self.folder, self.answers, self.targets, self.tokens = folder, list[Answer](), list[str](), list[str]()
@@ -72,7 +77,10 @@ class Api:
         self.clock = Clock()
         self.loop = Loop(self.clock)
         self.cluster = Cluster.load(environ, self.clock)
+        self.ended = 0  # connections
+        self.later = threading.Event()  # lets an answer end
         self.changes: list[str | None] = []
+        self.on_change: Callable[[str | None], None] = self.changes.append
         self.troubles: list[Trouble] = []
         self.watch: PodWatch | None = None
 
@@ -84,7 +92,7 @@ class Api:
             "training",
             selector=selector,
             wanted=wanted,
-            on_change=self.changes.append,
+            on_change=lambda name: self.on_change(name),  # noqa: PLW0108 (bound later)
             on_trouble=self.troubles.append,
         )
         self.watch.start()
@@ -109,12 +117,16 @@ class Api:
         answer = self.answers.pop(0) if self.answers else b""
         data, then = answer if isinstance(answer, tuple) else (answer, "hold")
         self.targets.append(head.split(" ")[1])
+        if then.endswith("later"):
+            assert self.later.wait(PATIENCE_S)
+            self.later.clear()
         with contextlib.suppress(OSError):  # a watch that was closed meanwhile
             stream.sendall(data)
         if then == "reset":
             reset_at_its_end(stream)
-        elif then == "hold":
+        elif then in ("hold", "later"):
             read_to_end(stream)
+        self.ended += 1
 
 
 @pytest.fixture

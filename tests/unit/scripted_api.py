@@ -131,13 +131,13 @@ class Server:
         host: str = "127.0.0.1",
     ) -> None:
         self._serve = serve
-        self._context: ssl.SSLContext | None = None
+        self.context: ssl.SSLContext | None = None
         if certificate is not None:
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(*certificate)
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.load_cert_chain(*certificate)
             if client_ca is not None:
-                self._context.verify_mode = ssl.CERT_REQUIRED
-                self._context.load_verify_locations(client_ca)
+                self.context.verify_mode = ssl.CERT_REQUIRED
+                self.context.load_verify_locations(client_ca)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family)
         self.port: int = self._listener.getsockname()[1]
@@ -174,11 +174,11 @@ class Server:
     def _talk(self, connection: socket.socket) -> None:
         connection.settimeout(PATIENCE_S)
         with connection:
-            if self._context is None:
+            if self.context is None:
                 self._guarded(connection)
                 return
             try:
-                stream = self._context.wrap_socket(connection, server_side=True, suppress_ragged_eofs=True)
+                stream = self.context.wrap_socket(connection, server_side=True, suppress_ragged_eofs=True)
             except OSError as error:
                 self.errors.append(str(error))
                 return
@@ -273,10 +273,10 @@ class Recorder(Owner):
 
 def until(loop: Loop, done: Callable[[], bool]) -> None:
     """Run the loop, which each event of interest stops, until `done()`."""
-    deadline = loop.call_later(PATIENCE_S, loop.stop)
-    while not done() and deadline.when > loop.now():
+    timer, deadline = loop.call_later(PATIENCE_S, loop.stop), loop.now() + PATIENCE_S
+    while not done() and deadline > loop.now():
         loop.run()
-    deadline.cancel()
+    timer.cancel()
     assert done(), "not within the deadline"
 
 
@@ -285,8 +285,8 @@ def until_on(loop: Loop, done: Callable[[], bool]) -> None:
     given_up_at = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < given_up_at, "not within the deadline"
-        loop._epoll.poll(0.01)  # lets the server's thread run
         settle(loop)
+        time.sleep(0.001)  # lets the server's thread run
 
 
 def lost_of(cluster: Cluster) -> Lost:

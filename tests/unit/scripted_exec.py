@@ -89,11 +89,15 @@ class Bench:
         self.execs: list[Exec] = []
         self.ends: list[Session] = []
         out, self._theirs = os.pipe()
-        self._ours = os.fdopen(out, "rb")
+        self.stderr = os.fdopen(out, "rb")
         null = os.open(os.devnull, os.O_RDWR)
-        stdio = Stdio(self.loop, os.dup(null), null if stdout is None else stdout, self._theirs, reads_stdin=False)
-        if stdin is not None:
-            stdio._stdin = stdin
+        stdio = Stdio(
+            self.loop,
+            os.dup(null) if stdin is None else stdin,
+            null if stdout is None else stdout,
+            self._theirs,
+            reads_stdin=stdin is not None,
+        )
         target = ExecTarget("training", "worker-0", "main")
         self.session = Session(self.engine, target, MARK, stdio, Options(), self.ends.append, lambda _: None)
         self._text = text
@@ -149,7 +153,7 @@ class Bench:
     def said(self) -> str:
         """What an ended session has written to stderr."""
         assert self.ends
-        return self._ours.read().decode()
+        return self.stderr.read().decode()
 
     @property
     def starts(self) -> int:
@@ -173,4 +177,4 @@ def benches(
         yield bench
     finally:
         bench.session.leave()
-        bench._ours.close()
+        bench.stderr.close()

@@ -14,16 +14,16 @@ from simulated_cluster import controller, role
 from agents.job.model import GROUP, T9K_GROUP, VIRTUAL_GROUP
 from agents.job.run_mode import WAIT
 from agents.job.status import conditions_of
+from agents.kube.api import Api
+from agents.kube.kinds import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER
 from agents.operator.actions import Create, Delete, DeleteWorkers, WriteStatus
-from agents.operator.api import Api
 from agents.operator.caches import Caches, Key, key_of
 from agents.operator.controller import Controller, Scope
 from agents.operator.executor import Executor
-from agents.operator.kube import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V2BETA1, POD, VIRTUAL_CLUSTER
 from agents.operator.metrics import Metrics
 from agents.operator.plan import plan
 from agents.operator.queue import Queue
-from agents.operator.settings import PodSettings
+from agents.operator.settings import FIELD_MANAGER, PodSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class SteppedOperator:
     def start(self) -> None:
         """Begin with no memory, and list."""
         metrics = Metrics()
-        requests = Api(self.api, metrics)  # type: ignore[arg-type]
+        requests = Api(self.api, agent="mpi-operator", manager=FIELD_MANAGER)  # type: ignore[arg-type]
         self.caches = Caches(
             [MPI_JOB_V2BETA1, MPI_JOB_T9K, VIRTUAL_CLUSTER],
             self.settings.gang_scheduler,
@@ -70,7 +70,7 @@ class SteppedOperator:
             lambda: self.api.now - self.behind_s,
         )
         self._informers = {
-            one._store.kind.resource if one._store.kind is MPI_JOB_T9K else one._store.kind.plural: one
+            one.store.kind.resource if one.store.kind is MPI_JOB_T9K else one.store.kind.plural: one
             for one in (
                 *self.caches.informers(GROUP, requests, metrics, ()),
                 *self.caches.informers(T9K_GROUP, requests, metrics, ()),
@@ -79,8 +79,8 @@ class SteppedOperator:
             )
         }
         for informer in self._informers.values():
-            informer._stop = _NoWait()
-            informer._list()
+            informer.stopping = _NoWait()
+            informer.turn()
         self._told = dict.fromkeys(self._informers, self.api.objects.version)
         self._idle_at: tuple[object, ...] = ()
 
@@ -96,11 +96,11 @@ class SteppedOperator:
             return
         self.api.most = most
         informer = self._informers[plural]
-        informer._turn()
-        if not informer._version:
-            informer._turn()  # it was told 410
+        informer.turn()
+        if not informer.version:
+            informer.turn()  # it was told 410
         self.api.most = 10**6
-        if objects.since_of(plural, int(informer._version)):
+        if objects.since_of(plural, int(informer.version)):
             self._told[plural] = told
 
     def deliver_all(self) -> None:
@@ -114,7 +114,7 @@ class SteppedOperator:
 
     def next_at(self) -> float | None:
         """When there will be cause, whatever comes."""
-        return min(self.queue._due.values(), default=None)
+        return self.queue.next_at()
 
     def step(self) -> None:
         """Plan the next job that there is cause to plan, and act."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rshagent.call.arguments import FLAGS, SCRIPT, VALUED, parse
+from rshagent.call.arguments import VALUED, parse
 from rshagent.call.parsed import UsageError
 
 
@@ -53,23 +53,6 @@ def call(line: str, program: str = "rshagent") -> tuple[str, str]:
 )
 def test_host_and_text(line: str, host: str, text: str) -> None:
     assert call(line) == (host, text)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [b" orted", b"-mca", b"ess", b'"env"'],
-        [b"   PATH=/a:$PATH ; export PATH ;  /usr/bin/orted", b"x"],
-        [b"cd /a > /dev/null 2>&1 ; env A='b c' cmd"],
-        [b"", b"", b"a"],
-        [b"a\nb\n", b"\t", b"\\"],
-        [b"\xff\xfe", b"\x80"],
-        [b"("],
-        [b""],
-    ],
-)
-def test_text_is_the_words_and_single_blanks(words: list[bytes]) -> None:
-    assert parse([b"rshagent", b"-x", b"w-0", *words]).text == b" ".join(words)
 
 
 @pytest.mark.parametrize(
@@ -216,10 +199,3 @@ def test_options_have_no_effect_on_others(value: bytes) -> None:
         assert (parsed.host, parsed.text, parsed.wants_stdin) == ("w-0", b"true", True)
         assert parsed.ignored[0] == f"-{letter:c}"
         assert os.fsencode(parsed.ignored[1]) == value
-
-
-def test_letters() -> None:
-    assert not FLAGS & VALUED
-    assert bytes(sorted(FLAGS)) == b"12468ACGKMNTVXYadfgknqstvxy"
-    assert bytes(sorted(VALUED)) == b"BDEFIJLOPQRSWbceilmopw"
-    assert SCRIPT == b"kubexec.sh"

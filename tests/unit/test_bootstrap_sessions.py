@@ -248,7 +248,7 @@ def test_control_is_no_session(worker: Worker) -> None:
 def test_a_process_that_ends_while_it_is_read_is_read_no_further(place: Place, tmp_path: Path) -> None:
     """bash's read keeps what its variable held when read(2) fails, here of a folder: it looped for ever."""
     (tmp_path / "process" / "environ").mkdir(parents=True)
-    text = f'{bootstrap._marked("never) :")}_l=before;m "$1" environ;echo $?'
+    text = f'{bootstrap.marked("never) :")}_l=before;m "$1" environ;echo $?'
     words = [str(place.sh), "-c", text, "sh", str(tmp_path / "process")]
     done = subprocess.run(words, check=False, capture_output=True, timeout=20)
     assert done.stdout == b"1\n"

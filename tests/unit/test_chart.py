@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from agents.client.doctor import rights
-from agents.operator.kube import MPI_JOB_V1, MPI_JOB_V2BETA1
+from agents.kube.kinds import MPI_JOB_V1, MPI_JOB_V2BETA1
 from agents.operator.other_operators import NAMESPACES
 from images import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agents.operator.kube import Kind
+    from agents.kube.kinds import Kind
 
 Object = dict[str, Any]
 
@@ -149,6 +149,7 @@ def test_the_rights_are_these_and_no_others() -> None:
         ("rbac.authorization.k8s.io", "rolebindings"): made | {"patch", "delete"},
         ("coordination.k8s.io", "leases", "mpi-agents-operator", *others): {"list"},
         ("apps", "deployments", "mpi-operator", "training-operator"): {"list"},
+        ("", "nodes"): {"list"},
     }
 
 

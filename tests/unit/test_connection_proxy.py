@@ -74,7 +74,7 @@ def test_through_a_proxy_with_and_without_authentication(
             # `localhost` would never go through a proxy; TLS still is with, and verified for, the server's own name.
             environ = {"HTTPS_PROXY": f"http://{credentials}127.0.0.1:{proxy_server.port}/"}
             other = authority.issue("proxied", "api.example")
-            server._context.load_cert_chain(*other)  # type: ignore[union-attr]
+            server.context.load_cert_chain(*other)  # type: ignore[union-attr]
             loop = Loop()
             owner = Recorder(loop)
             link = Link(loop, cluster_at(6443, authority.path, host="api.example", environ=environ), owner)

@@ -245,19 +245,6 @@ def test_target_of_the_wrong_kind(folder: Path, kube: Path, there: str) -> None:
     assert error.value.exit_code == TARGET
 
 
-def test_hosts_file_of_upstreams_test() -> None:
-    """kubectl-delivery's TestGeneratingHostsFile: the launcher by all its names, and each worker."""
-    workers = [("test", ("123.123.123.0",)), ("tester-2", ("123.123.123.1",)), ("worker_3", ("123.123.123.2",)),
-               ("pod4", ("123.123.123.3",))]  # fmt: skip
-    content = hostfile.hosts_content(hostfile.own_line(UPSTREAM_HOSTS, "launcher"), workers).decode()
-    names = {name: line.split()[0] for line in content.splitlines() for name in line.split()[1:]}
-    assert names == {
-        "launcher": "10.234.56.78",
-        "launcher.fullname.test": "10.234.56.78",
-        **{name: addresses[0] for name, addresses in workers},
-    }
-
-
 def test_hosts_file_is_in_ordinal_order_and_ends_its_last_line() -> None:
     workers = [(f"pi-worker-{number}", (f"10.0.0.{number}",)) for number in (10, 9, 1, 0)]
     assert hostfile.hosts_content("10.0.1.1\tpi-launcher", workers).decode().splitlines() == [

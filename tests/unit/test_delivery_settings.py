@@ -66,6 +66,13 @@ def test_defaults_are_those_of_kubectl_delivery(etc_hosts: str) -> None:
     assert found.own_line == "10.0.0.1\tpi-launcher"
 
 
+def test_none_alone_copies_no_tool_and_writes_the_hosts(etc_hosts: str, tmp_path: Path) -> None:
+    (tmp_path / "kubexec.sh").write_text("#!/bin/sh\n/opt/kube/kubectl exec $1\n")  # which asks for tools by default
+    environ = {"HOSTNAME": "h", "MPI_AGENT_HOSTFILE": str(tmp_path / "hostfile"), "TARGET_DIR": "/run/mpi-agents"}
+    found = settings(Options(tools=("none",)), environ, etc_hosts)
+    assert (list(found.tools), found.target) == ([], "/run/mpi-agents")
+
+
 def test_a_pods_name_may_be_another_than_its_host_name(etc_hosts: str) -> None:
     found = settings(Options(), {"HOSTNAME": "pi-launcher", "POD_NAME": "pi-launcher-x7k2p"}, etc_hosts)
     assert found.own_name == "pi-launcher-x7k2p"

@@ -39,10 +39,6 @@ def test_pod_that_is_running_and_ready_ends_the_wait() -> None:
     assert verdict.text == "1/1 ready after 1 s"
 
 
-def test_running_alone_does_not() -> None:
-    assert after([(1, pod(phase="Running", containers=(container(state="running"),)))], 1).exit_code is None
-
-
 def test_all_must_be_ready_at_one_moment() -> None:
     wait = wait_for(W0, W1)
     wait.update(W0, ready(W0), 1)

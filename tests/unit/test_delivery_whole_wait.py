@@ -15,14 +15,13 @@ import pytest
 from scripted_api import settle
 
 from agents.common.loop import Loop
-from agents.common.not_ready import NotReady
 from agents.job.model import KeyType
 from agents.operator.executor import new_key_pair
 from delivery import wait_loop
 from delivery.exits import DeliveryError
 from delivery.sshd import dns
 from delivery.sshd import worker as worker_module
-from delivery.sshd.dns import Address, DnsProbe, Found
+from delivery.sshd.dns import Address, DnsProbe, Found, Resolver
 from delivery.sshd.launcher import Files
 from delivery.sshd.wait import SshdWait
 from delivery.wait import Limits, Wait
@@ -31,10 +30,8 @@ from tests.ports import free_port
 from tests.waiting import DEADLINE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from delivery.sshd.worker import Worker
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 
@@ -138,11 +135,11 @@ def test_one_that_is_renamed_again_and_again_is_looked_at_no_oftener(
 ) -> None:
     looks = []
 
-    def look_up(self: SshdWait, worker: Worker) -> None:
-        looks.append(worker.host)
-        self._settle(worker, NotReady("dns", "not in DNS yet"))
+    def ask(_resolver: Resolver, name: str, on_done: Callable[[Found], None]) -> None:
+        looks.append(name)
+        on_done(Found(()))
 
-    monkeypatch.setattr(SshdWait, "_look_up", look_up)
+    monkeypatch.setattr(Resolver, "ask", ask)
     monkeypatch.setattr(DnsProbe, "ask", lambda *_: False)
     progress = Progress(io.StringIO(), live=False)
 
@@ -150,16 +147,15 @@ def test_one_that_is_renamed_again_and_again_is_looked_at_no_oftener(
         now = 0.0
         loop = Loop(lambda: now)
         waiting = SshdWait(loop, files, hosts=[], changed=lambda: None, limits=Limits(), progress=progress)
-        waiting._follow(["pi.a"])
+        waiting.follow(["pi.a"])
         for _ in range(renamings):
-            waiting._follow(["pi.a", "pi.b"])
-            waiting._follow(["pi.a"])
+            waiting.follow(["pi.a", "pi.b"])
+            waiting.follow(["pi.a"])
         looks.clear()
         for _ in range(100):
             now += 0.1
             settle(loop)
-        waiting._resolver.close()
-        waiting._dns_probe.close()
+        waiting.close()
         return len(looks)
 
     assert count(8) == count(0) > 10

@@ -112,10 +112,3 @@ def test_a_host_by_its_address() -> None:
 @pytest.mark.parametrize(("hosts", "printed"), [([], b""), (["a:1"], b"a:1\n"), (["a:1", "b.c:2"], b"a:1\nb.c:2\n")])
 def test_what_the_client_prints(hosts: list[str], printed: bytes) -> None:
     assert subprocess.run(["/bin/sh", "-c", discovery.answer(hosts)], capture_output=True, check=True).stdout == printed
-
-
-@pytest.mark.parametrize(
-    ("text", "slots"), [("", None), ("4", 4), ("0", None), ("-1", None), ("two", None), ("²", None)]
-)
-def test_slots_of_the_environment(text: str, slots: int | None) -> None:
-    assert discovery.slots_of(text) == slots

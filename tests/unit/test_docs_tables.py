@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 RSHAGENT = ("call", "hub", "native", "net", "pods", "session", "stream")
 PACKAGES = {
-    "## Inside agents.common": ("agents/common",),
     "## Inside rshagent": ("rshagent", *(f"rshagent/{name}" for name in RSHAGENT)),
-    "## Inside sshd_bootstrap": ("sshd_bootstrap",),
-    "## Inside delivery": ("delivery", "delivery/sshd"),
-    "## Inside the worker agent": ("agents/worker",),
     "## Inside the operator": ("agents/job", "agents/operator"),
 }
 SOURCES = (".py", ".c")
@@ -66,9 +62,8 @@ def options(command: click.Command) -> set[str]:
 
 def long_names(path: str) -> set[str]:
     """A package's files as the page names them, except those that only make it a package or a command."""
-    prefix = "sshd/" if path == "delivery/sshd" else ""
     names = {name for name in os.listdir(os.path.join(ROOT, path)) if name.endswith(SOURCES)}
-    return {prefix + name.removesuffix(".py") for name in names if not name.startswith("__")}
+    return {name.removesuffix(".py") for name in names if not name.startswith("__")}
 
 
 @pytest.mark.parametrize("title", PACKAGES)
@@ -204,12 +199,9 @@ def test_every_variable_of_the_agent_is_told() -> None:
     sources = [os.path.join(ROOT, "rshagent", folder, "*.[pc]*") for folder in ("", *RSHAGENT)]
     code = "".join(content(os.path.relpath(path, ROOT)) for pattern in sources for path in glob.glob(pattern))
     variables = set(re.findall(r'"(MPI_AGENT_[A-Z]\w+)[="]', code))
-    assert {"MPI_AGENT_SOCKET", "MPI_AGENT_DIRECT", "MPI_AGENT_SERVE"} <= variables
+    assert {"MPI_AGENT_SOCKET", "MPI_AGENT_EXPLAIN", "MPI_AGENT_SERVE"} <= variables
     told = set(re.findall(r"`(MPI_AGENT_\w+)", content("docs/rshagent.md") + content("docs/protocol.md")))
-    kept = {
-        f"MPI_AGENT_{name}" for name in ("LD_PRELOAD", "LD_AUDIT", "LC_ALL")
-    }  # the image's own, from direct_start.c
-    assert variables - told == kept | {"MPI_AGENT_SERVICE_ACCOUNT"}  # the playground's, whose pods are no containers
+    assert variables - told == {"MPI_AGENT_SERVICE_ACCOUNT"}  # the playground's, whose pods are no containers
 
 
 def test_every_launcher_of_the_playground_is_told_and_no_other() -> None:

@@ -8,13 +8,14 @@ import pytest
 
 from agents.client.doctor import Check, Group, Level, admission, capacity, cluster, job, ordered, rights
 from agents.client.doctor.check import fail, ok, skip, warn
-from agents.client.errors import AccessError, ClientError, ForbiddenError, RefusedError, from_status
+from agents.client.errors import AccessError, ClientError, ForbiddenError, RefusedError, from_api
 from agents.client.facts import Facts
 from agents.client.model import Explanation, State
 from agents.job.json_object import Body
 from agents.job.model import Job
 from agents.job.read import read
-from agents.operator.kube import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
+from agents.kube.errors import RejectedError
+from agents.kube.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
 
 NOW = 1_800_000_000.0
 
@@ -221,9 +222,9 @@ def test_admission(strict: ClientError | None, lenient: Any, expected: list[str]
 
 def test_only_a_missing_right_is_one() -> None:
     denied = 'pods is forbidden: User "x" cannot list resource "pods" in API group "" in the namespace "hpc"'
-    assert isinstance(from_status(403, {"message": denied}, ""), ForbiddenError)
+    assert isinstance(from_api(RejectedError(denied, 403)), ForbiddenError)
     refused = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
-    assert isinstance(from_status(403, {"message": refused}, ""), RefusedError)
+    assert isinstance(from_api(RejectedError(refused, 403)), RefusedError)
 
 
 def test_pods_that_are_tried() -> None:

@@ -11,7 +11,7 @@ from scripted_api import Authority, cluster_at
 
 from agents.common.loop import Loop
 from rshagent.net.cluster import ConfigError
-from rshagent.session.engine import DEFAULT_LIMITS, Engine, StartLimiter, limits, protocols
+from rshagent.session.engine import DEFAULT_LIMITS, Engine, StartLimiter, limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,29 +49,6 @@ def test_any_text_is_limits_or_a_config_error(text: str) -> None:
         return
     assert found.keys() == DEFAULT_LIMITS.keys()
     assert all(0 < seconds < 1e9 for seconds in found.values())
-
-
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", ((V5, V4), True)),
-        ("v5,v4,spdy", ((V5, V4), True)),
-        ("v4", ((V4,), False)),
-        (" v4 , spdy,", ((V4,), True)),
-        ("v4,v5", ((V4, V5), False)),
-        ("spdy", ((), True)),
-    ],
-)
-def test_protocols(text: str, expected: tuple[tuple[str, ...], bool]) -> None:
-    assert protocols(text) == expected
-
-
-def test_a_protocol_that_is_none_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="unknown protocol 'v3'; there are v5, v4 and spdy"):
-        protocols("v5,v3")
 
 
 def test_starts_wait_in_the_order_in_which_they_came() -> None:

@@ -65,7 +65,7 @@ def run(bench: Bench) -> tuple[Hearer, ExecRequest]:
     if not hearer.is_over:
         execution.send(b"typed")
         bench.wait(10)
-        assert execution.close_stdin()
+        execution.close_stdin()
     bench.until(lambda: hearer.is_over)
     return hearer, execution
 
@@ -84,13 +84,13 @@ def test_where_only_create_is_granted_it_goes_by_spdy_and_so_do_all_that_follow(
 
 
 @pytest.mark.parametrize(
-    ("protocols", "answer", "may_run"),
-    [("", b"", True), ("v4", b"", True), ("spdy", b"", False), ("spdy", switching_to_spdy(), True)],
-    ids=["v5-asked", "v4-asked", "spdy-asked", "spdy-channels"],
+    ("by_spdy", "answer", "may_run"),
+    [(False, b"", True), (True, b"", False), (True, switching_to_spdy(), True)],
+    ids=["websocket-asked", "spdy-asked", "spdy-channels"],
 )
 def test_from_when_on_the_command_may_run(
     serving: Serving,
-    protocols: str,
+    by_spdy: bool,
     answer: bytes,
     may_run: bool,
 ) -> None:
@@ -100,7 +100,8 @@ def test_from_when_on_the_command_may_run(
         if answer:
             assert stream.recv(4096), "the channels' opening"
 
-    with serving(serve, protocols) as bench:
+    with serving(serve) as bench:
+        bench.engine.by_spdy = by_spdy
         hearer = Hearer()
         execution = bench.execute(hearer)
         assert not execution.may_run, "nothing is sent yet"
@@ -143,18 +144,21 @@ def test_a_server_that_knows_no_spdy_is_not_what_there_is_to_say(serving: Servin
     assert "The verb get is missing" in outcome.message
 
 
-@pytest.mark.parametrize(
-    ("protocols", "granted", "methods"),
-    [("spdy", ("get", "create"), ["POST"]), ("v5,v4", ("create",), ["GET"]), ("v4,spdy", ("create",), ["GET", "POST"])],
-)
-def test_the_protocols_can_be_chosen(
-    serving: Serving,
-    protocols: str,
-    granted: tuple[str, ...],
-    methods: list[str],
-) -> None:
-    granting = Verbs(*granted)
-    with serving(granting, protocols) as bench:
-        hearer, _ = run(bench)
-    assert granting.methods == methods
-    assert isinstance(hearer.end[0], Exited if methods[-1] == "POST" else Failure)
+def test_a_server_without_version_5_is_asked_by_spdy(serving: Serving) -> None:
+    """As with the feature gate off: the kubelet's WebSocket server refuses the handshake, by 403 and nothing else."""
+    asked: list[str] = []
+
+    def serve(stream: socket.socket) -> None:
+        asked.append(read_head(stream).partition(" ")[0])
+        if asked[-1] == "GET":
+            stream.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        else:
+            stream.sendall(switching_to_spdy())
+            assert stream.recv(4096), "the channels' opening"
+            stream.sendall(OPEN + ACKNOWLEDGED + spdy_data(ERROR, SUCCESS) + GONE)
+        read_to_end(stream)
+
+    with serving(serve) as bench:
+        outcome, _ = run(bench)[0].end
+    assert isinstance(outcome, Exited)
+    assert asked == ["GET", "POST"]

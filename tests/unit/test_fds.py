@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from typing import TYPE_CHECKING
 
@@ -35,37 +33,6 @@ def test_kinds(tmp_path: Path) -> None:
         assert fds.kind_of(channel.ours) == kind
         assert not fds.is_null(channel.ours)
         channel.close()
-
-
-def test_reading_takes_what_is_there_and_waits_for_nothing(channel: Channel) -> None:
-    channel.reading()
-    kind = fds.kind_of(channel.ours)
-    before = fcntl.fcntl(channel.ours, fcntl.F_GETFL)
-    assert fds.read_some(channel.ours, kind) is None
-    os.write(channel.theirs, b"typed")
-    assert fds.read_some(channel.ours, kind) == b"typed"
-    assert fds.read_some(channel.ours, kind) is None
-    assert fcntl.fcntl(channel.ours, fcntl.F_GETFL) == before
-    assert not before & os.O_NONBLOCK
-    channel.hang_up()
-    if channel.kind == "raw terminal":
-        with contextlib.suppress(OSError):  # EIO, or an end, by the kernel's version
-            assert fds.read_some(channel.ours, kind) == b""
-    else:
-        assert fds.read_some(channel.ours, kind) == b""
-
-
-def test_writing_takes_what_fits_and_waits_for_nothing(channel: Channel) -> None:
-    kind = fds.kind_of(channel.ours)
-    before = fcntl.fcntl(channel.ours, fcntl.F_GETFL)
-    total = fill(channel.ours, kind)
-    assert total > 1000
-    assert fds.write_some(channel.ours, kind, memoryview(b"y")) == 0
-    assert take(channel.theirs) == b"x" * total
-    assert fds.write_some(channel.ours, kind, memoryview(b"y")) == 1
-    assert take(channel.theirs) == b"y"
-    assert fcntl.fcntl(channel.ours, fcntl.F_GETFL) == before
-    assert not before & os.O_NONBLOCK
 
 
 @pytest.mark.parametrize("pattern", [b"x", b"\n", b"\t", b"line\n", b"a\r\n\tb", "é\n".encode()])

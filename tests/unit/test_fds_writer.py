@@ -171,15 +171,6 @@ def test_a_regular_file_gets_all_at_its_own_place(tmp_path: Path) -> None:
     os.close(shared)
 
 
-@pytest.mark.parametrize("path", ["/dev/full"])
-def test_a_full_disk_is_broken(path: str) -> None:
-    loop, events = Loop(), list[str]()
-    writer = Writer(loop, os.open(path, os.O_WRONLY), lambda: None, lambda: events.append("broken"))
-    writer.write(memoryview(b"x"))
-    settle(loop)
-    assert events == ["broken"]
-
-
 def test_a_file_that_takes_a_part_is_broken(tmp_path: Path) -> None:
     """The disk is full, or a limit is met; as a file can't be waited for, the rest can go nowhere."""
     small = os.memfd_create("small", os.MFD_ALLOW_SEALING)
@@ -191,11 +182,3 @@ def test_a_file_that_takes_a_part_is_broken(tmp_path: Path) -> None:
     settle(loop)
     assert events == ["broken"]
     assert not is_open(small)
-
-
-def test_dev_null_takes_everything() -> None:
-    loop = Loop()
-    writer = Writer(loop, os.open("/dev/null", os.O_WRONLY), lambda: None, lambda: pytest.fail("broken"))
-    writer.write(memoryview(bytes(MIB)))
-    assert (writer.is_behind, writer.written) == (False, MIB)
-    writer.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agents.common import pods
-from rshagent.call.hosts import LOCAL, UnknownHost, Worker
+from rshagent.call.hosts import UnknownHost, Worker
 from rshagent.hub.workers import Workers
 
 if TYPE_CHECKING:
@@ -44,27 +44,6 @@ class Job:
 
 def pod(name: str, *ips: str) -> Pod:
     return pods.parse({"metadata": {"name": name}, "status": {"podIPs": [{"ip": ip} for ip in ips]}})
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("worker-0", Worker("training", "worker-0")),
-        ("worker-0.job", Worker("training", "worker-0")),
-        ("worker-0.job.training.svc.cluster.local", Worker("training", "worker-0")),
-        ("training/worker-1", Worker("training", "worker-1")),
-        ("10.0.0.2", Worker("training", "worker-1")),
-        ("fd00:0:0::2", Worker("training", "worker-1")),
-        ("launcher", LOCAL),
-        ("10.0.0.9", LOCAL),
-        ("localhost", LOCAL),
-        ("127.0.0.1", LOCAL),
-        ("::1", LOCAL),
-    ],
-)
-def test_hosts_of_the_file_and_ourselves(tmp_path: Path, host: str, expected: Worker | str) -> None:
-    job = Job(tmp_path, "worker-0 slots=2\nworker-1.job slots=2\n", "10.0.0.2\tworker-1\nfd00::2\tworker-1\n")
-    assert job.resolve(host) == expected
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_every_image_has_its_dockerfile() -> None:
-    for image in catalog.IMAGES.values():
-        assert os.path.isfile(os.path.join(image.context, image.dockerfile)), image
-
-
 @pytest.mark.parametrize(
     ("name", "prefix", "tag"),
     [
@@ -111,7 +106,7 @@ def test_what_a_package_imports_anywhere_is_taken_along(tmp_path: Path) -> None:
 
 def test_the_delivered_python_has_all_of_the_rsh_agent_and_little_else() -> None:
     found = relocatable.closure(catalog.ROOT, "rshagent")
-    assert {"rshagent/direct.py", "rshagent/hub/__main__.py", "traceback.py", "argparse.py"} <= found.keys()
+    assert {"rshagent/hub/cli.py", "rshagent/hub/__main__.py", "traceback.py", "argparse.py"} <= found.keys()
     assert "agents/common/loop.py" in found
     assert {name for name in found if name.startswith("agents/")} <= {
         name for name in found if name.startswith("agents/common/") or name == "agents/__init__.py"
@@ -191,8 +186,8 @@ def test_our_image_has_a_command_for_each_role() -> None:
     with open(os.path.join(catalog.ROOT, "pyproject.toml"), "rb") as file:
         scripts = tomllib.load(file)["project"]["scripts"]
     (packed,) = re.findall(r"relocatable root /image /packages \\\n *(.*?) \\\n", Path(DOCKERFILE).read_text())
-    # The agent's two are compiled programs; the playground and kubectl mpi are for one's own machine.
-    ours = {"rshagent", "rshagent-direct", "mpi-playground", "kubectl-mpi", "kubectl_complete-mpi"}
+    # What starts a hub is a compiled program; the playground and kubectl mpi are for one's own machine.
+    ours = {"rshagent-direct", "mpi-playground", "kubectl-mpi", "kubectl_complete-mpi"}
     assert {*packed.split()} == scripts.keys() - ours
 
 

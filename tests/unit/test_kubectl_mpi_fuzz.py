@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_job_fuzz import SCALARS, places
 
-from agents.client.connection import decoded
 from agents.client.diagnosis import diagnose, failed_container, running_launcher
 from agents.client.facts import Facts
 from agents.client.model import as_json
 from agents.client.objects import owned
 from agents.client.silence import last_output
 from agents.client.summaries import events_of, status_of, summary_of
+from agents.kube.decode import decoded
 from agents.kubectl_mpi import tables
 
 Object = dict[str, Any]

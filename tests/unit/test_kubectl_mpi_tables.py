@@ -12,6 +12,7 @@ from agents.client.model import JobStatus, JobSummary, as_json
 from agents.client.objects import kind_of, owned
 from agents.client.summaries import events_of, status_of, summary_of
 from agents.kubectl_mpi import tables
+from agents.kubectl_mpi.tables import Terminal
 
 COMMAND = "spec/mpiReplicaSpecs/Launcher/template/spec/containers/0/command"
 RUNNING = facts(
@@ -51,19 +52,19 @@ def test_a_table_that_is_wider_than_the_terminal_is_shown_without_empty_columns_
         "pi-worker-0   red     -      can't pull its image: correct the name",
         "pi-worker-1                  slow",
     ]
-    assert tables.table(titles, rows) == tables.table(titles, rows, width=len(wide[1])) == wide
-    assert tables.table(titles, rows, ["red", ""], marked, width=53) == [
+    assert tables.table(titles, rows) == tables.table(titles, rows, on=Terminal(width=len(wide[1]))) == wide
+    assert tables.table(titles, rows, ["red", ""], Terminal(marked, 53)) == [
         "POD           STATE   WHY",
         "pi-worker-0   <red>red  </>   can't pull its image: correct",
         "                      the name",
         "pi-worker-1           slow",
     ]
-    assert tables.table(titles, rows, width=51) == [
+    assert tables.table(titles, rows, on=Terminal(width=51)) == [
         "POD           STATE   WHY",
         "pi-worker-0   red     can't pull its image: correct the name",
         "pi-worker-1           slow",
     ]
-    assert tables.table(titles, [], width=5) == ["POD   STATE   NODE   WHY"]
+    assert tables.table(titles, [], on=Terminal(width=5)) == ["POD   STATE   NODE   WHY"]
 
 
 def test_the_queue_that_is_shown() -> None:
@@ -83,7 +84,7 @@ def test_list_of_all_namespaces_and_wide() -> None:
 
 def test_colours_change_no_width() -> None:
     found = [summary_of(one) for one in (RUNNING, PULLING, FAILED)]
-    coloured = tables.jobs(found, NOW, has_namespace=False, style=marked)
+    coloured = tables.jobs(found, NOW, has_namespace=False, on=Terminal(marked))
     assert "<green>Running </>" in coloured[1]
     assert "<red>Failed  </>" in coloured[3]
     plain = [line.replace("</>", "").replace("<green>", "").replace("<red>", "") for line in coloured]
@@ -184,7 +185,15 @@ def test_events() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0s"), (119, "119s"), (200, "3m20s"), (300, "5m"), (3600, "60m"), (5 * 3600, "5h"), (3 * 86400, "3d")],
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (200, "3m20s"),
+        (300, "5m"),
+        (9000, "150m"),
+        (5 * 3600, "5h"),
+        (3 * 86400, "3d"),
+    ],
 )
 def test_ages(seconds: float, text: str) -> None:
     assert tables.age(seconds) == text

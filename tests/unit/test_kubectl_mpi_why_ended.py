@@ -98,6 +98,18 @@ CASES: dict[str, Case] = {
         "Evicted",
         ["(pi-worker-1). pi-worker-1 was taken away (Evicted): Usage of EmptyDir exceeds the limit.", "not at fault"],
     ),
+    "mpirun lost a worker, and another was evicted before this launcher": (
+        facts(
+            job("v1", "Failed"),
+            *UP,
+            pod(LAUNCHER, "failed", exit_code=205, started=100, ended=110),
+            events=(told("pi-worker-1", "Evicted", "Usage of EmptyDir exceeds the limit"),),
+            output=LOST,
+        ),
+        State.FAILED,
+        "WorkerLost",
+        ["Mpirun lost a worker"],
+    ),
     "mpirun lost a worker, and nobody knows why": (
         facts(job("v1", "Failed"), *UP, pod(LAUNCHER, "failed", exit_code=205), output=LOST),
         State.FAILED,

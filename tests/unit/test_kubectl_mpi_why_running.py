@@ -37,35 +37,11 @@ CASES: dict[str, Case] = {
         "ImagePullBackOff",
         ["1/2 ready · pi-worker-1 container mpi can't get its image", "Check the image's name, the registry"],
     ),
-    "invalid image name": (
-        facts(job("v2beta1", "Created"), *workers("invalid-image-name", "invalid-image-name")),
-        State.STARTING,
-        "InvalidImageName",
-        ["pi-worker-0, pi-worker-1 container mpi can never start", "Correct the image's name"],
-    ),
-    "unschedulable": (
-        facts(job("v2beta1", "Created"), *workers("ready", "unschedulable")),
-        State.STARTING,
-        "Unschedulable",
-        ["pi-worker-1 unschedulable 4 min 59 s: 0/12 nodes are available: 12 Insufficient cpu", "Ask for less"],
-    ),
-    "a missing Secret": (
-        facts(job("v1", "Created"), *workers("config-error", "ready")),
-        State.STARTING,
-        "CreateContainerConfigError",
-        ['secret "missing" not found', "Check the ConfigMaps, Secrets and volumes"],
-    ),
     "workers crash": (
         facts(job("v2beta1", "Created"), *workers("crash-loop", "crash-loop")),
         State.STARTING,
         "CrashLoopBackOff",
         ["crashes again and again (exit 1)", "`kubectl logs --previous` shows its last output (pod pi-worker-0)."],
-    ),
-    "workers are pulling": (
-        facts(job("v1", "Created"), *workers("pulling", "pending")),
-        State.STARTING,
-        "ContainerCreating",
-        ["0/2 ready", "pi-worker-0 pulling image or mounting volumes"],
     ),
     "a worker crashes, and the launcher waits for it": (
         facts(job("v1", "Created"), UP[0], pod("pi-worker-1", "failed"), pod(LAUNCHER, "initializing")),

@@ -38,10 +38,23 @@ def test_what_is_no_release(places: Places, asked: str) -> None:
         Places.of(asked)
 
 
-def test_kubernetes_is_built_with_its_own_staging_modules() -> None:
-    lines = go_mod("1.29.15").splitlines()
+def test_kubernetes_is_built_with_the_staging_modules_that_its_own_go_mod_names() -> None:
+    own = "require (\n\tk8s.io/utils v1\n)\nreplace (\n\tk8s.io/kubelet => ./staging/src/k8s.io/kubelet\n)\n"
+    lines = go_mod("1.29.15", own).splitlines()
     assert "require k8s.io/kubernetes v1.29.15" in lines
-    assert "\tk8s.io/kubelet => k8s.io/kubelet v0.29.15" in lines
+    assert [line for line in lines if "=>" in line] == ["\tk8s.io/kubelet => k8s.io/kubelet v0.29.15"]
+
+
+def test_programs_of_another_go_mod_are_in_another_folder(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = places.cache / "containerd"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr("tests.cluster.local.places.MODULES", places.cache)
+    found = set()
+    for version in ("v1", "v2"):
+        (folder / "go.mod").write_text(version)
+        found.add(places.containerd)
+    assert len(found) == 2
+    assert {path.parent for path in found} == {places.cache}
 
 
 def test_a_setting_that_older_kubelets_refuse_is_kept_from_them(places: Places) -> None:

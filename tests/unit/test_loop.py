@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -60,7 +61,7 @@ def test_cancelled_timers_do_not_pile_up() -> None:
         timer = loop.call_later(290.0 - number % 7, lambda number=number: called.append(number))  # type: ignore[misc]
         if number % 100:
             timer.cancel()
-    assert len(loop._timers) < 2000
+    assert sum(isinstance(one, Timer) for one in gc.get_objects()) < 2000
     clock.now += 290.0
     run_once(loop)
     assert sorted(called) == list(range(0, 50_000, 100))
@@ -253,7 +254,10 @@ def test_a_timer_that_is_years_away_keeps_nothing_else_waiting() -> None:
     loop = Loop()
     for seconds in (2**31 / 1000, 2**32, 1e9):
         loop.call_later(seconds, lambda: pytest.fail("too early"))
-    loop._running = True
-    assert 0 < loop._timeout() * 1000 < 2**31, "epoll takes no more"
-    loop.call_later(0.01, loop.stop)
-    loop.run()
+    reading, writing = os.pipe()
+    loop.add(reading, READ, lambda _events: loop.stop())
+    os.write(writing, b"x")
+    loop.run()  # epoll takes no longer wait than 2^31 ms
+    loop.remove(reading)
+    os.close(reading)
+    os.close(writing)

@@ -146,6 +146,12 @@ CASES: dict[str, tuple[Pod, str, Tolerance]] = {
         "container mpi was restarted (OOMKilled), not ready again yet",
         Tolerance.GRACE,
     ),
+    "its program has ended, and a sidecar behind it": (
+        pod(**UP, containers=(container("agent", init=True, sidecar=True, state="terminated", exit_code=0),
+                              container(state="terminated", exit_code=0, reason="Completed"))),
+        "container mpi ended by itself (exit 0)",
+        Tolerance.GRACE,
+    ),
     "being deleted": (ready(deleting=True), "being deleted", Tolerance.GRACE),
     "being deleted though failed": (failed(deleting=True), "being deleted", Tolerance.GRACE),
     "node lost": (

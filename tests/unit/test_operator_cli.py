@@ -12,8 +12,8 @@ import click
 import pytest
 
 from agents.job.model import Tool
+from agents.kube.access import AccessError
 from agents.operator import cli
-from agents.operator.access import AccessError
 from agents.operator.other_operators import NAMESPACES, Claim
 from agents.operator.process import T9k
 from agents.operator.settings import PodSettings
@@ -43,7 +43,7 @@ class Process:
 def _process(monkeypatch: pytest.MonkeyPatch) -> Any:
     def load(kubeconfig: str, connections: int) -> object:
         if kubeconfig == "/nowhere":
-            raise AccessError("no API server is configured by /nowhere: x")
+            raise AccessError("no cluster is configured by /nowhere: x")
         return object()
 
     monkeypatch.setattr(cli, "Process", Process)
@@ -57,7 +57,7 @@ def _process(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(*arguments: str) -> int:
-    return int(cli.command.main(args=cli._dashed(list(arguments)), standalone_mode=False))
+    return int(cli.command.main(args=cli.dashed(list(arguments)), standalone_mode=False))
 
 
 def started() -> Process:
@@ -160,7 +160,7 @@ def test_what_is_ignored_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--kubeconfig", "/nowhere"], cli.SETUP, "no API server is configured by /nowhere"),
+        (["--kubeconfig", "/nowhere"], cli.SETUP, "no cluster is configured by /nowhere"),
         (["--port", "1"], cli.SETUP, "can't listen on port 1 for health and metrics: Permission denied (--port)"),
         (["--image", "lost:1"], cli.LOST, ""),
     ],

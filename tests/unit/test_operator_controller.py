@@ -9,13 +9,7 @@ import pytest
 from looped_plan import KEY, Body, Loop, create, errors, job, made, steps
 
 from agents.job.model import KeyType
-from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
-from agents.operator.kube import (
-    BATCH_JOB,
-    MPI_JOB_V2BETA1,
-    POD,
-    ROLE,
-    SECRET,
+from agents.kube.errors import (
     ApiError,
     ConflictError,
     NotFoundError,
@@ -24,7 +18,8 @@ from agents.operator.kube import (
     UnavailableError,
     from_status,
 )
-from agents.operator.queue import Queue
+from agents.kube.kinds import BATCH_JOB, MPI_JOB_V2BETA1, POD, ROLE, SECRET
+from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
 from agents.operator.trim import Outline, trim
 
 if TYPE_CHECKING:
@@ -44,6 +39,7 @@ def test_each_action_is_the_request_that_it_stands_for() -> None:
         Delete(MPI_JOB_V2BETA1, "pi", "j", "ttl"),
     )
     loop = Loop(plan)
+    loop.caches.store(POD).put(made("pi-worker-2", "2", version=3))
     loop.run()
     assert loop.api.asked[0] == ("update", "/apis/kubeflow.org/v1/namespaces/team/mpijobs/pi/status")
     assert sorted(loop.api.asked[1:4]) == [
@@ -116,9 +112,6 @@ def test_a_failed_action_ends_the_plan_after_its_step(error: ApiError, again_s: 
     assert sorted(loop.api.asked) == [("create", "a"), ("create", "b"), ("create", "c")]
     assert errors(loop, type(error).__name__.removesuffix("Error")) == 1
     assert sorted(each["metadata"]["name"] for each in loop.caches.store(POD).all()) == ["a", "c"]
-    loop.queue = loop.controller._queue = Queue(loop.clock, lambda: 1.0)
-    loop.plans = [steps(create("b"))]
-    loop.run()
     assert loop.next_after() == pytest.approx(again_s, abs=0.06)
 
 
@@ -283,7 +276,7 @@ def test_what_is_said_of_a_job_that_is_left_is_written_by_another_name() -> None
     loop.plan_unclaimed = lambda _job, _resource, _now: left.pop(0)
     for _ in range(3):
         loop.run()
-    assert loop.api.managers == ["mpi-agents-leaving", "mpi-agents"]
+    assert loop.api.managers == ["mpi-agents-leaving", ""]
     assert len(loop.observed) == 1
 
 
@@ -317,12 +310,14 @@ def test_a_fault_in_one_job_s_plan_holds_up_no_other(caplog: pytest.LogCaptureFi
 
 
 def test_a_job_that_is_gone_is_forgotten() -> None:
-    loop = Loop(steps(create("a")))
+    loop = Loop()
     loop.run()
-    loop.caches.jobs().remove("team", "pi", "j")
+    loop.caches.jobs().event("DELETED", job(version=2))
     loop.run()
-    assert loop.controller._memories == {}
-    assert len(loop.observed) == 1
+    loop.clock.now += 1
+    loop.caches.jobs().event("ADDED", job(version=3))
+    loop.run()
+    assert [each.seen_at for each in loop.observed] == [1000.0, 1001.0], "as of one that was never seen"
 
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/team/mpijobs"

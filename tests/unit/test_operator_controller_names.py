@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from looped_plan import KEY, Loop, create, errors, made, steps
 
-from agents.operator.kube import CONFIG_MAP, POD, AlreadyExistsError, RejectedError
+from agents.kube.errors import AlreadyExistsError, RejectedError
+from agents.kube.kinds import CONFIG_MAP, POD
 
 
 def test_a_name_that_another_has_is_told_to_plan_and_tried_again_in_a_minute() -> None:

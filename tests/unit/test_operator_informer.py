@@ -9,21 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agents.kube.errors import ApiError, GoneError, NotFoundError, RejectedError, UnavailableError
+from agents.kube.kinds import MPI_JOB_V1, POD, ROLE, SECRET, Kind
 from agents.operator.informer import Informer
-from agents.operator.kube import (
-    MPI_JOB_V1,
-    POD,
-    ROLE,
-    SECRET,
-    ApiError,
-    GoneError,
-    Kind,
-    NotFoundError,
-    RejectedError,
-    UnavailableError,
-)
 from agents.operator.metrics import Metrics
 from agents.operator.store import Store
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +75,7 @@ class Api:
         assert isinstance(answer, dict)
         return answer | {"items": [keep(each) for each in answer["items"]]}
 
-    def watch(self, path: str, *, version: str, timeout_s: int, selector: str, partial: bool) -> Watch:
+    def watch(self, path: str, *, version: str, timeout_s: int, partial: bool, **_query: str) -> Watch:
         self.asked.append(("watch", version))
         self.partial.add(partial)
         events = self._next()
@@ -118,7 +109,7 @@ def run(api: Api, kind: Kind = POD, pauses: Pauses | None = None) -> tuple[Infor
     """Have the script played to its end."""
     store, metrics = Store(kind), Metrics()
     informer = Informer(api, store, metrics)  # type: ignore[arg-type]
-    informer._stop = pauses or informer._stop
+    informer.stopping = pauses or informer.stopping
     informer.start()
     assert api.over.wait(PATIENCE_S), api.asked
     assert api.last is not None
@@ -128,8 +119,7 @@ def run(api: Api, kind: Kind = POD, pauses: Pauses | None = None) -> tuple[Infor
 
 def end(informer: Informer) -> None:
     informer.stop()
-    informer._thread.join(PATIENCE_S)
-    assert not informer.is_alive
+    until(lambda: not informer.is_alive, "the end of the thread")
 
 
 def restarts(metrics: Metrics, why: str) -> float:
@@ -201,7 +191,7 @@ def test_a_watch_that_ends_goes_on_where_it_was_also_by_bookmarks() -> None:
     "gone",
     [
         [GoneError("too old", 410)],
-        [{"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}],
+        [GoneError("too old resource version", 410)],
         GoneError("too old", 410),
     ],
     ids=["in the watch", "as an event", "at once"],
@@ -215,9 +205,7 @@ def test_a_watch_that_is_too_old_begins_with_a_list(gone: Any) -> None:
     assert restarts(metrics, "gone") == 1
 
 
-@pytest.mark.parametrize(
-    "failure", [UnavailableError("no answer"), {"type": "ERROR", "object": {"code": 500, "message": "etcd"}}]
-)
+@pytest.mark.parametrize("failure", [UnavailableError("no answer"), UnavailableError("etcd", 500)])
 def test_a_watch_that_breaks_off_goes_on_without_a_list(failure: Any) -> None:
     api = Api(page(10), [event("ADDED", "a", 11), failure], [])
     informer, store, metrics = run(api)
@@ -286,7 +274,7 @@ def test_lists_that_are_too_old_each_time_are_told_and_not_asked_for_at_full_spe
     ("script", "grow"),
     [
         ([page(10), *[[UnavailableError("reset")]] * 6], True),
-        ([page(10), *[[{"type": "ERROR", "object": {"code": 500, "message": "etcd"}}]] * 6], True),
+        ([page(10), *[[UnavailableError("etcd", 500)]] * 6], True),
         ([page(10), *[GoneError("too old", 410), page(10)] * 6], True),
         ([page(10), *[[event("ADDED", "a", 11), UnavailableError("reset")]] * 6], False),
     ],

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import socket
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from clocks import Clock
+from simulated_api import Answer
 
-from agents.operator.api import Api
-from agents.operator.decode import decode
-from agents.operator.kube import LEASE, ApiError, NotFoundError, RejectedError, UnavailableError, from_status
+from agents.kube.api import Api
+from agents.kube.errors import ApiError, NotFoundError, RejectedError, UnavailableError
 from agents.operator.leader import Leader, Times
 from agents.operator.process import own_identity
 from agents.playground.access import user
@@ -21,18 +20,28 @@ from agents.playground.request import Request
 from agents.playground.rest import Response
 from tests.objects import Objects
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 Body = dict[str, Any]
 PATIENCE_S = 20.0
 PLACE = ("leases", "ns", "op")
 QUICK = Times(retry_s=0.001)
 
 
-class Leases(Api):
-    """The operator's requests, to an object store that may have the lease; while `fails` is set, each raises it."""
+class Leases:
+    """What the operator's Api finds in the place of its access: an object store that may have the lease.
+
+    While `fails` is set, each request raises it. `instead`: what answers a method's requests in its place.
+    """
+
+    host, path = "simulated", ""
 
     def __init__(self, held: Body | None = None) -> None:
+        self.pool = self
         self.objects = Objects()
         self.fails: ApiError | None = None
+        self.instead: dict[str, Callable[[], Answer]] = {}
         self.asked: list[str] = []
         self.asking = threading.Lock()  # as the API server: nothing comes between a request's look and its deed
         if held is not None:
@@ -42,16 +51,20 @@ class Leases(Api):
         """Somebody writes the lease."""
         self.objects.edit(PLACE, lambda body: body.update(spec=held["spec"]))
 
-    def _request(self, verb: str, method: str, path: str, query: Any, body: Any = None, **_how: Any) -> Body:
-        self.asked.append(f"{verb} {path}")
+    def headers(self) -> dict[str, str]:
+        return {}
+
+    def urlopen(self, method: str, url: str, body: bytes | None, headers: dict[str, str], **_how: Any) -> Answer:
+        request = Request(method, url, {name.lower(): text for name, text in headers.items()}, body or b"")
+        self.asked.append(f"{self.objects.api.read(request).verb} {request.path}")
         if self.fails is not None:
             raise self.fails
+        if method in self.instead:
+            return self.instead[method]()
         with self.asking:
-            answer = self.objects.api.handle(Request(method, path, {}, json.dumps(body).encode()), user("me", ["*"]))
+            answer = self.objects.api.handle(request, user("me", ["*"]))
         assert isinstance(answer, Response)
-        if answer.code >= 400:
-            raise from_status(answer.code, decode(answer.body), None)
-        return dict(decode(answer.body))
+        return Answer(answer.code, answer.body)
 
 
 def lease(holder: str, renewed: str = "2026-01-01T00:00:00.000000Z", seconds: int = 15) -> Body:
@@ -62,7 +75,8 @@ def lease(holder: str, renewed: str = "2026-01-01T00:00:00.000000Z", seconds: in
 def leader(
     api: Leases, clock: Clock | None = None, name: str = "me", times: Times | None = None, **more: Any
 ) -> Leader:
-    return Leader(api, "ns", "op", name, times, clock=clock or Clock(), **more)
+    requests = Api(api, agent="mpi-operator", manager="mpi-agents")  # type: ignore[arg-type]
+    return Leader(requests, "ns", "op", name, times, clock=clock or Clock(), **more)
 
 
 def spec(api: Leases) -> Body:
@@ -73,7 +87,7 @@ def test_the_first_makes_the_lease_and_leads() -> None:
     api, clock = Leases(), Clock()
     one = leader(api, clock)
     assert not one.leads()
-    assert one._try()
+    assert one.try_once()
     assert one.leads()
     assert spec(api)["holderIdentity"] == "me"
     assert spec(api)["leaseDurationSeconds"] == 15
@@ -84,10 +98,10 @@ def test_the_first_makes_the_lease_and_leads() -> None:
 def test_renewing_takes_one_request_and_keeps_when_it_began() -> None:
     api = Leases()
     one = leader(api)
-    one._try()
+    one.try_once()
     began = spec(api)["acquireTime"]
     api.asked.clear()
-    assert one._try()
+    assert one.try_once()
     assert api.asked == ["update /apis/coordination.k8s.io/v1/namespaces/ns/leases/op"]
     assert spec(api)["acquireTime"] == began
     assert spec(api)["leaseTransitions"] == 0
@@ -95,7 +109,7 @@ def test_renewing_takes_one_request_and_keeps_when_it_began() -> None:
 
 def test_nobody_s_lease_is_taken_at_once() -> None:
     api = Leases(lease("", seconds=1))
-    assert leader(api)._try()
+    assert leader(api).try_once()
     assert spec(api)["leaseTransitions"] == 4
 
 
@@ -103,15 +117,15 @@ def test_another_s_lease_is_taken_when_it_was_seen_unchanged_for_its_time() -> N
     """By our own clock: what its text says of the time, in another's clock, means nothing."""
     api, clock = Leases(lease("other", "1999-01-01T00:00:00.000000Z")), Clock()
     one = leader(api, clock)
-    assert not one._try()
+    assert not one.try_once()
     assert one.holder == "other"
     clock.now += 15
-    assert not one._try()
+    assert not one.try_once()
     api.holds(lease("other", "1999-01-01T00:00:02.000000Z"))
     clock.now += 1
-    assert not one._try()
+    assert not one.try_once()
     clock.now += 15.1
-    assert one._try()
+    assert one.try_once()
     assert spec(api)["holderIdentity"] == "me"
 
 
@@ -119,30 +133,30 @@ def test_another_s_lease_is_taken_when_it_was_seen_unchanged_for_its_time() -> N
 def test_a_leader_that_can_t_renew_stops_acting_before_another_may_begin(error: ApiError) -> None:
     api, clock = Leases(), Clock()
     one, other = leader(api, clock), leader(api, clock, "other")
-    one._try()
-    other._try()
+    one.try_once()
+    other.try_once()
     api.fails = error
     clock.now += 9.9
-    assert not one._try()
+    assert not one.try_once()
     assert one.leads()
     clock.now += 0.2
     assert not one.leads()
     api.fails = None
-    assert not other._try()
+    assert not other.try_once()
     clock.now += 5
-    assert other._try()
+    assert other.try_once()
 
 
 def test_the_time_counts_from_when_the_renewal_was_begun() -> None:
     api, clock = Leases(), Clock()
     one = leader(api, clock)
 
-    def slow(path: str, **_query: str) -> Body:
+    def slow() -> Answer:
         clock.now += 9
         raise NotFoundError("no such lease", 404)
 
-    api.get = slow  # type: ignore[method-assign]
-    assert one._try()
+    api.instead["GET"] = slow
+    assert one.try_once()
     clock.now += 1.1
     assert not one.leads()
 
@@ -150,14 +164,10 @@ def test_the_time_counts_from_when_the_renewal_was_begun() -> None:
 def test_of_two_that_see_it_free_one_leads() -> None:
     api = Leases(lease(""))
     one, other = leader(api), leader(api, name="other")
-    seen = api.get(LEASE.path("ns", "op"))
-
-    def stale(path: str, **_query: str) -> Body:
-        return copy.deepcopy(seen)
-
-    api.get = stale  # type: ignore[method-assign]
-    assert one._try()
-    assert not other._try()
+    stale = Answer(200, json.dumps(api.objects.at(PLACE)).encode())
+    api.instead["GET"] = lambda: stale
+    assert one.try_once()
+    assert not other.try_once()
     assert not other.leads()
 
 
@@ -179,10 +189,10 @@ def test_a_fault_of_ours_while_renewing_loses_the_lease() -> None:
     one = leader(api, times=QUICK, on_lost=lost.set)
     assert one.acquire(threading.Event())
 
-    def broken(*_given: Any, **_more: Any) -> Body:
+    def broken() -> Answer:
         raise KeyError("spec")
 
-    api.replace = broken  # type: ignore[method-assign]
+    api.instead["PUT"] = broken
     assert lost.wait(PATIENCE_S)
     assert not one.leads()
     one.release()
@@ -195,7 +205,7 @@ def test_it_is_given_up_at_the_end_and_the_next_need_not_wait() -> None:
     one.release()
     assert not one.leads()
     assert (spec(api)["holderIdentity"], spec(api)["leaseDurationSeconds"]) == ("", 1)
-    assert other._try()
+    assert other.try_once()
 
 
 def test_who_waits_can_be_stopped() -> None:
@@ -209,8 +219,8 @@ def test_why_it_can_t_be_had_is_said_once(caplog: pytest.LogCaptureFixture) -> N
     api = Leases()
     api.fails = RejectedError('leases "op" is forbidden', 403)
     one = leader(api)
-    assert not one._try()
-    assert not one._try()
+    assert not one.try_once()
+    assert not one.try_once()
     assert one.complaint == 'leases "op" is forbidden'
     assert [each.getMessage() for each in caplog.records] == [
         'the lease ns/op can\'t be acquired: leases "op" is forbidden'
@@ -220,7 +230,7 @@ def test_why_it_can_t_be_had_is_said_once(caplog: pytest.LogCaptureFixture) -> N
 def test_a_lease_of_ones_own_is_taken_back_at_once() -> None:
     """As by a container that the kubelet has started again."""
     api = Leases(lease("me"))
-    assert leader(api)._try()
+    assert leader(api).try_once()
     assert spec(api)["leaseTransitions"] == 3
 
 

@@ -11,23 +11,6 @@ from agents.operator import objects
 # What the user's containers keep.
 
 
-def test_no_variable_of_the_users_is_changed() -> None:
-    reference = {"secretKeyRef": {"name": "s", "key": "k"}}
-    given = [
-        {"name": "OMPI_MCA_plm_rsh_agent", "value": "/usr/bin/ssh"},
-        {"name": "I_MPI_HYDRA_BOOTSTRAP", "valueFrom": reference},
-        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-    ]
-    container = launcher(changes={f"{LAUNCHER}/{CONTAINER}/env": given})["spec"]["containers"][0]
-    assert container["env"][:3] == given
-    found = variables(container)
-    assert found["OMPI_MCA_plm_rsh_agent"] == "/usr/bin/ssh"
-    assert found["I_MPI_HYDRA_BOOTSTRAP"] == reference
-    assert found["NVIDIA_VISIBLE_DEVICES"] == "all"
-    assert found["I_MPI_HYDRA_BOOTSTRAP_EXEC"] == "/etc/mpi/kubexec.sh"
-    assert len(found) == len(container["env"])
-
-
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_launcher_with_a_gpu_sees_it(version: str) -> None:
     without, with_it = (
@@ -75,39 +58,6 @@ def test_on_the_hosts_network_no_interface_is_named() -> None:
     pod = launcher("v2beta1", changes)
     assert "HYDRA_IFACE" not in variables(pod["spec"]["containers"][0])
     assert pod["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
-
-
-def test_volumes_and_mounts_of_our_names_stay_the_users() -> None:
-    volumes = [{"name": "mpi-job-config", "emptyDir": {}}, {"name": "mpi-agents-token", "secret": {"secretName": "s"}}]
-    mounts = [{"name": "mpi-job-config", "mountPath": "/etc/mpi/"}]
-    pod = launcher(
-        changes={f"{LAUNCHER}/template/spec/volumes": volumes, f"{LAUNCHER}/{CONTAINER}/volumeMounts": mounts}
-    )
-    names = [one["name"] for one in pod["spec"]["volumes"]]
-    assert pod["spec"]["volumes"][:2] == volumes
-    assert names[2:] == ["mpi-job-config-2", "mpi-job-kubectl", "mpi-agents-run", "mpi-agents-token-2"]
-    user = pod["spec"]["containers"][0]["volumeMounts"]
-    assert [(one["name"], one["mountPath"]) for one in user] == [
-        ("mpi-job-config", "/etc/mpi/"),
-        ("mpi-job-kubectl", "/opt/kube"),
-        ("mpi-agents-run", "/run/mpi-agents"),
-    ]
-    assert {one["mountPath"]: one["name"] for one in ours(pod)[0]["volumeMounts"]} == {
-        "/etc/mpi": "mpi-job-config-2",
-        "/opt/kube": "mpi-job-kubectl",
-        "/run/mpi-agents": "mpi-agents-run",
-        "/var/run/secrets/kubernetes.io/serviceaccount": "mpi-agents-token-2",
-    }
-
-
-def test_containers_of_our_names_stay_the_users() -> None:
-    spec = f"{LAUNCHER}/template/spec"
-    given = {
-        f"{spec}/initContainers": [{"name": "kubectl-delivery", "image": "theirs"}],
-        f"{spec}/containers/0/name": "hub",
-    }
-    pod = launcher(changes=given)
-    assert [one["name"] for one in pod["spec"]["initContainers"]] == ["kubectl-delivery", "hub-2", "kubectl-delivery-2"]
 
 
 def test_labels_of_the_users_stay_but_for_those_by_which_pods_are_found() -> None:

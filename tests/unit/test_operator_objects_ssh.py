@@ -148,18 +148,6 @@ def test_the_main_container_alone_has_ssh() -> None:
     assert "command" not in made["spec"]["containers"][0]
 
 
-def test_volumes_of_our_names_are_the_users() -> None:
-    given: list[Object] = [{"name": name, "emptyDir": {}} for name in ("ssh-auth", "mpi-job-ssh", "mpi-agents-orders")]
-    made = worker("v2beta1", SSH | {f"{SPEC}/volumes": given})
-    assert [one["name"] for one in made["spec"]["volumes"][3:]] == [
-        "mpi-job-ssh-2",
-        "ssh-auth-2",
-        "mpi-agents-orders-2",
-    ]
-    assert mounted(made)["/root/.ssh"] == "ssh-auth-2/auth"
-    assert named(made["spec"]["initContainers"], "worker-agent")["volumeMounts"][0]["name"] == "mpi-job-ssh-2"
-
-
 # Rights.
 
 

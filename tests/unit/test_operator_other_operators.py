@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from agents.job.model import GROUP
-from agents.operator.detection import find_operators, is_held
-from agents.operator.kube import ApiError, RejectedError, UnavailableError
+from agents.kube.detection import find_operators, is_held
+from agents.kube.errors import ApiError, RejectedError, UnavailableError
 from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
 
 Body = dict[str, Any]
@@ -155,22 +155,17 @@ def test_a_job_of_any_form_can_be_asked_for(spec: Any) -> None:
     assert not ClaimPolicy(Claim.ASSIGNED, lambda _group: True).claims({"metadata": {"name": "x"}, "spec": spec})
 
 
-PAGE = 3
-
-
 class Api:
     def __init__(self) -> None:
         self.answers: dict[str, list[Body] | ApiError] = {}
         self.asked: list[str] = []
 
-    def list(self, path: str, *, fieldSelector: str, token: str = "") -> Body:  # noqa: N803
+    def items(self, path: str, *, fieldSelector: str) -> list[Body]:  # noqa: N803
         self.asked.append(f"{path} {fieldSelector}")
         answer = self.answers.get(fieldSelector, [])
         if isinstance(answer, ApiError):
             raise answer
-        answer = [one for one in answer if ("/leases" in path) == ("renewTime" in one["spec"])]
-        first, more = (answer, "") if len(answer) <= PAGE else (answer[:PAGE], "more")
-        return {"items": answer[PAGE:] if token else first, "metadata": {} if token else {"continue": more}}
+        return [one for one in answer if ("/leases" in path) == ("renewTime" in one["spec"])]
 
 
 def fresh(namespace: str, name: str) -> Body:
@@ -252,11 +247,11 @@ def test_nobody_is_alone_before_it_could_look() -> None:
 def test_it_looks_more_often_beside_another_because_jobs_wait_for_it_to_go() -> None:
     api = Api()
     one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    pauses_s = [one._pause_s()]
+    pauses_s = [one.pause_s()]
     for seen in ([], [fresh("mpi-operator", "mpi-operator")]):
         api.answers["metadata.name=mpi-operator"] = seen
         one.look()
-        pauses_s.append(one._pause_s())
+        pauses_s.append(one.pause_s())
     assert pauses_s == [2, 60, 10]
 
 
@@ -279,17 +274,16 @@ TENANTS = [
 
 
 @pytest.mark.parametrize("theirs", TENANTS, ids=lambda body: "{namespace}/{name}".format(**body["metadata"]))
-@pytest.mark.parametrize("times", [1, PAGE + 2])
-def test_what_a_tenant_makes_in_its_own_namespace_is_no_other_operator(theirs: Body, times: int) -> None:
+def test_what_a_tenant_makes_in_its_own_namespace_is_no_other_operator(theirs: Body) -> None:
     api, name = Api(), theirs["metadata"]["name"]
-    api.answers[f"metadata.name={name}"] = [theirs] * times
+    api.answers[f"metadata.name={name}"] = [theirs]
     one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
     one.look()
     assert one.is_alone(GROUP)
     # Nor does it hide one that there is.
     real = deployed("kubeflow", name) if "replicas" in theirs["spec"] else fresh("kubeflow", name)
     own = [fresh(*OWN)] if name == OWN[1] else []
-    api.answers[f"metadata.name={name}"] = [theirs] * times + own + [born(real, "2000-01-01T00:00:00Z")]
+    api.answers[f"metadata.name={name}"] = [theirs, *own, born(real, "2000-01-01T00:00:00Z")]
     one.look()
     assert one.others(GROUP) == {f"{'Deployment' if 'replicas' in theirs['spec'] else 'Lease'} kubeflow/{name}"}
 

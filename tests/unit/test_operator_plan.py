@@ -307,6 +307,34 @@ def test_a_launcher_whose_processes_can_be_seen_is_told_of_once(
     ]
 
 
+@pytest.mark.parametrize(
+    ("changes", "has_volumes", "is_reported"),
+    [({}, False, True), ({"spec/transport": "ssh"}, False, False), ({}, True, False)],
+)
+def test_why_programs_are_copied_is_reported_once(
+    changes: dict[str, str], has_volumes: bool, is_reported: bool
+) -> None:
+    settings = PodSettings(
+        "i", has_image_volumes=has_volumes, fallback="" if has_volumes else "node a has containerd 1.7"
+    )
+    message = "init containers copy our programs, as image volumes can't be used: node a has containerd 1.7"
+    expected = [("Normal", "ProgramsCopied", message)] if is_reported else []
+    changes = {"spec/transport": "exec"} | changes
+    found = plans.events(plans.plan(resource("v2beta1", changes), settings=settings))
+    assert [event for event in found if event[1] == "ProgramsCopied"] == expected
+    assert not plans.events(plans.plan(resource("v2beta1", changes, CREATED), *workers(1), settings=settings))
+
+
+@pytest.mark.parametrize("has_volumes", [True, False])
+def test_pods_stay_when_the_delivery_of_programs_changes(has_volumes: bool) -> None:
+    before, after = (PodSettings("i", has_image_volumes=one) for one in (has_volumes, not has_volumes))
+    body = resource("v1", None, CREATED)
+    made = plans.created(plans.plan(body, settings=before))
+    there = [{**one, "status": {"phase": "Running"}} for name, one in made.items() if name.startswith("Pod ")]
+    assert len(there) == 3
+    assert not plans.actions(plans.plan(body, *there, settings=after), "create Pod", "delete")
+
+
 def test_a_changed_scheduling_policy_reaches_the_pod_group() -> None:
     settings = PodSettings(image="i", gang_scheduler="volcano")
     body = resource("v2beta1", None, CREATED)

@@ -170,11 +170,6 @@ def test_a_failed_job_waits_for_the_end_of_its_pod_to_be_heard_of(
         assert all("Failed" not in str(step) for step in plans.steps(found))
 
 
-def test_a_pod_that_is_gone_is_an_attempt() -> None:
-    found = plans.plan(body_of("v2beta1"), *workers(), launcher_job=batch_job(LIMIT, failed=1), gone_launcher=GONE)
-    assert attempts(found) == [FIRST]
-
-
 @pytest.mark.parametrize(("restarts", "codes"), [({"last": ONCE, "restarts": 1}, [3]), ({}, [143])])
 def test_a_start_in_place_that_its_job_cut_short_is_no_attempt(restarts: Object, codes: list[int]) -> None:
     """At its limit a Job deletes the pod, which the kubelet may have started again. A drained one has not restarted."""

@@ -8,8 +8,8 @@ import plans
 import pytest
 from job_states import CREATED, RUNNING, launcher, pod, resource, workers
 
+from agents.kube.kinds import CONFIG_MAP
 from agents.operator.actions import Patch, Plan
-from agents.operator.kube import CONFIG_MAP
 
 Object = dict[str, Any]
 SSH = {"spec/transport": "ssh"}

@@ -234,20 +234,6 @@ def test_a_launcher_that_does_not_start_says_why() -> None:
     assert "LauncherWaiting" not in plans.conditions(starts)
 
 
-def test_a_launcher_that_crashes_again_and_again_says_so() -> None:
-    crashing = launcher(restarts=3, last={"terminated": {"exitCode": 1, "reason": "Error"}})
-    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}}
-    crashing["status"]["containerStatuses"][0] |= {"state": state, "ready": False}
-    crashing["status"]["conditions"] = []
-    body = resource("v1", {POLICY: "OnFailure"}, READY, CREATED, RUNNING)
-    words = "pi-launcher container mpi crashes again and again (exit 1)"
-    assert plans.conditions(plans.plan(body, crashing, *workers()))["LauncherWaiting"] == (
-        "True",
-        "LauncherInTrouble",
-        words,
-    )
-
-
 def test_a_launcher_of_a_dead_node_is_named_with_what_to_do() -> None:
     body = resource("v1", None, READY, CREATED, RUNNING)
     found = plans.plan(body, launcher(deleted="2023-11-14T22:14:00Z"), *workers())

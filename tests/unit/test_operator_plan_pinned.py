@@ -12,9 +12,9 @@ from mpijobs import annotated
 
 from agents.job.model import Job
 from agents.job.read import read
+from agents.kube.kinds import BATCH_JOB, POD
 from agents.operator import objects
 from agents.operator.actions import Action, Emit, Plan, WriteStatus
-from agents.operator.kube import BATCH_JOB, POD
 from agents.operator.plan import plan
 from agents.operator.planning import pinned
 from agents.operator.trim import trim

@@ -77,14 +77,6 @@ def test_what_the_hub_tells(version: str, message: str, words: str) -> None:
 
 
 @VERSIONS
-@pytest.mark.parametrize("policy", ["Running", "All"])
-def test_such_a_job_is_cleaned_up_like_any_other(version: str, policy: str) -> None:
-    changes = {"spec/runPolicy/cleanPodPolicy": policy}
-    found = plans.plan(body_of(version, changes), ended(lost("pi-worker-1")), *workers())
-    assert "delete all workers" in plans.actions(found, "delete")
-
-
-@VERSIONS
 @pytest.mark.parametrize(
     "changes", [{"spec/ranksLost": "Ignore"}, annotated(ranks_lost="Ignore")], ids=["field", "annotation"]
 )

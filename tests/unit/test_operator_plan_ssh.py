@@ -38,28 +38,3 @@ def test_a_secret_that_is_gone_comes_back_and_nothing_else_is_touched(version: s
     body = resource(version, SSH, CREATED, RUNNING, replicaStatuses=plans.ALL_ACTIVE)
     found = plans.plan(body, launcher(), *workers(), secret=None)
     assert [words for step in plans.steps(found) for words in step if words != "write"] == ["create Secret pi-ssh"]
-
-
-@plans.DIALECTS
-def test_someone_elses_secret_is_left_alone_and_told_of(version: str) -> None:
-    body = resource(version, SSH, CREATED)
-    found = plans.plan(body, secret=None, name_conflicts=frozenset({("Secret", "pi-ssh")}))
-    assert plans.steps(found) == [["write"], ["tell ErrResourceExists"]]
-    assert '"pi-ssh" of Kind "Secret" already exists' in plans.conditions(found)["ErrResourceExists"][2]
-
-
-@plans.DIALECTS
-def test_a_refused_secret_is_told_of_by_its_kind(version: str) -> None:
-    body = resource(version, SSH, CREATED)
-    found = plans.plan(
-        body, secret=None, rejected={("Secret", "pi-ssh"): 'secrets "pi-ssh" is forbidden: exceeded quota'}
-    )
-    assert plans.conditions(found)["CreationRefused"][2].startswith("Secret pi-ssh: ")
-    assert [words for _, _, words in plans.events(found)] == [
-        'Secret created failed: secrets "pi-ssh" is forbidden: exceeded quota'
-    ]
-    assert "create Secret pi-ssh" in plans.steps(found)[1]
-
-
-def test_an_exec_job_has_no_keys() -> None:
-    assert "create Secret pi-ssh" not in plans.actions(plans.plan(resource("v1"), secret=None), "create")

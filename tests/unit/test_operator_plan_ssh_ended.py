@@ -8,8 +8,6 @@ import plans
 import pytest
 from job_states import CREATED, READY, RUNNING, launcher, pod, resource, workers
 
-from agents.operator.actions import Delete
-
 Object = dict[str, Any]
 
 WORKER = "spec/mpiReplicaSpecs/Worker"
@@ -40,12 +38,6 @@ def test_an_sshd_that_ended_comes_back(version: str, policy: str, command: list[
     """With Always the kubelet starts it again in its pod."""
     body = running(version, "ssh", command, policy)
     assert acts(body, version, workers()[0], ENDED) == REPLACED
-
-
-def test_the_reason_is_told_in_the_log() -> None:
-    found = plans.plan(running("v1", "ssh", None), launcher(), workers()[0], ENDED)
-    (gone,) = (one for step in found.steps for one in step if isinstance(one, Delete))
-    assert gone.reason == "replaced: pi-worker-1: its sshd was ended"
 
 
 def test_one_that_ends_again_and_again_comes_back_ever_later() -> None:

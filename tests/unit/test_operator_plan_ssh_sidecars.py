@@ -10,7 +10,7 @@ from job_states import CREATED, launcher, pod, resource, workers
 
 from agents.common.not_ready import not_ready
 from agents.common.pods import parse
-from agents.operator.kube import POD
+from agents.kube.kinds import POD
 from agents.operator.trim import trim
 
 Object = dict[str, Any]

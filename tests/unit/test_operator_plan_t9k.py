@@ -176,29 +176,6 @@ def test_a_job_that_runs_is_initialized_whatever_is_still_being_made() -> None:
     assert of_type(plans.status(found))["Initialized"] == INITIALIZED | {"lastTransitionTime": at_now()}
 
 
-def test_a_worker_in_trouble_is_told_of() -> None:
-    body = resource("t9k", None, INITIALIZED, RUNNING, NORMAL)
-    failed = one("worker-1", "Failed", code=137, why="OOMKilled", finished=BEGUN)
-    status = plans.status(plans.plan(body, one("launcher"), one("worker-0"), failed))
-    trouble = of_type(status)["ReplicaFailure"]
-    assert (trouble["status"], trouble["reason"]) == ("True", "Failed")
-    assert "worker-1" in trouble["message"]
-    body["status"] = status
-    healed = plans.status(plans.plan(body, one("launcher"), one("worker-0"), one("worker-1"), now=plans.NOW + 60))
-    assert of_type(healed)["ReplicaFailure"] == NORMAL | {"lastTransitionTime": "2023-11-14T22:16:00Z"}
-
-
-def test_a_job_that_failed_by_a_worker_says_which() -> None:
-    body = resource("t9k", None, INITIALIZED, RUNNING, NORMAL)
-    failed = one("worker-1", "Failed", code=137, why="OOMKilled", finished=BEGUN)
-    status = plans.status(plans.plan(body, one("launcher", "Failed", code=1, finished=ENDED), one("worker-0"), failed))
-    assert of_type(status)["ReplicaFailure"]["message"] == "mpi-example-worker-1 failed"
-    assert (
-        "the first to fail was mpi-example-worker-1: container mpi-worker exited with 137 (OOMKilled)"
-        in of_type(status)["Failed"]["message"]
-    )
-
-
 def test_a_paused_job_goes_through_its_phases() -> None:
     body = resource("t9k", {"spec/runMode": {"pause": {"enabled": True}}}, INITIALIZED, RUNNING, NORMAL)
     pods = [one("launcher"), one("worker-0"), one("worker-1")]
@@ -276,12 +253,6 @@ def test_a_job_that_cannot_be_read_is_of_unknown_phase() -> None:
     found = plans.plan(resource("t9k", {"spec/worker/replicas": -1}))
     assert plans.status(found)["phase"] == "Unknown"
     assert of_type(plans.status(found))["ValidationError"]["status"] == "True"
-
-
-def test_a_job_that_another_operator_has_written_of_is_let_alone() -> None:
-    body = resource("t9k", None, NORMAL)
-    body["metadata"]["managedFields"] = [{"manager": "t9k", "operation": "Update", "subresource": "status"}]
-    assert plans.plan(body) == Plan()
 
 
 def test_restarts_of_a_role_are_counted_together() -> None:

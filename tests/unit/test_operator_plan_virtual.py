@@ -178,20 +178,6 @@ def test_a_login_pod_that_has_ended_is_replaced_and_ends_nothing(ended: Object) 
     assert told["Ready"][0] == "False"
 
 
-def test_a_node_that_was_lost_is_replaced() -> None:
-    lost = pod("vc-node-1", "Failed", reason="Evicted")
-    found = plan(settled(), NODES[0], lost, LOGIN)
-    assert plans.actions(found, "delete", "create") == ["delete Pod vc-node-1", "create Pod vc-node-1"]
-
-
-@pytest.mark.parametrize(
-    ("replicas", "expected"), [(3, ["create Pod vc-node-2"]), (1, ["delete Pod vc-node-1"]), (2, [])]
-)
-def test_scaling(replicas: int, expected: list[str]) -> None:
-    found = plan(settled({"spec/nodes/replicas": replicas}), *NODES, LOGIN)
-    assert plans.actions(found, "create", "delete") == expected
-
-
 def test_a_login_container_that_was_started_again_is_an_event() -> None:
     found = plan(settled(loginStartedAt="2023-11-14T22:00:00Z"), *NODES, LOGIN)
     message = "vc-login was started again: what the earlier one had started on the nodes is ended"

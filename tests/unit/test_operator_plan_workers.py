@@ -23,12 +23,6 @@ def acts(found: Plan) -> list[list[str]]:
     return [step for step in steps if step]
 
 
-@plans.DIALECTS
-def test_a_worker_that_is_gone_is_made_again(version: str) -> None:
-    found = plans.plan(running(version), launcher(), workers()[0])
-    assert plans.steps(found) == [["write"], ["create Pod pi-worker-1"]]
-
-
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always", "ExitCode"])
 @pytest.mark.parametrize(
     ("more", "is_permanent"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from clocks import Clock
@@ -152,19 +153,22 @@ def test_waiting_has_an_end() -> None:
     assert one.get(0.001) is None
 
 
-def test_a_deadline_further_away_than_a_thread_can_wait_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_further_away_than_a_thread_can_wait_holds_up_nobody() -> None:
     """activeDeadlineSeconds is a number of 64 bits: by one such job all workers of the operator had ended."""
-    one: Queue[str] = Queue()
-    waits: list[float] = []
+    looked = threading.Event()  # at the clock: what comes now waits until `get` waits, and gives up the lock
 
-    def wait(timeout_s: float) -> None:
-        waits.append(timeout_s)
-        one.add("b")
+    def clock() -> float:
+        looked.set()
+        return 0.0
 
-    monkeypatch.setattr(one._condition, "wait", wait)
+    one: Queue[str] = Queue(clock)
     one.add_after("a", 2.0**63)
-    assert one.get() == "b"
-    assert 0 < waits[0] < threading.TIMEOUT_MAX
+    looked.clear()
+    with ThreadPoolExecutor(1) as worker:
+        got = worker.submit(one.get)
+        assert looked.wait(20)
+        one.add("b")
+        assert got.result(20) == "b"
 
 
 def test_many_workers_lose_no_key_and_share_none() -> None:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.job.model import T9K_GROUP
-from agents.operator.caches import Caches, Key, watched
-from agents.operator.kube import (
+from agents.kube.kinds import (
     BATCH_JOB,
     CONFIG_MAP,
     MPI_JOB_T9K,
@@ -24,6 +23,7 @@ from agents.operator.kube import (
     VOLCANO_POD_GROUP,
     Kind,
 )
+from agents.operator.caches import Caches, Key, watched
 from agents.operator.store import Store
 
 if TYPE_CHECKING:
@@ -110,6 +110,14 @@ def test_what_was_seen_deleted_stays_deleted_for_answers_that_come_late() -> Non
     assert told == [(None, "Pending"), ("Pending", None)]
 
 
+def test_an_older_deletion_leaves_what_has_come_back() -> None:
+    """A label that was taken away and set again: the second answer came before the first event."""
+    one, _ = store()
+    one.put(pod(version=7))
+    one.event("DELETED", pod(version=5))
+    assert seen(one) == [("u", "7")]
+
+
 def test_a_deletion_of_ours_outlives_events_of_before() -> None:
     one, _ = store()
     one.put(pod(version=1))
@@ -130,7 +138,8 @@ def test_nothing_is_kept_of_a_deletion_that_the_watch_has_told_before_its_answer
     one.event("DELETED", pod(version=5))
     one.remove("ns", "p", "u")
     assert told == [(None, "Pending"), ("Pending", None)]
-    assert not one._deleted
+    one.event("ADDED", pod(version=6))
+    assert seen(one) == [("u", "6")]
 
 
 def test_what_leaves_the_selection_can_come_back() -> None:
@@ -140,15 +149,6 @@ def test_what_leaves_the_selection_can_come_back() -> None:
     one.event("DELETED", pod(version=5))
     one.event("ADDED", pod(version=6))
     assert seen(one) == [("u", "6")]
-
-
-def test_the_next_of_a_name_is_not_deleted_with_the_former() -> None:
-    one, told = store()
-    one.put(pod(uid="old", version=1))
-    one.put(pod(uid="new", version=3))
-    one.event("DELETED", pod(uid="old", version=2))
-    assert seen(one) == [("new", "3")]
-    assert len(told) == 2
 
 
 def test_a_list_takes_away_what_it_lacks_but_not_what_is_newer() -> None:
@@ -183,7 +183,8 @@ def test_a_list_of_one_namespace_revives_nothing_in_another() -> None:
     one.event("MODIFIED", pod("a", "a", 5), namespace="ns")  # of before the deletion
     assert seen(one) == []
     one.replace([], "9", namespace="ns")
-    assert not one._deleted
+    one.event("ADDED", pod("a", "a", 10), namespace="ns")
+    assert seen(one) == [("a", "10")]
 
 
 def test_objects_are_found_by_their_job() -> None:

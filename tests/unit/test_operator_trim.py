@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.operator.kube import (
+from agents.kube.kinds import (
     BATCH_JOB,
     CONFIG_MAP,
     MPI_JOB_V1,

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agents.operator.kube import MPI_JOB_V1, MPI_JOB_V2BETA1, ApiError, Kind, NotFoundError, UnavailableError
-from agents.operator.plan import plan
-from agents.operator.process import Options, Process
-from agents.operator.settings import PodSettings
+from agents.kube.errors import ApiError, NotFoundError, UnavailableError
+from agents.kube.kinds import MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
+from agents.operator.process import owner_version
 
 V1, V2BETA1 = MPI_JOB_V1.api_version, MPI_JOB_V2BETA1.api_version
 
@@ -44,6 +43,4 @@ class Groups:
 )
 def test_owners_are_named_by_a_version_that_has_them(groups: Groups, read_by: Kind, named_by: str) -> None:
     """The garbage collector never takes what names its owner by another one."""
-    process = Process(None, plan, PodSettings("i"), Options())  # type: ignore[arg-type]
-    process._quick = groups  # type: ignore[assignment]
-    assert process._preferred(read_by) == named_by
+    assert owner_version(groups, read_by) == named_by  # type: ignore[arg-type]

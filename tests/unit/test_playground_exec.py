@@ -15,7 +15,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+V5 = "v5.channel.k8s.io"
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,10 @@ def sh(cluster: Cluster, token: str, script: str, **more: object) -> RawExec:
     return RawExec(cluster, "w-0", ["/bin/sh", "-c", script], token=token, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("protocol", [V4, V5])
-def test_streams_are_apart_and_the_status_comes_last(cluster: Cluster, token: str, protocol: str) -> None:
-    with sh(cluster, token, "echo out; echo err >&2; exit 3", protocols=protocol) as stream:
+def test_streams_are_apart_and_the_status_comes_last(cluster: Cluster, token: str) -> None:
+    with sh(cluster, token, "echo out; echo err >&2; exit 3", protocols=f"unknown, {V5}") as stream:
         assert stream.answer.status == 101
-        assert stream.answer.headers["sec-websocket-protocol"] == protocol
+        assert stream.answer.headers["sec-websocket-protocol"] == V5
         assert stream.answer.headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         assert stream.next() == (2, b"\x01"), "the empty frame that tells that the stream is there"
         status = stream.finish()
@@ -47,8 +46,6 @@ def test_streams_are_apart_and_the_status_comes_last(cluster: Cluster, token: st
         assert stream.close_code == 1000
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
     words = "command terminated with exit code 3"
-    if protocol == V4:
-        words = "error executing command [/bin/sh -c echo out; echo err >&2; exit 3], exit code 3"
     assert status["message"] == f"command terminated with non-zero exit code: {words}"
 
 
@@ -65,16 +62,12 @@ def test_exit_codes(cluster: Cluster, token: str, script: str, code: str | None)
         assert status["details"]["causes"][0]["message"] == code
 
 
-def test_v5_is_taken_if_both_are_offered_in_the_client_s_order(cluster: Cluster, token: str) -> None:
-    with sh(cluster, token, "true", protocols=f"{V5}, {V4}") as stream:
-        assert stream.answer.headers["sec-websocket-protocol"] == V5
-    with sh(cluster, token, "true", protocols=f"unknown, {V4}, {V5}") as stream:
-        assert stream.answer.headers["sec-websocket-protocol"] == V4
-    with sh(cluster, token, "true", protocols="unknown") as stream:
+def test_a_client_that_does_not_offer_v5_is_refused(cluster: Cluster, token: str) -> None:
+    with sh(cluster, token, "true", protocols="v4.channel.k8s.io") as stream:
         assert stream.answer.status == 403
 
 
-def test_stdin_is_half_closed_with_v5(cluster: Cluster, token: str) -> None:
+def test_stdin_is_half_closed(cluster: Cluster, token: str) -> None:
     with sh(cluster, token, "cat; echo end", stdin=True) as stream:
         stream.send(STDIN, b"one ")
         stream.send(STDIN, b"two ")
@@ -82,14 +75,6 @@ def test_stdin_is_half_closed_with_v5(cluster: Cluster, token: str) -> None:
         stream.send(255, bytes((STDIN,)))
         assert stream.finish()["status"] == "Success"
         assert stream.output[STDOUT] == b"one two end\n"
-
-
-def test_with_v4_stdin_stays_open(cluster: Cluster, token: str) -> None:
-    with sh(cluster, token, "read line; echo $line", stdin=True, protocols=V4) as stream:
-        stream.send(255, bytes((STDIN,)))
-        stream.send(STDIN, b"still open\n")
-        assert stream.finish()["status"] == "Success"
-        assert stream.output[STDOUT] == b"still open\n"
 
 
 def test_without_stdin_there_is_none(cluster: Cluster, token: str) -> None:
@@ -137,7 +122,7 @@ def test_what_the_api_server_refuses(
         assert stream.refusal() == words
 
 
-def test_what_kubelet_refuses_comes_after_the_101_with_v5_and_before_with_v4(cluster: Cluster, token: str) -> None:
+def test_what_kubelet_refuses_comes_after_the_101(cluster: Cluster, token: str) -> None:
     cluster.create_pod("starting", steps=((0.0, "pulling"),))
     with RawExec(cluster, "starting", ["true"], token=token) as stream:
         assert stream.answer.status == 101
@@ -145,9 +130,6 @@ def test_what_kubelet_refuses_comes_after_the_101_with_v5_and_before_with_v4(clu
         words = 'unable to upgrade connection: container not found ("worker")'
         assert status["message"] == f"Internal error occurred: {words}"
         assert status["reason"] == "InternalError"
-    with RawExec(cluster, "starting", ["true"], token=token, protocols=V4) as stream:
-        assert stream.answer.status == 500
-        assert stream.refusal() == f"{words}\n"
     cluster.create_pod("pending", steps=())
     with RawExec(cluster, "pending", ["true"], token=token) as stream:
         assert stream.answer.status == 400

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PODS = "/api/v1/namespaces/default/pods"
-V4 = "v4.channel.k8s.io"
 
 
 @pytest.fixture(scope="module")
@@ -123,15 +122,12 @@ def test_no_answer(cluster: Cluster, token: str) -> None:
 
 
 def test_dial_error(cluster: Cluster, token: str) -> None:
-    cluster.fault("dial-error", times=2)
+    cluster.fault("dial-error")
     words = "error dialing backend: dial tcp 127.0.0.1:10250: connect: connection refused"
     with sh(cluster, token) as stream:
         assert stream.answer.status == 101
         status = stream.finish()
         assert (status["reason"], status["message"]) == ("InternalError", f"Internal error occurred: {words}")
-    with sh(cluster, token, protocols=V4) as stream:
-        assert stream.answer.status == 500
-        assert stream.refusal() == f"{words}\n"
 
 
 def test_no_status(cluster: Cluster, token: str) -> None:
@@ -203,14 +199,6 @@ def test_no_pong_but_all_else(cluster: Cluster, token: str) -> None:
         stream.send(0, b"\n")
         assert stream.finish()["status"] == "Success"
         assert stream.output[STDOUT] == b"out\n"
-
-
-def test_v4_only(cluster: Cluster, token: str) -> None:
-    cluster.fault("v4-only", times=2)
-    with sh(cluster, token) as stream:
-        assert stream.answer.status == 403
-    with sh(cluster, token, protocols=f"v5.channel.k8s.io, {V4}") as stream:
-        assert stream.answer.headers["sec-websocket-protocol"] == V4
 
 
 def test_streams_that_are_open_can_be_cut(cluster: Cluster, token: str) -> None:

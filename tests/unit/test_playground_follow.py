@@ -1,129 +1,123 @@
-"""The playground's follower: when a job has come to its end with all that its launcher wrote."""
+"""The playground's follower: when a job has ended with all that its launcher wrote."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, cast
 
-from agents.playground.follow import Follower
+import pytest
+
+from agents.playground.follow import Follower, Log
+from agents.playground.resources import MPI_JOBS, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from agents.playground.client import Client
+    from agents.playground.cluster import Cluster
 
 Object = dict[str, Any]
-
-JOB = {"kind": "MPIJob", "metadata": {"name": "pi", "namespace": "team", "uid": "job"}}
-ENDED = {**JOB, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
-
-
-def launcher(version: int, state: Object) -> Object:
-    labels = {"mpi-agents/role": "launcher", "mpi-agents/job-uid": "job"}
-    about = {
-        "name": "pi-launcher",
-        "namespace": "team",
-        "uid": "pod",
-        "labels": labels,
-        "resourceVersion": str(version),
-    }
-    status = {"phase": "Running", "containerStatuses": [{"name": "mpi", "state": state}]}
-    return {"metadata": about, "spec": {"containers": [{"name": "mpi"}]}, "status": status}
+Change = tuple[str, str, Object]
 
 
 class Scripted:
-    """A client whose watch tells of the job's end first, and of its launcher's beginning when that is all read."""
+    """A cluster and its client: each look sees the next changes."""
 
-    def __init__(self) -> None:
-        self.is_read = threading.Event()
+    def __init__(self, folder: Path, *looks: Sequence[Change]) -> None:
+        self.folder = str(folder)
+        self._looks = [[], *looks]
+
+    def changes(self, _after: int, _keys: Sequence[str]) -> Sequence[Change]:
+        return self._looks.pop(0) if self._looks else []
 
     def create(self, body: Object) -> Object:
         return body
 
-    def list(self, path: str) -> Object:
-        items = [launcher(9, {"terminated": {"exitCode": 5}})] if path.endswith("/pods") else []
-        return {"metadata": {"resourceVersion": "10"}, "items": items}
-
-    def watch(self, path: str, _version: str) -> Iterator[Object]:
-        if "kubeflow.org" in path:
-            yield {"type": "MODIFIED", "object": ENDED}
-        if path.endswith("/pods"):
-            self.is_read.wait()
-            yield {"type": "ADDED", "object": launcher(3, {"running": {}})}
-
-    def follow(self, *_: str) -> Iterator[str]:
-        self.is_read.set()
-        yield "a rank's line\n"
-
-
-def test_a_job_whose_end_is_told_before_its_pods_keeps_its_output_and_exit_code() -> None:
-    told: list[str] = []
-    follower = Follower(cast("Client", Scripted()), lambda _line: None, told.append)
-    follower.apply(JOB)
-    follower.until(follower.ended, lambda: None)
-    assert (told, follower.exit_code()) == (["a rank's line\n"], 5)
-
-
-class Namesakes(Scripted):
-    """Two jobs of one name in two namespaces; the second ends when the first one's end has been taken in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_taken = threading.Event()
-
-    def list(self, _path: str) -> Object:
-        return {"metadata": {"resourceVersion": "10"}, "items": []}
-
-    def watch(self, path: str, _version: str) -> Iterator[Object]:
-        if "/apis/kubeflow.org" in path:
-            yield {"type": "MODIFIED", "object": job_of("one", "Succeeded")}
-            self.is_taken.wait()
-            yield {"type": "MODIFIED", "object": job_of("two", "Failed")}
-
 
 def job_of(team: str, *types: str) -> Object:
     conditions = [{"type": one, "status": "True"} for one in types]
-    metadata = {"name": "pi", "namespace": team, "uid": f"job of {team}"}
+    metadata = {"name": "pi", "namespace": team, "uid": f"job of {team}", "resourceVersion": "1"}
     return {"kind": "MPIJob", "metadata": metadata, "status": {"conditions": conditions}}
 
 
-def test_jobs_of_one_name_in_two_namespaces_end_each_by_itself() -> None:
-    client, told = Namesakes(), list[str]()
-    follower = Follower(cast("Client", client), told.append, lambda _line: None)
-    follower.apply(job_of("one"), job_of("two"))
-    follower.until(lambda: bool(told), lambda: None)
-    assert not follower.ended()
-    client.is_taken.set()
-    follower.until(follower.ended, lambda: None)
-    assert follower.exit_code() == 1
+def launcher(state: Object, **status: Object) -> Object:
+    labels = {"mpi-agents/role": "launcher", "mpi-agents/job-uid": "job of team"}
+    about = {"name": "pi-launcher", "namespace": "team", "uid": "pod", "labels": labels, "resourceVersion": "1"}
+    found = {"phase": "Running", "containerStatuses": [{"name": "mpi", "state": state, **status}]}
+    return {"metadata": about, "spec": {"containers": [{"name": "mpi"}]}, "status": found}
 
 
-class EndsAtOnce(Scripted):
-    """Its launcher ends sooner than anybody can see it run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_taken = threading.Event()
-
-    def list(self, path: str) -> Object:
-        return super().list(path) | {"items": []}
-
-    def watch(self, path: str, _version: str) -> Iterator[Object]:
-        if path.endswith("/pods"):
-            waiting = launcher(3, {"waiting": {"reason": "CrashLoopBackOff"}})
-            waiting["status"]["containerStatuses"][0]["lastState"] = {"terminated": {"exitCode": 5}}
-            yield {"type": "MODIFIED", "object": waiting}
-            self.is_taken.wait()
-        if "kubeflow.org" in path:
-            self.is_taken.wait()
-            yield {"type": "MODIFIED", "object": ENDED}
+def change(thing: Object, kind: str = "MODIFIED") -> Change:
+    return (MPI_JOBS.key if "kind" in thing else PODS.key), kind, thing
 
 
-def test_a_launcher_that_is_never_seen_running_keeps_its_output() -> None:
-    client = EndsAtOnce()
+def follower(scripted: Scripted, told: list[str], output: list[str]) -> Follower:
+    made = Follower(cast("Cluster", scripted), cast("Client", scripted), told.append, output.append)
+    made.apply(job_of("team"))
+    return made
+
+
+def write(folder: Path, data: bytes) -> None:
+    log = folder / "pods" / "pi-launcher.pod" / "mpi.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        file.write(data)
+
+
+ENDED = {"terminated": {"exitCode": 5}}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        change(launcher(ENDED)),
+        change(launcher({"waiting": {"reason": "CrashLoopBackOff"}}, lastState=ENDED), "DELETED"),
+    ],
+    ids=["a launcher that has ended", "a launcher that was never seen running, and is gone"],
+)
+def test_a_job_that_has_ended_has_its_output_and_exit_code(tmp_path: Path, last: Change) -> None:
+    write(tmp_path, b"a rank's line\nand one without an end")
+    output: list[str] = []
+    made = follower(Scripted(tmp_path, [last, change(job_of("team", "Failed"))]), [], output)
+    made.until(made.ended, lambda: None)
+    assert (output, made.exit_code()) == (["a rank's line\n", "and one without an end"], 5)
+
+
+def test_output_is_shown_as_it_is_written_line_by_line(tmp_path: Path) -> None:
+    output: list[str] = []
+    made = follower(Scripted(tmp_path, [change(launcher({"running": {}}))]), [], output)
+    write(tmp_path, b"one\nt")
+    made.until(lambda: bool(output), lambda: None)
+    assert output == ["one\n"]
+    write(tmp_path, b"wo\n")
+    made.until(lambda: len(output) > 1, lambda: None)
+    assert output == ["one\n", "two\n"]
+    assert not made.ended()
+
+
+def test_the_end_of_a_log_is_returned_once(tmp_path: Path) -> None:
+    log = Log(str(tmp_path / "log"))
+    assert (log.lines(), log.is_complete) == ([], False)
+    log.is_over = True
+    (tmp_path / "log").write_bytes(b"last")
+    assert [log.lines(), log.lines(), log.is_complete] == [["last"], [], True]
+
+
+def test_jobs_of_one_name_in_two_namespaces_end_each_by_itself(tmp_path: Path) -> None:
     told: list[str] = []
-    follower = Follower(cast("Client", client), lambda _line: client.is_taken.set(), told.append)
-    follower.apply(JOB)
-    follower.until(follower.ended, lambda: None)
-    assert told == ["a rank's line\n"]
-    assert follower.exit_code() == 5
+    scripted = Scripted(tmp_path, [change(job_of("team", "Succeeded"))], [change(job_of("other", "Failed"))])
+    made = follower(scripted, told, [])
+    made.apply(job_of("other"))
+    made.until(lambda: bool(told), lambda: None)
+    assert not made.ended()
+    made.until(made.ended, lambda: None)
+    assert made.exit_code() == 1
+
+
+def test_what_the_check_raises_ends_the_following(tmp_path: Path) -> None:
+    def check() -> None:
+        raise RuntimeError("the operator has ended")
+
+    made = follower(Scripted(tmp_path), [], [])
+    with pytest.raises(RuntimeError):
+        made.until(made.ended, check)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agents.operator.access import load
-from agents.operator.api import Api
-from agents.operator.kube import SECRET
-from agents.operator.metrics import Metrics
+from agents.kube.access import load
+from agents.kube.api import Api
+from agents.kube.kinds import SECRET
 from agents.playground import Cluster
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ LABELLED = {"labels": {"mpi-agents/job-uid": "j"}}
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with Cluster(tmp_path_factory.mktemp("cluster"), runs_pods=False) as cluster:
-        yield Api(load(cluster.kubeconfig(), 4), Metrics())
+        yield Api(load(cluster.kubeconfig(), 4), agent="mpi-operator", manager="mpi-agents")
 
 
 def secret(name: str) -> dict[str, Any]:

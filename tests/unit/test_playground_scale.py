@@ -29,7 +29,7 @@ def test_scale_reads_and_writes_the_replicas(tmp_path: Path, version: str, path:
         found = client.list(f"/apis/{path}/scale")
         assert (found["kind"], found["spec"], found["status"]) == ("Scale", {"replicas": 2}, {"replicas": 0})
         found["spec"]["replicas"] = 5
-        assert client._ask("PUT", f"/apis/{path}/scale", found)["spec"] == {"replicas": 5}
+        assert client.request("PUT", f"/apis/{path}/scale", found)["spec"] == {"replicas": 5}
         role = client.list(f"/apis/{path}")["spec"]
         for key in where:
             role = role[key]

@@ -11,15 +11,13 @@ from agents.playground import statuses
 
 def test_exit_codes() -> None:
     assert statuses.success() == {"metadata": {}, "status": "Success"}
-    assert statuses.exit_code(3, ["sh", "-c", "exit 3"], v5=False) == {
+    assert statuses.exit_code(137) == {
         "metadata": {},
         "status": "Failure",
-        "message": "command terminated with non-zero exit code: error executing command [sh -c exit 3], exit code 3",
+        "message": "command terminated with non-zero exit code: command terminated with exit code 137",
         "reason": "NonZeroExitCode",
-        "details": {"causes": [{"reason": "ExitCode", "message": "3"}]},
+        "details": {"causes": [{"reason": "ExitCode", "message": "137"}]},
     }
-    v5 = statuses.exit_code(137, ["sh"], v5=True)
-    assert v5["message"] == "command terminated with non-zero exit code: command terminated with exit code 137"
 
 
 def test_forbidden() -> None:
@@ -55,19 +53,17 @@ def test_a_program_that_is_not_there_by_runtime() -> None:
         'error executing command in container: failed to exec in container: failed to start exec "4f": '
         f"OCI runtime exec failed: {start}{missing}: unknown"
     )
-    v4 = statuses.not_started(["x"], errno.ENOENT, "4f", "containerd", v5=False)
-    assert v4.status["message"] == f"Internal error occurred: {text}"
-    assert (v4.status["reason"], v4.status["code"], v4.text) == ("InternalError", 500, "")
-    v5 = statuses.not_started(["x"], errno.ENOENT, "4f", "containerd", v5=True)
-    assert v5.status["message"] == f"Internal error occurred: Internal error occurred: {text}"
+    containerd = statuses.not_started(["x"], errno.ENOENT, "4f", "containerd")
+    assert containerd.status["message"] == f"Internal error occurred: Internal error occurred: {text}"
+    assert (containerd.status["reason"], containerd.status["code"], containerd.text) == ("InternalError", 500, "")
 
     def code_of(refusal: statuses.Refusal) -> str:
         return str(refusal.status["details"]["causes"][0]["message"])
 
-    docker = statuses.not_started(["x"], errno.ENOENT, "4f", "docker", v5=True)
+    docker = statuses.not_started(["x"], errno.ENOENT, "4f", "docker")
     assert (docker.channel, docker.text) == (1, f"OCI runtime exec failed: {start}{missing}: unknown\r\n")
     assert code_of(docker) == "127"
-    assert code_of(statuses.not_started(["x"], errno.EACCES, "4f", "docker", v5=True)) == "126"
-    crio = statuses.not_started(["x"], errno.ENOENT, "4f", "cri-o", v5=True)
+    assert code_of(statuses.not_started(["x"], errno.EACCES, "4f", "docker")) == "126"
+    crio = statuses.not_started(["x"], errno.ENOENT, "4f", "cri-o")
     assert (crio.channel, code_of(crio)) == (2, "255")
     assert '\\"x\\": executable file not found' in crio.text

@@ -9,6 +9,7 @@ import pytest
 from raw_api import Answer, connect, receive, request
 
 from agents.playground import Cluster
+from agents.playground.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,6 +172,14 @@ def test_too_old_versions_are_gone(cluster: Cluster) -> None:
         event = watch.event()
         assert event is not None
         assert event["object"]["code"] == 410
+
+
+def test_the_log_reaches_back_to_the_version_that_it_says() -> None:
+    store = Store()
+    for number in range(10_000):
+        store.create("pods", {"metadata": {"name": str(number)}})
+    assert 1000 < store.oldest < store.version
+    assert len(store.since("pods", store.oldest)) == store.version - store.oldest
 
 
 def test_watches_end_are_cut_stall_and_bring_garbage(cluster: Cluster) -> None:

@@ -57,8 +57,8 @@ def test_a_pod_that_runs() -> None:
         main_container="main",
         containers=(
             ContainerState("init", True, "terminated", "Completed", "", 0, 0, True, "", None),
-            ContainerState("main", False, "running", "", "", None, 0, True, "", None),
-            ContainerState("sidecar", False, "running", "", "", None, 0, False, "", None),
+            ContainerState("main", False, "running", "", "", None, 0, True, "", None, started_at="…"),
+            ContainerState("sidecar", False, "running", "", "", None, 0, False, "", None, started_at="…"),
         ),
         labels=(("a", "1"), ("b", "2")),
         created="2026-01-02T03:04:05Z",

@@ -11,7 +11,6 @@ from pod_api import END, Api, api, idle, line, page, plain, pod, watching
 from scripted_api import Authority, authority, settle
 
 from agents.common.loop import Loop
-from rshagent.net.connection import Lost
 from rshagent.pods.podwatch import PodWatch, Trouble
 
 if TYPE_CHECKING:
@@ -90,13 +89,13 @@ def test_lists_whose_watch_is_refused_each_time_come_later_each_time(api: Api, a
 
 
 def test_watches_that_never_begin_come_later_each_time_however_long_they_take_to_fail(api: Api) -> None:
-    watch = api.start(page(), *[b""] * 8)
+    api.start(page(), *[(b"", "close later")] * 8)
     waits: list[float] = []
     while len(waits) < 8:
         api.until_asked(2 + len(waits))
         api.clock.now += 2
-        assert watch._request is not None
-        watch._request._end(Lost("no answer"))
+        api.later.set()
+        api.until(lambda: len(api.troubles) > len(waits))
         waits.append(api.troubles[-1].retry_in_s)
         api.clock.now += 60
     assert waits[-1] > 8 * waits[0]
@@ -200,7 +199,7 @@ def test_any_bytes_are_events_or_trouble(idle: Cluster, pieces: list[bytes]) -> 
     troubles: list[Trouble] = []
     watch = PodWatch(Loop(), idle, "ns", on_change=lambda _: None, on_trouble=troubles.append)
     for piece in pieces:
-        watch._take_body(piece)
+        watch.take_body(piece)
     assert all(name == "a" for name in watch.pods)
     assert all(trouble.message.isprintable() for trouble in troubles)
     watch.close()
@@ -219,10 +218,12 @@ def test_a_watch_that_is_forbidden_after_it_was_allowed_is_trouble(api: Api) -> 
 
 
 def test_lists_that_take_long_are_rarer(api: Api) -> None:
-    watch = api.start(page(pod("a")), plain(b"", 403), page(pod("b")), watching())
-    watch._list_began_at -= 5.0
+    api.start((page(pod("a")), "later"), plain(b"", 403), page(pod("b")), watching())
+    api.until_asked(1)
+    api.clock.now += 5.0
+    api.later.set()
     api.until_asked(2)
-    api.until(lambda: watch._timer is not None)
+    api.until(lambda: api.ended == 2)
     api.clock.now += 44.0
     settle(api.loop)
     assert len(api.targets) == 2, "before nine times as long"
@@ -233,15 +234,14 @@ def test_lists_that_take_long_are_rarer(api: Api) -> None:
 def test_who_may_list_and_not_watch_gets_lists(api: Api) -> None:
     watch = api.start(page(pod("a")), plain(b"", 403), page(pod("b")), plain(b"", 403), page(pod("c")), watching())
     api.until_asked(2)
-    api.until(lambda: watch._timer is not None)
-    first = watch._timer
+    api.until(lambda: api.ended == 2)
     api.clock.now += 9.9
     settle(api.loop)
     assert len(api.targets) == 2, "before the time"
     api.clock.now += 0.2
     api.until_asked(4)
     assert sorted(watch.pods) == ["b"]
-    api.until(lambda: watch._timer is not first)
+    api.until(lambda: api.ended == 4)
     api.clock.now += 10.1
     api.until_asked(6)
     assert (sorted(watch.pods), api.changes, api.troubles) == (["c"], [None] * 3, [])

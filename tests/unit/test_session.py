@@ -205,13 +205,6 @@ def test_a_stream_that_is_found_lost_by_sending_to_it_is_settled(monkeypatch: py
     os.close(writer)
 
 
-def test_a_shell_that_failed_is_the_end(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end(Exited(2))
-    assert bench.end == (2, "the command did not start (its shell ended with 2)")
-
-
 def test_one_whose_worker_knows_its_end_is_given_time_for_its_last_output(bench: Bench) -> None:
     start = bench.run()
     start.is_confirmed = True
@@ -248,7 +241,7 @@ def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
     assert bench.ends == []
     read = 0
     while not bench.ends:
-        read += len(os.read(bench._ours.fileno(), 300_000)) if read < 300_000 else 0
+        read += len(os.read(bench.stderr.fileno(), 300_000)) if read < 300_000 else 0
         bench.wait(0.2)
     assert (read, bench.end) == (300_000, (0, ""))
 
@@ -262,7 +255,7 @@ def test_one_whose_reader_has_just_caught_up_is_given_time_for_what_the_stream_h
     bench.wait(0.5)
     read = 0
     while read < 300_000:
-        read += len(os.read(bench._ours.fileno(), 300_000))
+        read += len(os.read(bench.stderr.fileno(), 300_000))
         bench.wait(0.01)
     bench.wait(0.6)
     assert bench.ends == []
@@ -344,13 +337,6 @@ def test_output_that_can_not_be_written_is_no_success(
         os.close(reading)
         bench.wait(1)
         assert bench.end[0] == end
-
-
-@pytest.mark.parametrize("code", [1, 7, 254])
-def test_a_failure_whose_output_was_lost_is_that_failure(bench: Bench, code: int) -> None:
-    bench.session.resume(42)
-    bench.ask().answer(f"exit {code}")
-    assert (bench.end, bench.said) == ((code, ""), "")
 
 
 def test_a_stream_that_breaks_while_its_last_output_is_waited_for_is_settled(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_exec import pod
 
-from rshagent.session import start, transitions
+from rshagent.session import transitions
 from rshagent.session.engine import DEFAULT_LIMITS
 from rshagent.session.events import (
     Acknowledged,
@@ -55,15 +55,6 @@ def test_every_event_is_decided_in_every_state() -> None:
     for kind in TRANSITIONS:
         assert set(TRANSITIONS[kind]) == set(State), kind
     assert set(HOLDS) == set(State)
-
-
-def test_each_function_of_a_transition_is_used() -> None:
-    used = {action for actions in TRANSITIONS.values() for action in actions.values()}
-    helpers = {"believed", "finish", "started"}
-    for module in (start, transitions):
-        made = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
-        public = {name for name in made if not name.startswith("_") and callable(vars(module)[name])}
-        assert {name for name in public if vars(module)[name] not in used} <= helpers
 
 
 # What was known when the stream of a start was lost: may_run, has_command, reads_stdin.

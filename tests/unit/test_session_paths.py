@@ -110,7 +110,7 @@ def test_any_story_has_one_end(
         if story.starts_at_acknowledgement is not None:
             assert bench.starts == story.starts_at_acknowledgement
         assert story.live == [], "no exec is left"
-        assert [timer for timer in bench.loop._timers if timer.call is not None] == [], "no timer is left"
+        assert bench.loop.pending == 0, "no timer is left"
         assert bench.engine.limiter.inside == set()
         assert not bench.engine.followers
         assert not bench.engine.living

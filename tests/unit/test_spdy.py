@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from splitting import PLACES, byte_by_byte, cut
-from test_streams import ACK, SUCCESS, V4, told
+from test_streams import ACK, SUCCESS, told
 
-from rshagent.stream.spdy import SpdyStream
+from rshagent.stream.spdy import V4, SpdyStream
 from rshagent.stream.streams import ExecStream, StreamError
 
 WORDS = """options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age

@@ -33,7 +33,7 @@ def test_every_exit_code_of_the_preparation_is_told_and_no_other(text: str) -> N
 
 
 def test_every_exit_code_of_the_start_is_told_and_no_other(text: str) -> None:
-    header = read("sshd_bootstrap", "start.h")
+    header = read("sshd_bootstrap", "start_common.h")
     known = {
         int(code)
         for line in re.findall(r"^enum \{(.*)\};$", header, re.MULTILINE)[:2]

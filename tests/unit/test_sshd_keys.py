@@ -28,6 +28,7 @@ from sshd_bootstrap.exits import KEY_BROKEN, KEYS_DIFFER, SECRET_INCOMPLETE, Boo
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import BinaryIO
 
 PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -218,16 +219,15 @@ def test_a_secret_that_is_replaced_between_two_reads(tmp_path: Path, monkeypatch
     for name in ("ssh-privatekey", "ssh-publickey"):
         (tmp_path / name).symlink_to(f"..data/{name}")
     reads = 0
-    real = keys._read
 
-    def slow(folder: str, name: str) -> bytes:
+    def slow(path: str, mode: str) -> BinaryIO:
         nonlocal reads
         reads += 1
         if reads == 2:
             os.symlink("2", tmp_path / "new")
             os.rename(tmp_path / "new", tmp_path / "..data")
-        return real(folder, name)
+        return open(path, mode)  # type: ignore[return-value]
 
-    monkeypatch.setattr(keys, "_read", slow)
+    monkeypatch.setattr(keys, "open", slow, raising=False)
     assert keys.read(str(tmp_path)).public.encode() == public("ecdsa")
     assert reads == 4

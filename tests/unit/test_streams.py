@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ACK = b"mpi-agent 0123456789abcdef"
-V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+V5 = "v5.channel.k8s.io"
 SUCCESS = b'{"metadata":{},"status":"Success"}'
 
 
@@ -275,10 +275,12 @@ def test_what_makes_no_sense_is_a_stream_error(name: str) -> None:
         told(stream, [begins, BAD[name]])
 
 
-@pytest.mark.parametrize("protocol", ["", "v4.base64.channel.k8s.io", "v6.channel.k8s.io"])
-def test_a_protocol_that_was_not_offered_is_a_stream_error(protocol: str) -> None:
+@pytest.mark.parametrize("protocol", ["", "v4.channel.k8s.io", "v6.channel.k8s.io"])
+def test_a_protocol_that_was_not_offered_is_a_stream_error_that_says_what_to_do(protocol: str) -> None:
     stream, key = asked()
-    with pytest.raises(StreamError, match="not offered"):
+    with pytest.raises(
+        StreamError, match=f"protocol {protocol!r} instead of {V5}; the API server must be Kubernetes 1.31 or later"
+    ):
         told(stream, [switching(key, protocol)])
 
 
@@ -302,26 +304,23 @@ def test_a_process_id_of_any_length(digits: int) -> None:
     )
 
 
-@pytest.mark.parametrize("protocol", [V4, V5])
 @pytest.mark.parametrize("data", [b"", b"typed", bytes(70_000)])
-def test_stdin_as_a_server_reads_it(protocol: str, data: bytes) -> None:
+def test_stdin_as_a_server_reads_it(data: bytes) -> None:
     stream, key = asked()
-    stream.feed(memoryview(switching(key, protocol)))
-    assert stream.protocol == protocol
+    stream.feed(memoryview(switching(key)))
+    assert stream.protocol == V5
     assert decode(stream.stdin(data)) == (BINARY, b"\0" + data, b"")
-    ends = stream.close_stdin()
-    assert (decode(ends) if ends is not None else None) == ((BINARY, b"\xff\0", b"") if protocol == V5 else None)
+    assert decode(stream.close_stdin()) == (BINARY, b"\xff\0", b"")
 
 
 def test_the_request() -> None:
-    lines = WebSocketStream(None, (V4,)).request("/path?q", "[::1]:6443", None).decode().split("\r\n")
+    lines = WebSocketStream(None).request("/path?q", "[::1]:6443", None).decode().split("\r\n")
     assert lines[0] == "GET /path?q HTTP/1.1"
     assert lines[-2:] == ["", ""]
     assert {"Host: [::1]:6443", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"} < set(lines)
-    assert f"Sec-WebSocket-Protocol: {V4}" in lines
+    assert f"Sec-WebSocket-Protocol: {V5}" in lines
     assert not any(line.startswith("Authorization") for line in lines)
     lines = WebSocketStream(None).request("/", "api", "Bearer t").decode().split("\r\n")
-    assert f"Sec-WebSocket-Protocol: {V5}, {V4}" in lines
     assert "Authorization: Bearer t" in lines
 
 

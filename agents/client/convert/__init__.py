@@ -42,7 +42,8 @@ def converted(resource: Object, to: Target) -> Converted:
     if (kind := resource.get("kind")) != MPI_JOB:
         raise ManifestError(f"{metadata.get('name')} is a {kind}, not a job")
     job = _read(resource, "job {}: {}")
-    kept = {key: text for key, text in part(metadata, "annotations").items() if not _is_replaced(key)}
+    annotations = part(metadata, "annotations")
+    kept = {key: annotations[key] for key in annotations if not key.startswith((PREFIX, LAST_APPLIED))}
     named = {key: metadata[key] for key in ("name", "generateName", "namespace", "labels") if metadata.get(key)}
     if to is Target.TRAINJOB:
         found, lost = to_trainjob(job, named | given({"annotations": kept}))
@@ -74,7 +75,3 @@ def _read(resource: Object, refusal: str) -> Job:
         name = metadata.get("name") or metadata.get("generateName") or ""
         raise ManifestError(refusal.format(name, "; ".join(map(str, job[:3]))))
     return job
-
-
-def _is_replaced(key: str) -> bool:
-    return key.startswith(PREFIX) or key == LAST_APPLIED

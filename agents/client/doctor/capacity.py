@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from agents.client.doctor.check import Check, Group, fail, ok
 from agents.common.quantity import asked_for, format_quantity, parse_quantity
+from agents.job.conditions import true_condition
 from agents.job.json_object import Object, mappings, part
 from agents.job.model import LAUNCHER, WORKER, Job, Role
 
@@ -35,9 +36,11 @@ def _role(name: str, role: Role, found: Sequence[Object]) -> Check:
             obstacles[obstacle] += 1
         else:
             fitting += 1
-            most += _most(node, asked)
+            there = _allocatable(node)
+            most += min(int(there[name] // value) for name, value in asked.items() if value > 0)
     why = ", ".join(f"{count} {obstacle}" for obstacle, count in obstacles.most_common(_SHOWN))
-    needs = f"one pod needs {_amounts(asked)}"
+    amounts = [f"{name} {_shown(value)}" for name, value in asked.items() if name != _PODS and value]
+    needs = f"one pod needs {', '.join(amounts) or 'no requested resources'}"
     if not fitting:
         what = f"none of {len(found)} nodes can take one ({why or 'there are none'}); {needs}"
         return fail(Group.CAPACITY, check, what, _REMEDY)
@@ -54,7 +57,7 @@ def _obstacle(node: Object, spec: Object, asked: Mapping[str, Fraction]) -> str:
         return "didn't match nodeName"
     if part(node, "spec").get("unschedulable"):
         return "cordoned"
-    if not any(one.get("type") == "Ready" and one.get("status") == "True" for one in _conditions(node)):
+    if true_condition(mappings(part(node, "status").get("conditions")), "Ready") is None:
         return "not ready"
     for taint in mappings(part(node, "spec").get("taints")):
         if taint.get("effect") != "PreferNoSchedule" and not _is_tolerated(taint, spec):
@@ -64,10 +67,6 @@ def _obstacle(node: Object, spec: Object, asked: Mapping[str, Fraction]) -> str:
     there = _allocatable(node)
     lacking = [name for name, value in asked.items() if value > there.get(name, 0)]
     return f"with too little {' and '.join(lacking)}" if lacking else ""
-
-
-def _conditions(node: Object) -> Sequence[Object]:
-    return mappings(part(node, "status").get("conditions"))
 
 
 def _is_tolerated(taint: Object, spec: Object) -> bool:
@@ -122,17 +121,6 @@ def _allocatable(node: Object) -> dict[str, Fraction]:
         except ValueError:
             continue
     return found
-
-
-def _most(node: Object, asked: Mapping[str, Fraction]) -> int:
-    """How many such pods an empty node takes."""
-    there = _allocatable(node)
-    return min(int(there[name] // value) for name, value in asked.items() if value > 0)
-
-
-def _amounts(asked: Mapping[str, Fraction]) -> str:
-    shown = [f"{name} {_shown(value)}" for name, value in asked.items() if name != _PODS and value]
-    return ", ".join(shown) or "no requested resources"
 
 
 def _shown(value: Fraction) -> str:

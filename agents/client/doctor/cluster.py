@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from agents.client.doctor.check import Check, Group, fail, ok, skip, warn
-from agents.operator.kube import MPI_JOB_T9K, Kind
+from agents.kube.kinds import MPI_JOB_T9K, Kind
 
 _INSTALL = "Install mpi-agents (docs/install.md), or choose another --context."
 

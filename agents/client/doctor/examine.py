@@ -18,8 +18,8 @@ from agents.client.facts import Facts
 from agents.client.objects import Objects, kind_of
 from agents.job.json_object import Body, Object, part
 from agents.job.model import LAUNCHER, WORKER, Job, Problem
-from agents.operator.detection import DEPLOYMENT, DEPLOYMENTS, LEASES, OWN_LEASE, find_operators
-from agents.operator.kube import LEASE, MPI_JOB_V2BETA1, POD, Kind
+from agents.kube.detection import DEPLOYMENTS, LEASES, OWN_LEASE, find_operators
+from agents.kube.kinds import DEPLOYMENT, LEASE, MPI_JOB_V2BETA1, POD, Kind
 
 _AT_ONCE = 4  # requests; as many connections are kept
 _NODE, _QUOTA = Kind("Node", "v1", "nodes"), Kind("ResourceQuota", "v1", "resourcequotas")
@@ -78,19 +78,24 @@ class Examination:
 
     def checks(self) -> tuple[Check, ...]:
         """Make all checks. Raises AccessError if the API server does not answer."""
+        subject = self._subject
+        kind, facts = (None, None) if subject is None else (self._kind(), subject.facts)
+        has_begun = facts is not None and bool(facts.conditions)
         steps: list[tuple[Group, str, Callable[[], Iterable[Check]]]] = [
-            (Group.CLUSTER, "definition", self._definition),
-            (Group.CLUSTER, "operator", self._operator),
+            (Group.CLUSTER, "definition", lambda: [cluster.definition(self._objects.served(), kind)]),
+            (Group.CLUSTER, "operator", lambda: [cluster.operator(self._operators(), has_begun=has_begun)]),
             (Group.RIGHTS, "rights", self._rights),
         ]
         found: list[Check] = []
-        if (subject := self._subject) is not None:
+        if subject is not None:
             found += without_cluster(subject)
             steps.append((Group.ADMISSION, "dry run", lambda: self._admission(subject)))
+            items = self._connection.items
             if isinstance(read := subject.read, Job):
-                steps.append((Group.CAPACITY, "nodes", lambda: capacity.nodes(read, [*self._items(_NODE)])))
-                steps.append((Group.CAPACITY, "quotas", lambda: self._quotas(read, subject)))
-            if (facts := subject.facts) is not None:
+                steps.append((Group.CAPACITY, "nodes", lambda: capacity.nodes(read, [*items(_NODE.path())])))
+                quotas = items(_QUOTA.path(self._namespace))
+                steps.append((Group.CAPACITY, "quotas", lambda: capacity.quotas(read, [*quotas], subject.missing)))
+            if facts is not None:
                 found += [job.state(diagnose(facts)), *job.pods(facts)]
             if self._probes and facts is not None and facts.job is not None:
                 probing = Probing(self._connection, facts, facts.job, self._report)
@@ -102,13 +107,6 @@ class Examination:
 
     def _kind(self) -> Kind:
         return MPI_JOB_V2BETA1 if self._subject is None else kind_of(self._subject.resource)
-
-    def _definition(self) -> Iterator[Check]:
-        yield cluster.definition(self._objects.served(), None if self._subject is None else self._kind())
-
-    def _operator(self) -> Iterator[Check]:
-        facts = None if self._subject is None else self._subject.facts
-        yield cluster.operator(self._operators(), has_begun=facts is not None and bool(facts.conditions))
 
     def _operators(self) -> frozenset[str] | None:
         try:
@@ -129,7 +127,7 @@ class Examination:
         return rights.checks(self._kind(), allowed, self._namespace)
 
     def _may(self, right: rights.Right) -> bool:
-        answer = self._connection.create(rights.REVIEWS, right.review(self._namespace))
+        answer = self._connection.create(rights.REVIEW, None, right.review(self._namespace))
         return part(answer, "status").get("allowed") is True
 
     def _admission(self, subject: Subject) -> Iterator[Check]:
@@ -140,24 +138,17 @@ class Examination:
                 yield from self._tried(name, POD, pod)
 
     def _tried(self, name: str, kind: Kind, body: Body) -> list[Check]:
-        path = kind.path(self._namespace)
-        strict = lenient = self._refusal(path, body, admission.STRICT)
+        strict = lenient = self._refusal(kind, body, admission.STRICT)
         if admission.is_strict(strict):
-            lenient = self._refusal(path, body, admission.LENIENT)
+            lenient = self._refusal(kind, body, admission.LENIENT)
         return admission.result(name, strict, lenient)
 
-    def _refusal(self, path: str, body: Body, query: dict[str, str]) -> ClientError | None:
+    def _refusal(self, kind: Kind, body: Body, query: dict[str, str]) -> ClientError | None:
         try:
-            self._connection.create(path, body, **query)
+            self._connection.create(kind, self._namespace, body, **query)
         except ClientError as error:
             return error
         return None
-
-    def _items(self, kind: Kind, namespace: str | None = None) -> Iterator[Body]:
-        return self._connection.items(kind.path(namespace))
-
-    def _quotas(self, read: Job, subject: Subject) -> list[Check]:
-        return capacity.quotas(read, [*self._items(_QUOTA, self._namespace)], subject.missing)
 
 
 def _made(group: Group, name: str, step: Callable[[], Iterable[Check]]) -> list[Check]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from agents.client.doctor.check import Check, Group, fail, ok, warn
 from agents.job.json_object import Body
-from agents.operator.kube import EVENT, POD, Kind
+from agents.kube.kinds import EVENT, POD, Kind
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REVIEW = Kind("SelfSubjectAccessReview", "authorization.k8s.io/v1", "selfsubjectaccessreviews")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Right:
         """Return the question whether the user has it."""
         asked = {"namespace": namespace, "verb": self.verb, "group": self.kind.group, "resource": self.kind.plural}
         asked |= {"subresource": self.subresource} if self.subresource else {}
-        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        kind = {"apiVersion": REVIEW.api_version, "kind": REVIEW.name}
         return {**kind, "spec": {"resourceAttributes": asked}}
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from agents.job.model import Job, Transport
 from agents.operator.objects.config import config_map, secret, service
-from agents.operator.objects.launcher import launcher
+from agents.operator.objects.launcher import launcher, tools
 from agents.operator.objects.names import template_hash, worker_selector
 from agents.operator.objects.pod_group import ignored as ignored_scheduling
 from agents.operator.objects.pod_group import pod_group
 from agents.operator.objects.rbac import needed_rule, role, role_binding, service_account
 from agents.operator.objects.sshd import is_sshd
 from agents.operator.objects.worker import worker
+from agents.operator.settings import PodSettings
 
 __all__ = [
     "config_map",
+    "copies_programs",
     "has_api_token",
     "ignored_scheduling",
     "is_sshd",
@@ -37,6 +39,12 @@ def shares_processes(job: Job) -> bool:
     spec = job.launcher.template.get("spec", {})
     shares = spec.get("shareProcessNamespace") is True or spec.get("hostPID") is True
     return job.transport is Transport.EXEC and shares
+
+
+def copies_programs(job: Job, settings: PodSettings) -> bool:
+    """Return whether init containers copy programs into the job's pods that an image volume could have instead."""
+    has_some = job.transport is Transport.EXEC or job.has_application or bool(tools(job, settings))
+    return has_some and not settings.has_image_volumes
 
 
 def has_api_token(job: Job) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agents.job import tags
+from agents.job.application import WRAP
 from agents.job.json_object import Body
 from agents.job.model import Dialect, Implementation, Job, Transport
-from agents.operator.kube import CONFIG_MAP, SECRET, SERVICE
+from agents.kube.kinds import CONFIG_MAP, SECRET, SERVICE
 from agents.operator.objects import names
 from agents.operator.settings import PodSettings
 
@@ -15,6 +16,7 @@ HYDRA_OPTIONS = "hydra.conf"  # the file that MPICH's launcher reads further opt
 _NOTHING = ":\n"
 _NO_SLOTS, _BY_IP = "hostfile_noslots", "hostfile_ip"
 _KUBEXEC = f"#!{names.TOOLS_PATH}/rshagent\n"
+_WRAP = f'#!/bin/sh\nexec {names.PROGRAMS_PATH}/{WRAP} "$@"\n'
 # Called as `ssh OPTIONS -x HOST COMMAND`; ssh has the command read by a shell, too.
 _OWN_SSH = """\
 #!/bin/sh
@@ -44,6 +46,8 @@ def config_map(
     files = {"hostfile": "".join(f"{host}{separator}{job.slots}\n" for host in _hosts(job, settings, hosts))}
     if _has_options(job):
         files[HYDRA_OPTIONS] = " ".join(tags.OPTIONS[job.implementation]) + "\n"
+    if job.has_application:  # whether or not a pod mounts it: the operator's setting may change
+        files[WRAP] = _WRAP
     if job.dialect is Dialect.VIRTUAL:
         files[_NO_SLOTS] = "".join(f"{host}\n" for host in _hosts(job, settings, hosts))
         files[_BY_IP] = "".join(f"{address}{separator}{job.slots}\n" for address in addresses)

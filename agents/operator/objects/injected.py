@@ -36,12 +36,23 @@ def container(name: str, settings: PodSettings, spec: Body, user: User | None = 
 
 def inject(settings: PodSettings, spec: Body, *ours: Body) -> None:
     """Add our containers after the user's init containers, and our pull secrets to the user's."""
+    _add_pull_secrets(settings, spec)
+    spec["initContainers"] = [*spec.get("initContainers", []), *ours]
+
+
+def add_image_volume(settings: PodSettings, spec: Body, image: str) -> str:
+    """Add a volume with the files of one of our images, and our pull secrets; return its name."""
+    _add_pull_secrets(settings, spec)
+    source = {"reference": image, "pullPolicy": settings.image_pull_policy}
+    return pod.add_volume(spec, names.IMAGE_VOLUME, {"image": source})
+
+
+def _add_pull_secrets(settings: PodSettings, spec: Body) -> None:
     secrets = spec.get("imagePullSecrets", [])
     known = [one.get("name") for one in secrets]
     secrets = [*secrets, *({"name": name} for name in settings.image_pull_secrets if name not in known)]
     if secrets:
         spec["imagePullSecrets"] = secrets
-    spec["initContainers"] = [*spec.get("initContainers", []), *ours]
 
 
 def _referred(value: object) -> Iterator[str]:

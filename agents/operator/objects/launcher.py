@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from agents.job.json_object import Body
 from agents.job.model import LAUNCHER, Job, Tool, Transport
-from agents.operator.kube import BATCH_JOB
+from agents.kube.kinds import BATCH_JOB
 from agents.operator.objects import application, environment, injected, names, pod, rbac, sshd
 from agents.operator.objects.config import launcher_files
 from agents.operator.objects.injected import User
@@ -74,17 +74,19 @@ def _add_agents(job: Job, settings: PodSettings, spec: Body) -> None:
 
 def _with_exec(job: Job, settings: PodSettings, spec: Body, config: str) -> list[Body]:
     """Return hub and delivery, in this order: the hub starts while delivery waits."""
-    tools = pod.add_volume(spec, names.TOOLS_VOLUME, {"emptyDir": {}})
+    main = pod.main_container(job, spec)
+    copied = _mount_tools(job, settings, spec, main)
     run = pod.add_volume(spec, names.RUN_VOLUME, {"emptyDir": {}})
     token = pod.add_volume(spec, names.TOKEN_VOLUME, _TOKEN)
-    main = pod.main_container(job, spec)
-    pod.mount(main, tools, names.TOOLS_PATH, is_read_only=True)
     pod.mount(main, config, names.CONFIG_PATH)
     pod.mount(main, run, names.RUN_PATH, is_read_only=True)
 
     hub, delivery = _hub(job, settings, spec), _delivery(job, settings, spec)
-    pod.mount(hub, tools, names.TOOLS_PATH, is_read_only=True)
-    pod.mount(delivery, tools, names.TOOLS_PATH)
+    if copied:
+        pod.mount(hub, copied, names.TOOLS_PATH, is_read_only=True)
+        pod.mount(delivery, copied, names.TOOLS_PATH)
+    else:
+        pod.mount(delivery, run, names.RUN_PATH)
     pod.mount(hub, run, names.RUN_PATH)
     for container in (hub, delivery):
         pod.mount(container, config, names.CONFIG_PATH)
@@ -109,20 +111,33 @@ def _with_ssh(job: Job, settings: PodSettings, spec: Body, config: str) -> list[
         delivery["restartPolicy"] = "Always"
     ssh.prepare_in(delivery)
     pod.mount(delivery, config, names.CONFIG_PATH)
-    if _tools(job, settings):
-        tools = pod.add_volume(spec, names.TOOLS_VOLUME, {"emptyDir": {}})
-        pod.mount(main, tools, names.TOOLS_PATH, is_read_only=True)
-        pod.mount(delivery, tools, names.TOOLS_PATH)
+    if tools(job, settings) and (copied := _mount_tools(job, settings, spec, main)):
+        pod.mount(delivery, copied, names.TOOLS_PATH)
     return [delivery]
+
+
+def _mount_tools(job: Job, settings: PodSettings, spec: Body, main: Body) -> str:
+    """Mount the tools in the user's container; return the volume that delivery must copy them into, "" for none."""
+    if settings.has_image_volumes:
+        image, folder = settings.image, names.IMAGE_KUBE
+        if Tool.KUBECTL in tools(job, settings):
+            image, folder = settings.image_with_kubectl, names.IMAGE_TOOLS
+        volume = injected.add_image_volume(settings, spec, image)
+        pod.mount(main, volume, names.TOOLS_PATH, folder=folder, is_read_only=True)
+        return ""
+    volume = pod.add_volume(spec, names.TOOLS_VOLUME, {"emptyDir": {}})
+    pod.mount(main, volume, names.TOOLS_PATH, is_read_only=True)
+    return volume
 
 
 def _hub(job: Job, settings: PodSettings, spec: Body) -> Body:
     """Return the hub, a native sidecar. Clients wait for it, so no probe makes the start wait, too."""
+    hosts = {"MPI_AGENT_HOSTS": f"{names.RUN_PATH}/hosts"} if settings.has_image_volumes else {}
     worker = pod.main_container(job, dict(job.worker.template["spec"]))["name"] if job.worker.template else ""
     return {
         **injected.container(names.HUB, settings, spec),
         "command": ["rshagent-hub", *(["--container", worker] if worker else [])],
-        "env": _environment([_POD_NAME, _POD_IPS], {**_of_job(job), "MPI_AGENT_SLOTS": str(job.slots)}),
+        "env": _environment([_POD_NAME, _POD_IPS], {**_of_job(job), "MPI_AGENT_SLOTS": str(job.slots), **hosts}),
         "lifecycle": {"preStop": {"exec": {"command": ["rshagent-hub", "--ending"]}}},
         "restartPolicy": "Always",
     }
@@ -133,34 +148,38 @@ def _delivery(job: Job, settings: PodSettings, spec: Body, user: User | None = N
 
     With SSH it uses no API and copies only the job's tools: there is no hub for a client.
     """
-    tools = _tools(job, settings)
     variables = {"MPI_AGENT_WAIT_REPLACEMENT": _REPLACEMENT}
     if settings.wait_timeout:
         variables["MPI_AGENT_WAIT_TIMEOUT"] = settings.wait_timeout
     if job.transport is Transport.EXEC:
-        target = {"TARGET_DIR": names.TOOLS_PATH, "NAMESPACE": job.namespace}
+        folder = names.RUN_PATH if settings.has_image_volumes else names.TOOLS_PATH
+        target = {"TARGET_DIR": folder, "NAMESPACE": job.namespace}
         environment = _environment([_POD_NAME, _POD_IPS], {**_of_job(job), **target, **variables})
     else:
         waits = {} if sshd.expects_sshd(job) else {"MPI_AGENT_WAIT": "false"}
         environment = _environment([_POD_NAME], {"MPI_AGENT_TRANSPORT": "ssh", **variables, **waits})
+    copied = _copied(job, settings)
     return {
         **injected.container(names.DELIVERY, settings, spec, user),
-        **({"image": settings.image_with_kubectl} if Tool.KUBECTL in tools else {}),
-        "command": ["mpi-delivery", *_copied(job, tools)],
+        **({"image": settings.image_with_kubectl} if str(Tool.KUBECTL) in copied else {}),
+        "command": ["mpi-delivery", *copied],
         "env": environment,
     }
 
 
-def _tools(job: Job, settings: PodSettings) -> tuple[Tool, ...]:
+def tools(job: Job, settings: PodSettings) -> tuple[Tool, ...]:
+    """Return which further tools the launcher has."""
     return settings.tools if job.tools is None else job.tools
 
 
-def _copied(job: Job, tools: Sequence[Tool]) -> list[str]:
+def _copied(job: Job, settings: PodSettings) -> list[str]:
     """Return what delivery copies: scripts that call kubectl get our client by that name, or the real one."""
-    asked = [str(tool) for tool in tools]
+    if settings.has_image_volumes:
+        return [] if job.transport is Transport.SSH else ["none"]
+    asked = [str(tool) for tool in tools(job, settings)]
     if job.transport is Transport.SSH:
         return asked
-    return ["client", *(asked if Tool.KUBECTL in tools else [*asked, "client:kubectl"])]
+    return ["client", *(asked if str(Tool.KUBECTL) in asked else [*asked, "client:kubectl"])]
 
 
 def _of_job(job: Job) -> dict[str, str]:

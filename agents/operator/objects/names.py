@@ -15,7 +15,7 @@ from dataclasses import replace
 from agents.job.json_object import Body
 from agents.job.model import KUBEFLOW, LAUNCHER, PREFIX, WORKER, Dialect, Implementation, Job, Passwd, Role, Transport
 from agents.job.template import container_names
-from agents.operator.kube import BATCH_JOB, POD, Kind
+from agents.kube.kinds import BATCH_JOB, POD, Kind
 from agents.operator.settings import PodSettings
 
 JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
@@ -33,6 +33,9 @@ CONFIG_VOLUME, TOOLS_VOLUME, RUN_VOLUME, TOKEN_VOLUME = (
     "mpi-agents-token",
 )
 CONFIG_PATH, TOOLS_PATH, RUN_PATH = "/etc/mpi", "/opt/kube", "/run/mpi-agents"
+IMAGE_VOLUME, WRAP_VOLUME = "mpi-agents-image", "mpi-agents-wrap"
+PROGRAMS_PATH = "/opt/mpi-agents"  # our image's tools folder, in containers of virtual clusters
+IMAGE_TOOLS, IMAGE_KUBE = "usr/local/lib/mpi-agents", "opt/kube"  # folders of our image
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 (a path)
 SSH_VOLUME, SSH_KEYS_VOLUME, ORDERS_VOLUME = "ssh-auth", "mpi-job-ssh", "mpi-agents-orders"
 SSH_PATH, SSH_KEYS_PATH, ORDERS_PATH = "/mpi-ssh", "/etc/mpi-ssh", "/etc/mpi-orders"  # in our containers

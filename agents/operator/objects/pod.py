@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agents.job.application import WRAP
 from agents.job.json_object import Body
 from agents.job.model import Dialect, Job, RestartPolicy, Role, Transport
-from agents.operator.kube import POD
+from agents.kube.kinds import POD
 from agents.operator.objects import names, pod_group
 from agents.operator.settings import PodSettings
 
@@ -106,7 +107,9 @@ def add_volume(spec: Body, name: str, source: Body) -> str:
 
 def config_volume(job: Job, files: Iterable[str]) -> Body:
     """Return the volume that has these files of the ConfigMap."""
-    items = [{"key": name, "path": name, "mode": 0o555 if name.endswith(".sh") else 0o444} for name in files]
+    items = [
+        {"key": name, "path": name, "mode": 0o555 if name.endswith(".sh") or name == WRAP else 0o444} for name in files
+    ]
     return {"configMap": {"name": job.config_name, "items": items}}
 
 

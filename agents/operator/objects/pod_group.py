@@ -11,7 +11,7 @@ from fractions import Fraction
 from agents.common.quantity import asked_for, format_quantity
 from agents.job.json_object import Body
 from agents.job.model import Dialect, Job, Role
-from agents.operator.kube import pod_group_kind
+from agents.kube.kinds import pod_group_kind
 from agents.operator.objects import names
 from agents.operator.settings import PodSettings
 

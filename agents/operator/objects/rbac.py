@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agents.job.json_object import Body
 from agents.job.model import Job, Rbac, Transport
-from agents.operator.kube import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
+from agents.kube.kinds import ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from agents.operator.objects import names
 from agents.operator.settings import PodSettings
 

@@ -9,9 +9,9 @@ from agents.job.conditions import Type
 from agents.job.json_object import part
 from agents.job.model import Dialect, Transport
 from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder, Urgency
+from agents.kube.kinds import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator import objects
 from agents.operator.actions import Action, Create, Delete, Emit, Patch, Plan
-from agents.operator.kube import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator.planning import (
     attempts,
     ended,
@@ -47,7 +47,7 @@ def plan(view: View, found: Launcher) -> Plan:
     made_at = min((pod.created_at for pod in (*view.workers.values(), *view.launchers)), default=view.now)
     builder.created(starts=True, since=min(made_at, view.now) if is_new else None)
     if is_new or conditions.is_true(view.conditions, Type.SUSPENDED):  # one that begins suspended is not new here
-        builder.events += _warnings(view)
+        builder.events += [*_warnings(view), *_fallback(view)]
     if is_new:
         builder.remove_conditions(conditions.BLOCKING)
     builder.resumed()
@@ -58,9 +58,11 @@ def plan(view: View, found: Launcher) -> Plan:
         return _end(view, builder, found)
     if found.stage is Stage.RETRY:
         builder.restarting(found.why)
-    elif found.stage is Stage.RUNNING and _running(view) == len(view.wanted):
+    phases = [view.workers[index].phase for index in view.wanted if index in view.workers]
+    workers_now = Counts(phases.count("Running"), phases.count("Succeeded"), phases.count("Failed"))
+    if found.stage is Stage.RUNNING and workers_now.active == len(view.wanted):
         builder.running()
-    builder.counts(found.counts, _worker_counts(view), f"{view.ready}/{len(view.wanted)}")
+    builder.counts(found.counts, workers_now, f"{view.ready}/{len(view.wanted)}")
     builder.interruptions(launcher.interruptions_before(view) + found.interruptions)
     _list_attempts(view, builder)
     status.set_tasks(view, builder, found.counts.failed)
@@ -144,7 +146,7 @@ def _kept_running(view: View, steps: Steps) -> list[Delete]:
         return []
     deletes = []
     for pod in view.launchers:
-        end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+        end = view.launcher_end(pod)
         if end is None or end.is_success or pod.is_over or pod.is_going or pod.has_ended:
             continue
         if view.now < (at := pod.may_be_deleted_at(end.at)):
@@ -187,13 +189,12 @@ def _is_complete(view: View, found: Launcher) -> bool:
     return has_launcher and all(index in view.workers for index in view.wanted)
 
 
-def _running(view: View) -> int:
-    return sum(index in view.workers and view.workers[index].phase == "Running" for index in view.wanted)
-
-
-def _worker_counts(view: View) -> Counts:
-    phases = [view.workers[index].phase for index in view.wanted if index in view.workers]
-    return Counts(phases.count("Running"), phases.count("Succeeded"), phases.count("Failed"))
+def _fallback(view: View) -> list[Event]:
+    """Return the event that says why the job's pods have an init container that copies our programs."""
+    if not view.settings.fallback or not objects.copies_programs(view.job, view.settings):
+        return []
+    message = f"init containers copy our programs, as image volumes can't be used: {view.settings.fallback}"
+    return [Event("Normal", "ProgramsCopied", message)]
 
 
 def _warnings(view: View) -> list[Event]:

@@ -25,8 +25,9 @@ def failed(view: View) -> list[Body]:
     found = {_key(one): one for one in _known(view)}
     for pod in _pods(view):
         for end in _ends(view, pod):
-            attempt = _attempt(pod, end)
-            found[_key(attempt)] = attempt
+            code = {} if end.exit_code is None else {"exitCode": end.exit_code}
+            ended = {"pod": pod.name, "endedAt": format_time(end.at or pod.created_at)}
+            found[_key(ended)] = {**ended, **code, "message": end.message}
     return sorted(found.values(), key=_key)[-_LISTED_MAX:]
 
 
@@ -60,18 +61,12 @@ def _known(view: View) -> list[Body]:
 
 def _ends(view: View, pod: PodView) -> list[End]:
     """Return the attempts that failed in a pod: those before its containers' restarts, and the last, which is one."""
-    policy = view.job.launcher.restart_policy
-    end = pod.end(view.launcher_containers, policy)
+    policy, end = view.job.launcher.restart_policy, view.launcher_end(pod)
     # A Job that has given up deletes the pod, in which the kubelet may have started the containers again.
     is_cut = end is not None and pod.is_interrupted(end.at) and pod.restarts(view.launcher_containers) > 0
     last = [] if end is None or end.is_success or is_cut else [end]
     is_one = end is not None or policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE)  # of all its containers
     return [*pod.failures(view.launcher_containers, has_ended=is_one), *last]
-
-
-def _attempt(pod: PodView, end: End) -> Body:
-    code = {} if end.exit_code is None else {"exitCode": end.exit_code}
-    return {"pod": pod.name, "endedAt": format_time(end.at or pod.created_at), **code, "message": end.message}
 
 
 def _key(attempt: Object) -> tuple[str, str]:

@@ -23,8 +23,8 @@ from agents.job import conditions
 from agents.job.conditions import Type
 from agents.job.model import CleanPodPolicy, Dialect
 from agents.job.status import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, StatusBuilder, seconds
+from agents.kube.kinds import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
 from agents.operator.actions import Delete, DeleteWorkers, Plan
-from agents.operator.kube import BATCH_JOB, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, POD
 from agents.operator.planning import idling, launcher, own_conditions, resources, status
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.status import Steps

@@ -63,23 +63,20 @@ def are_idle(view: View, pods: Sequence[PodView]) -> bool:
 def is_ending(view: View, pod: PodView) -> bool:
     """Whether a launcher's pod, and its hub with it, will have ended in a moment, if it is deleted where it runs."""
     runs_on = any(one.state == "running" and not one.init for one in pod.state.containers)
-    end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+    end = view.launcher_end(pod)
     return not pod.is_over and not _never_began(pod) and (pod.is_going or end is None or not runs_on)
 
 
 def is_launcher_gone(view: View) -> bool:
     """Whether no launcher runs, and the hub of the last one has ended what it had started in the workers."""
     left = [pod for pod in view.launchers if not _never_began(pod)]
-    return all(pod.is_over for pod in left) and all(_has_swept(pod) for pod in left[-1:])
+    states = [one for pod in left[-1:] for one in pod.state.containers]
+    hubs = [one for one in states if one.sidecar and one.name.partition("-")[0] == names.HUB]
+    return all(pod.is_over for pod in left) and all(one.state == "terminated" and one.exit_code == 0 for one in hubs)
 
 
 def _never_began(pod: PodView) -> bool:
     return pod.is_going and pod.phase == "Pending"
-
-
-def _has_swept(pod: PodView) -> bool:
-    hubs = [one for one in pod.state.containers if one.sidecar and one.name.partition("-")[0] == names.HUB]
-    return all(one.state == "terminated" and one.exit_code == 0 for one in hubs)
 
 
 def _is_idle_pod(pod: PodView, waiting: set[str]) -> bool:

@@ -91,9 +91,8 @@ class Launcher:
 
 def state_of(view: View) -> Launcher:
     """Return the launcher's state."""
-    ended = [
-        (pod, end) for pod in view.launchers if not _is_stopped(view, pod) and (end := _end(view, pod)) is not None
-    ]
+    alive = [pod for pod in view.launchers if not _is_stopped(view, pod)]
+    ended = [(pod, end) for pod in alive if (end := view.launcher_end(pod)) is not None]
     for pod, end in ended:
         if end.is_success and not pod.is_interrupted(end.at) and not view.job.dialect.never_ends:
             return _succeeded(view, pod, end)
@@ -113,7 +112,7 @@ def is_running(view: View) -> bool:
 
 def runs(view: View, pod: PodView) -> bool:
     """Whether this pod's program has been started and has not ended."""
-    return pod.phase == "Running" and _end(view, pod) is None
+    return pod.phase == "Running" and view.launcher_end(pod) is None
 
 
 def deadline(view: View) -> float | None:
@@ -160,10 +159,6 @@ def _is_stopping(view: View) -> bool:
     return view.is_stopping or conditions.is_true(view.conditions, Type.DEBUGGING)
 
 
-def _end(view: View, pod: PodView) -> End | None:
-    return pod.end(view.launcher_containers, view.job.launcher.restart_policy)
-
-
 def failed_before(view: View) -> int:
     """Return how many of the launcher's pods have failed, as the status counts them."""
     failed = part(view.status, "replicaStatuses", "Launcher").get("failed")
@@ -181,7 +176,7 @@ def _state_of_pod(view: View) -> Launcher:
     if not view.launchers:
         return Launcher(Stage.ABSENT, Counts(failed=failed), may_start_at=_may_start_at(view, failed))
     pod = view.launchers[-1]
-    end = _end(view, pod)
+    end = view.launcher_end(pod)
     if pod.is_going:
         return Launcher(Stage.GOING, Counts(failed=failed), pod)
     if end is not None and (view.job.dialect.never_ends or pod.is_interrupted(end.at)):
@@ -267,18 +262,16 @@ def _state_of_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
         newest = max(ended, key=lambda one: one[0].created_at, default=None)
         found = _failed_job(view, failure, newest, Counts(failed=counts.failed))
         known_by = (found.ended_at or 0.0) + _EVIDENCE_S
-        is_known = found.why and (last is None or last.is_going or _has_failed(view, last))
+        has_failed = last is not None and (  # also if it was started again in place
+            view.launcher_end(last) is not None or bool(last.failures(view.launcher_containers))
+        )
+        is_known = found.why and (last is None or last.is_going or has_failed)
         if is_known or not 0 < known_by - view.now <= 2 * _EVIDENCE_S:  # a clock that is far off delays nothing
             return found
         return replace(_trying(view, counts, ended), known_by=known_by)
     if is_going:
         return Launcher(Stage.GOING, counts, last)
     return _trying(view, counts, ended)
-
-
-def _has_failed(view: View, pod: PodView) -> bool:
-    """Whether a pod's program has failed, also if it was started again in place."""
-    return _end(view, pod) is not None or bool(pod.failures(view.launcher_containers))
 
 
 def _trying(view: View, counts: Counts, ended: Sequence[tuple[PodView, End]]) -> Launcher:
@@ -332,7 +325,8 @@ def _failed_job(view: View, failure: Object, last: tuple[PodView, End] | None, c
         pod, end = last
         why = end.message
         if reason == BACKOFF_LIMIT_EXCEEDED:
-            reason += f"/{pod.state.reason or _container_reason(pod)}"
+            failed = (one.reason for one in pod.state.containers if one.exit_code and one.state == "terminated")
+            reason += f"/{pod.state.reason or next(failed, '')}"
         message = f"{message}: {why}"
     elif why := attempts.last(view) or _reported_failure(view):
         message = f"{message}: {why}"  # in place: the Job's own reason is all there is for it
@@ -351,7 +345,3 @@ def _reported_failure(view: View) -> str:
 def _reported_reason(view: View) -> str:
     waiting = conditions.find(view.conditions, Type.LAUNCHER_WAITING) or {}
     return str(waiting.get("reason")) if waiting.get("reason") in (TRIED, INTERRUPTED) else ""
-
-
-def _container_reason(pod: PodView) -> str:
-    return next((one.reason for one in pod.state.containers if one.exit_code and one.state == "terminated"), "")

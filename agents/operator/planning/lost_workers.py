@@ -86,7 +86,7 @@ def first_failure(view: View) -> str:
     ends = [
         (end.at or pod.created_at, index, end.message)
         for index, pod in view.workers.items()
-        if (end := pod.end(view.worker_containers, view.job.worker.restart_policy)) is not None and not end.is_success
+        if (end := view.worker_end(pod)) is not None and not end.is_success
     ]
     return f"; of its workers, the first to fail was {min(ends)[2]}" if ends else ""
 

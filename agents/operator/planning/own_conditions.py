@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from agents.common.not_ready import NotReady, Tolerance, not_ready, summary
 from agents.job import conditions
@@ -15,9 +14,9 @@ from agents.job.conditions import NewCondition, Type
 from agents.job.model import Rbac, Transport, annotation
 from agents.job.status import FAILED, Event, StatusBuilder, Urgency
 from agents.job.template import main_container
+from agents.kube.kinds import BATCH_JOB, POD
 from agents.operator import objects
 from agents.operator.actions import Create
-from agents.operator.kube import BATCH_JOB, POD
 from agents.operator.planning import lost_workers
 from agents.operator.planning.launcher import TRIED_AGAIN, Launcher, Stage
 from agents.operator.planning.pods import PodView
@@ -80,7 +79,7 @@ def launcher_not_ready(view: View, launcher: Launcher) -> NotReady | None:
     pod = launcher.pod
     if pod is None or pod.is_over:
         return None
-    end = pod.end(view.launcher_containers, view.job.launcher.restart_policy)
+    end = view.launcher_end(pod)
     is_ending = pod.has_ended and end is not None  # else the kubelet starts its containers again
     return None if is_ending and not view.job.dialect.never_ends else not_ready(pod.state)
 
@@ -204,8 +203,11 @@ def set_rejections(view: View, builder: StatusBuilder, creates: Sequence[Create]
     conflicts, rejected = sorted(view.observed.name_conflicts), view.observed.rejected
     invalid = sorted(key for key, message in rejected.items() if is_invalid_message(message))
     others = sorted(rejected.keys() - invalid)
-    conflict = partial(_conflict, view.job.dialect.kind)
-    if conflicts:  # in kubeflow's message
+
+    def conflict(kind: str, name: str) -> str:  # in kubeflow's words
+        return f'Resource "{name}" of Kind "{kind}" already exists and is not managed by {view.job.dialect.kind}'
+
+    if conflicts:
         message = "; ".join(conflict(*one) for one in conflicts[:_NAMES_MAX])
         builder.report(Type.RESOURCE_EXISTS, True, "ErrResourceExists", message)
     else:
@@ -233,10 +235,6 @@ def _remove_when_made(
     message = "" if found is None else str(found.get("message"))
     if not any(describe(one.kind.name, one.name) in message for one in creates):
         builder.remove_conditions([kind])
-
-
-def _conflict(manager: str, kind: str, name: str) -> str:
-    return f'Resource "{name}" of Kind "{kind}" already exists and is not managed by {manager}'
 
 
 def _named(kind: str, name: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agents.common import pods
 from agents.common.text import last_lines, one_line
 from agents.job.conditions import true_condition
-from agents.job.json_object import Object, mapping, mappings, part
+from agents.job.json_object import Object, mappings, part
 from agents.job.model import RestartPolicy
 from agents.job.status import seconds
 from agents.operator.objects import names
@@ -114,7 +114,8 @@ class PodView:
     @property
     def failed_at(self) -> float:
         """When its last container ended, else when it was created."""
-        return max((at for at in map(_finished_at, self._statuses()) if at is not None), default=self.created_at)
+        times = [seconds(one.finished_at) for one in self.state.containers]
+        return max((at for at in times if at is not None), default=self.created_at)
 
     def restarts(self, own: Set[str]) -> int:
         """How often the kubelet has started its own containers again, and init containers that are no sidecars."""
@@ -124,17 +125,13 @@ class PodView:
 
     def started_at(self, own: Set[str]) -> float | None:
         """When the first of its own containers was started, this time."""
-        return min((at for at in map(_started_at, self._statuses(own)) if at is not None), default=None)
+        times = [seconds(one.started_at) for one in self._own(own)]
+        return min((at for at in times if at is not None), default=None)
 
     def last_restart(self, own: Set[str]) -> tuple[float, str] | None:
         """When one of its own containers ended and was started again, and why it ended: the last one that did."""
-        found = []
-        for status in self._statuses(own):
-            last = part(status, "lastState", "terminated")
-            at = seconds(last.get("finishedAt"))
-            if at is not None:
-                found.append((at, str(last.get("reason") or "Error")))
-        return max(found, default=None)
+        last = [(seconds(one.last_finished_at), one.last_reason or "Error") for one in self._own(own)]
+        return max(((at, reason) for at, reason in last if at is not None), default=None)
 
     def end(self, own: Set[str], policy: RestartPolicy) -> End | None:
         """How it ended; None while it runs, or will run, or the kubelet will start its container again.
@@ -142,7 +139,7 @@ class PodView:
         `own` are the containers of the user's template: another one, put in by a service mesh, may keep the pod
         Running after the end of all of them.
         """
-        mine = [one for one in self.state.containers if one.name in own and not one.init]
+        mine = self._own(own)
         have_ended = bool(mine) and len(mine) == len(own) and all(one.state == "terminated" for one in mine)
         is_success = have_ended and not any(one.exit_code for one in mine)
         is_success &= self.phase != "Failed" or not self.state.reason  # by which the kubelet has ended all of it
@@ -160,14 +157,13 @@ class PodView:
         `has_ended`: those alone, as `end` says how the others did.
         """
         found = []
-        for status in self._statuses(own):
-            for state in ("lastState",) if has_ended else ("state", "lastState"):
-                ended = part(status, state, "terminated")
-                if ended.get("exitCode"):
-                    name, reason = f"container {status.get('name')}", str(ended.get("reason") or "")
-                    summary = f"{self.name}: {pods.exited(name, ended['exitCode'], reason)}"
-                    message = _with_output(summary, str(ended.get("message") or ""))
-                    found.append(End(ended["exitCode"], False, seconds(ended.get("finishedAt")), message))
+        for one in self._own(own):
+            now = (one.exit_code, one.reason, one.message, one.finished_at)
+            last = (one.last_exit_code, one.last_reason, one.last_message, one.last_finished_at)
+            for code, reason, output, at in (last,) if has_ended else (now, last):
+                if code:
+                    summary = f"{self.name}: {pods.exited(f'container {one.name}', code, reason)}"
+                    found.append(End(code, False, seconds(at), _with_output(summary, output)))
         return found
 
     def sidecar(self, name: str) -> pods.ContainerState | None:
@@ -194,11 +190,10 @@ class PodView:
 
     def _first_failure(self, own: Set[str]) -> pods.ContainerState | None:
         failed = [one for one in self.state.containers if one.state == "terminated" and one.exit_code]
-        ended_at = {status.get("name"): _finished_at(status) for status in self._statuses()}
         # A sidecar is ended behind the others, and then by the kubelet.
         return min(
             failed,
-            key=lambda one: (one.sidecar or not (one.init or one.name in own), ended_at.get(one.name) or 0.0),
+            key=lambda one: (one.sidecar or not (one.init or one.name in own), seconds(one.finished_at) or 0.0),
             default=None,
         )
 
@@ -210,13 +205,11 @@ class PodView:
         return _with_output(f"{self.name}: {pods.end_of(container)}", container.message)
 
     def _ended_at(self, own: Set[str]) -> float | None:
-        return max((at for at in map(_finished_at, self._statuses(own)) if at is not None), default=None)
+        times = [seconds(one.finished_at) for one in self._own(own)]
+        return max((at for at in times if at is not None), default=None)
 
-    def _statuses(self, own: Set[str] | None = None) -> list[Object]:
-        found = mappings(self._status.get("containerStatuses"))
-        if own is None:
-            return [*mappings(self._status.get("initContainerStatuses")), *found]
-        return [one for one in found if one.get("name") in own]
+    def _own(self, own: Set[str]) -> list[pods.ContainerState]:
+        return [one for one in self.state.containers if not one.init and one.name in own]
 
 
 def own_containers(template: Object, main: str = "") -> frozenset[str]:
@@ -229,12 +222,3 @@ def _with_output(summary: str, output: str) -> str:
     """Return a summary with the container's last lines."""
     output = last_lines(output, _OUTPUT_MAX)
     return f"{summary}: {output}" if output else summary
-
-
-def _started_at(status: Object) -> float | None:
-    state = part(status, "state")
-    return seconds(mapping(state.get("running") or state.get("terminated")).get("startedAt"))
-
-
-def _finished_at(status: Object) -> float | None:
-    return seconds(part(status, "state", "terminated").get("finishedAt"))

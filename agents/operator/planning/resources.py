@@ -8,7 +8,18 @@ from collections.abc import Collection, Sequence
 
 from agents.job.json_object import Body, Object, mapping, mappings, part
 from agents.job.model import PREFIX, Dialect, KeyType, Transport
-from agents.operator import kube, objects
+from agents.kube.kinds import (
+    CONFIG_MAP,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    pod_group_kind,
+)
+from agents.operator import objects
 from agents.operator.actions import Create, Delete, Patch
 from agents.operator.objects import names
 from agents.operator.planning.view import Observed, View
@@ -28,11 +39,11 @@ def changes(view: View) -> tuple[Create | Patch, ...]:
     config_map = objects.config_map(job, settings, view.hosts, _running(view), _addresses(view))
     binding, account = objects.role_binding(job, settings, _account(view)), "the launcher's ServiceAccount"
     found = (
-        _wanted(kube.CONFIG_MAP, config_map, seen.config_map, "data", _NUMBER),
-        _wanted(kube.SECRET, objects.secret(job, settings), seen.secret, key_type=job.ssh.key_type),
-        _wanted(kube.SERVICE, objects.service(job, settings), seen.service),
-        _wanted(kube.SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
-        _wanted(kube.ROLE_BINDING, binding, seen.role_binding, "subjects", account),
+        _wanted(CONFIG_MAP, config_map, seen.config_map, "data", _NUMBER),
+        _wanted(SECRET, objects.secret(job, settings), seen.secret, key_type=job.ssh.key_type),
+        _wanted(SERVICE, objects.service(job, settings), seen.service),
+        _wanted(SERVICE_ACCOUNT, objects.service_account(job, settings), seen.service_account),
+        _wanted(ROLE_BINDING, binding, seen.role_binding, "subjects", account),
         _pod_group(view),
     )
     return tuple(one for one in found if one is not None)
@@ -48,15 +59,15 @@ def role(view: View, made: Collection[str]) -> tuple[Patch | None, Create | Patc
     listed = _listed(seen)
     hosts = {index: job.worker_name(index) for index in view.hosts}
     present = {name for index, name in hosts.items() if index in view.workers}
-    kept = present | {name for name in listed.intersection(made) if not view.rejection(kube.POD, name)}
+    kept = present | {name for name in listed.intersection(made) if not view.rejection(POD, name)}
     now, later = (
         objects.role(job, view.settings, [index for index, name in hosts.items() if name in names])
         for names in (kept, present.union(made))
     )
     if seen is None:
-        return None, _wanted(kube.ROLE, later, seen)
-    change = _patched(kube.ROLE, now, seen, "rules", _NUMBER) if seen.get("rules") else None
-    return change, None if change else _patched(kube.ROLE, later, seen, "rules", _NUMBER)
+        return None, _wanted(ROLE, later, seen)
+    change = _patched(ROLE, now, seen, "rules", _NUMBER) if seen.get("rules") else None
+    return change, None if change else _patched(ROLE, later, seen, "rules", _NUMBER)
 
 
 def rights_end(view: View, *, is_final: bool) -> tuple[Patch, ...]:
@@ -74,7 +85,7 @@ def rights_end(view: View, *, is_final: bool) -> tuple[Patch, ...]:
     body = {"metadata": {"name": view.job.launcher_name}, "rules": []}
     if any(not pod.is_over for pod in view.launchers):
         body = objects.role(view.job, view.settings, present) or body
-    change = _patched(kube.ROLE, body, seen, "rules", "the launcher no longer needs them")
+    change = _patched(ROLE, body, seen, "rules", "the launcher no longer needs them")
     return () if change is None else (change,)
 
 
@@ -95,7 +106,7 @@ def rights_lost(observed: Observed) -> tuple[tuple[Patch], ...]:
         if kept or not rule.get("resourceNames"):
             rules.append({**rule, "resourceNames": kept} if kept else rule)
     name = str(part(seen, "metadata").get("name"))
-    return ((Patch(kube.ROLE, name, {"metadata": _version(seen), "rules": rules}, "workers are gone"),),)
+    return ((Patch(ROLE, name, {"metadata": _version(seen), "rules": rules}, "workers are gone"),),)
 
 
 def _listed(role: Object | None) -> set[str]:
@@ -106,7 +117,7 @@ def _listed(role: Object | None) -> set[str]:
 
 def pod_group_end(view: View) -> tuple[Delete, ...]:
     """Return the deletion of the PodGroup, if there is one: it would hold its place in the queue for nothing."""
-    kind = kube.pod_group_kind(view.settings.gang_scheduler)
+    kind = pod_group_kind(view.settings.gang_scheduler)
     return deletion(kind, view.observed.pod_group, "no pods are to be scheduled")
 
 
@@ -119,15 +130,15 @@ def unused_rights(view: View) -> tuple[Delete, ...]:
         return ()
     seen = view.observed
     rights = (
-        (kube.ROLE_BINDING, seen.role_binding),
-        (kube.ROLE, seen.role),
-        (kube.SERVICE_ACCOUNT, seen.service_account),
+        (ROLE_BINDING, seen.role_binding),
+        (ROLE, seen.role),
+        (SERVICE_ACCOUNT, seen.service_account),
     )
     why = "left over from the exec transport; the job uses ssh now"
     return tuple(one for kind, body in rights for one in deletion(kind, body, why))
 
 
-def deletion(kind: kube.Kind, body: Object | None, why: str) -> tuple[Delete, ...]:
+def deletion(kind: Kind, body: Object | None, why: str) -> tuple[Delete, ...]:
     """Return the deletion of an object, if it is there and is not being deleted."""
     metadata = part(body, "metadata")
     if body is None or metadata.get("deletionTimestamp"):
@@ -173,7 +184,7 @@ def _account(view: View) -> str:
 
 
 def _wanted(
-    kind: kube.Kind,
+    kind: Kind,
     body: Body | None,
     seen: Object | None,
     field: str = "",
@@ -188,11 +199,11 @@ def _wanted(
     return _patched(kind, body, seen, field, why) if field else None
 
 
-def _patched(kind: kube.Kind, body: Body | None, seen: Object, field: str, why: str) -> Patch | None:
+def _patched(kind: Kind, body: Body | None, seen: Object, field: str, why: str) -> Patch | None:
     if body is None:
         return None
     wanted = body[field]
-    if seen.get(field) == (shortened(wanted) if kind is kube.CONFIG_MAP else wanted):
+    if seen.get(field) == (shortened(wanted) if kind is CONFIG_MAP else wanted):
         return None
     change = _replacing(part(seen, field), wanted) if isinstance(wanted, dict) else wanted
     return Patch(kind, body["metadata"]["name"], {"metadata": _version(seen), field: change}, why)
@@ -202,7 +213,7 @@ def _pod_group(view: View) -> Create | Patch | None:
     body = objects.pod_group(view.job, view.settings)
     if body is None:
         return None
-    kind = kube.pod_group_kind(view.settings.gang_scheduler)
+    kind = pod_group_kind(view.settings.gang_scheduler)
     digest = hashlib.sha256(json.dumps(body["spec"], sort_keys=True).encode()).hexdigest()[:16]
     annotations = {**body["metadata"].get("annotations", {}), SPEC_HASH: digest}
     seen = view.observed.pod_group

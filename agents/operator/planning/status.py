@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agents.job import conditions
 from agents.job.conditions import Type
@@ -10,12 +11,13 @@ from agents.job.json_object import Object, mappings, part
 from agents.job.model import LAUNCHER, WORKER, Dialect, Job
 from agents.job.status import StatusBuilder, Urgency, raw_conditions, seconds
 from agents.job.t9k_status import Phase, Replica, Task, replicas_of
+from agents.kube.kinds import BATCH_JOB, POD
 from agents.operator.actions import Action, Create, Emit, Plan, WriteStatus
-from agents.operator.kube import BATCH_JOB, FIELD_MANAGER, POD
 from agents.operator.planning import virtual_cluster
-from agents.operator.planning.pods import End, PodView
+from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View
 from agents.operator.planning.workers import score
+from agents.operator.settings import FIELD_MANAGER
 
 # How long after the last write the next one comes, if nothing in it is urgent: a start makes many small steps.
 _WAITS_S = {Urgency.NONE: 0.0, Urgency.LOW: 20.0, Urgency.PROBLEM: 5.0, Urgency.AT_ONCE: 0.0}
@@ -134,28 +136,21 @@ def set_tasks(view: View, builder: StatusBuilder, failed: int = 0) -> None:
 
 def _replicas(view: View, role: str, pods: Mapping[str, PodView | None]) -> tuple[Replica, ...]:
     before = replicas_of(view.status, role)
-    return tuple(_gone(name, before) if pod is None else _replica(view, role, pod) for name, pod in pods.items())
-
-
-def _gone(name: str, before: Mapping[str, Replica]) -> Replica:
-    """Return a pod that is not there: it was deleted, or was not made yet."""
-    known = before.get(name)
-    return Replica(name, Phase.CREATING) if known is None else Replica(name, Phase.DELETED, known.uid, known.containers)
+    gone = {name: replace(one, phase=Phase.DELETED) for name, one in before.items()}
+    return tuple(
+        gone.get(name, Replica(name, Phase.CREATING)) if pod is None else _replica(view, role, pod)
+        for name, pod in pods.items()
+    )
 
 
 def _replica(view: View, role: str, pod: PodView) -> Replica:
     phase = Phase(pod.phase) if pod.phase in _POD_PHASES else Phase.CREATING
-    if phase is Phase.RUNNING and (end := _end(view, role, pod)) is not None:
+    end = view.launcher_end(pod) if role == LAUNCHER else view.worker_end(pod)
+    if phase is Phase.RUNNING and end is not None:
         phase = Phase.SUCCEEDED if end.is_success else Phase.FAILED  # its sidecars take a while to end
     if phase is Phase.PENDING and not pod.state.node:
         phase = Phase.CREATING
     return Replica(pod.name, phase, pod.uid, _ended(pod))
-
-
-def _end(view: View, role: str, pod: PodView) -> End | None:
-    if role == LAUNCHER:
-        return pod.end(view.launcher_containers, view.job.launcher.restart_policy)
-    return pod.end(view.worker_containers, view.job.worker.restart_policy)
 
 
 def _ended(pod: PodView) -> tuple[tuple[str, int], ...]:

@@ -12,8 +12,8 @@ from agents.job.conditions import Type
 from agents.job.json_object import Object, part
 from agents.job.model import Job
 from agents.job.status import conditions_of, seconds
-from agents.operator.kube import Kind
-from agents.operator.planning.pods import PodView, own_containers
+from agents.kube.kinds import Kind
+from agents.operator.planning.pods import End, PodView, own_containers
 from agents.operator.settings import PodSettings
 
 
@@ -128,6 +128,14 @@ class View:
     def worker_containers(self) -> frozenset[str]:
         """The containers whose end is a worker's."""
         return own_containers(self.job.worker.template, self.job.main_container)
+
+    def launcher_end(self, pod: PodView) -> End | None:
+        """Return how a pod of the launcher ended, None if it did not."""
+        return pod.end(self.launcher_containers, self.job.launcher.restart_policy)
+
+    def worker_end(self, pod: PodView) -> End | None:
+        """Return how a worker ended, None if it did not."""
+        return pod.end(self.worker_containers, self.job.worker.restart_policy)
 
     def time(self, field: str) -> float | None:
         """Return a time of the status as epoch seconds."""

@@ -30,9 +30,9 @@ from dataclasses import dataclass, replace
 
 from agents.job.json_object import Body
 from agents.job.model import PREFIX, RestartPolicy, WorkerUpdate
+from agents.kube.kinds import POD
 from agents.operator import objects
 from agents.operator.actions import Create, Delete
-from agents.operator.kube import POD
 from agents.operator.planning import launcher
 from agents.operator.planning.pods import End, PodView
 from agents.operator.planning.view import View
@@ -72,14 +72,15 @@ def changes(view: View) -> Changes:
     at_once = _at_once(view, len(due_at) + len(missing))
     due = [index for index, at in due_at.items() if at <= view.now][:at_once]
     rolled, outdated = _outdated(view, [index for index in view.wanted if index not in failed])
-    deletes = [_delete(pod, "replicas was reduced") for pod in _from_the_top(view.surplus)]
+    surplus = [pod for _, pod in sorted(view.surplus.items(), reverse=True) if not pod.is_going]
+    deletes = [_delete(pod, "replicas was reduced") for pod in surplus]
     deletes += [_delete(view.workers[index], f"replaced: {failed[index].message}") for index in due]
     deletes += [_delete(view.workers[index], "its template has changed") for index in rolled]
     creates = [_create(view, index, 0) for index in missing[: at_once - len(due)]]
     creates += [_create(view, index, score(view.workers[index]) + 1) for index in due if not _is_faulty(view, index)]
     return Changes(
         deletes=tuple(deletes),
-        creates=tuple(sorted(creates, key=_ordinal)),
+        creates=tuple(sorted(creates, key=lambda one: int(one.name.rpartition("-")[2]))),
         evicted=sum(view.workers[index].state.reason == "Evicted" for index in due),
         outdated=tuple(outdated),
         requeue_at=min((at for at in due_at.values() if at > view.now), default=None),
@@ -91,7 +92,7 @@ def _failure(view: View, index: int) -> End | None:
     pod = view.workers.get(index)
     if pod is None or pod.is_going:
         return None
-    end = pod.end(view.worker_containers, view.job.worker.restart_policy)
+    end = view.worker_end(pod)
     if end is None or not end.is_success:
         return end
     if not objects.is_sshd(view.job):
@@ -138,10 +139,6 @@ def _outdated(view: View, candidates: Sequence[int]) -> tuple[list[int], list[in
     return ([max(former)] if view.ready == len(view.wanted) else []), []
 
 
-def _from_the_top(pods: dict[int, PodView]) -> list[PodView]:
-    return [pods[index] for index in sorted(pods, reverse=True) if not pods[index].is_going]
-
-
 def _delete(pod: PodView, reason: str) -> Delete:
     return Delete(POD, pod.name, pod.uid, reason)
 
@@ -164,7 +161,3 @@ def _create(view: View, index: int, score: int) -> Create:
         annotations: Body = body["metadata"].setdefault("annotations", {})
         annotations[RESTARTS] = str(score)
     return Create(POD, body, "replaces a failed pod" if score else "missing")
-
-
-def _ordinal(action: Create) -> int:
-    return int(action.name.rpartition("-")[2])

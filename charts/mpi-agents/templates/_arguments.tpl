@@ -27,6 +27,7 @@
 {{- range .Values.jobs.tools }}
 - --tool={{ . }}
 {{- end }}
+- --program-delivery={{ .Values.jobs.programDelivery }}
 {{- with .Values.jobs.kubectlImage }}
 - --kubectl-image={{ . }}
 {{- end }}

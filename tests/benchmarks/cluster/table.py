@@ -23,8 +23,8 @@ def plain(figures: Sequence[Figure]) -> str:
 
 
 def markdown(figures: Sequence[Figure]) -> str:
-    """For the docs."""
-    return report.markdown(_rows(figures))
+    """For the docs: the figures that have a goal."""
+    return report.markdown(_rows([figure for figure in figures if figure.target.must is not None]))
 
 
 def _rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:

@@ -83,7 +83,8 @@ class Bench:
             for way, one in there.items():
                 wall_s, read = _run(application, experiment, way, one)
                 same.add(read.same)
-                for what, seconds in {**read.seconds, "whole command": wall_s}.items():
+                launch = {"whole command": wall_s} if experiment.with_launch else {}
+                for what, seconds in {**read.seconds, **launch}.items():
                     samples.setdefault(what, {}).setdefault(way.name, []).append(seconds)
         if len(same) > 1:
             raise BenchmarkError(f"{experiment.name}: energies differ between runs")

@@ -1,15 +1,20 @@
-"""What the cluster is made of, all of it made once: Debian's packages, Kubernetes and CoreDNS from Go modules."""
+"""What the cluster is made of, all of it made once: Debian's packages, and programs from Go modules.
+
+Kubernetes, containerd with runc, and CoreDNS each have a go.mod and a go.sum here.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .places import DEFAULT_VERSION, SetupError
+from .places import DEFAULT_VERSION, MODULES, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,12 +22,9 @@ if TYPE_CHECKING:
     from .places import Places
 
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
-_HYPERKUBE = Path(__file__).with_name("hyperkube")
-_COREDNS = Path(__file__).with_name("coredns")
 
 _PACKAGES = {  # by a file that each brings
-    "/usr/bin/containerd": "containerd",
-    "/usr/sbin/runc": "runc",
+    "/usr/include/seccomp.h": "libseccomp-dev",  # for runc
     "/usr/lib/cni/bridge": "containernetworking-plugins",
     "/usr/bin/etcd": "etcd-server",
     "/usr/sbin/ip": "iproute2",
@@ -37,14 +39,7 @@ _PACKAGES = {  # by a file that each brings
 }
 # Services of the machine's own would hold the ports of ours, and go on when we are gone.
 _NO_SERVICES = Path("/usr/sbin/policy-rc.d")
-_STAGING = (
-    *("api", "apiextensions-apiserver", "apimachinery", "apiserver", "cli-runtime", "client-go", "cloud-provider"),
-    *("cluster-bootstrap", "code-generator", "component-base", "component-helpers", "controller-manager", "cri-api"),
-    *("cri-client", "csi-translation-lib", "dynamic-resource-allocation", "endpointslice", "externaljwt", "kms"),
-    *("kube-aggregator", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"),
-    *("legacy-cloud-providers", "metrics", "mount-utils", "pod-security-admission", "sample-apiserver"),
-    *("sample-cli-plugin", "sample-controller"),
-)
+_STAGED = re.compile(r"^\s*k8s\.io/(\S+) => \./staging/", re.MULTILINE)
 
 
 def build(places: Places, say: Callable[[str], None]) -> None:
@@ -52,11 +47,10 @@ def build(places: Places, say: Callable[[str], None]) -> None:
     install_packages(places, say)
     if not (places.bin / "kubectl").exists():
         _build_kubernetes(places, say)
+    if not places.containerd.exists():
+        _build(places, places.containerd, "-tags=seccomp,urfave_cli_no_docs", "tool", cgo=True, say=say)
     if not places.coredns.exists():
-        say("building CoreDNS")
-        made = places.coredns.with_suffix(".new")
-        _go(places, "build", "-trimpath", "-ldflags=-s -w", "-o", str(made), ".", cwd=_COREDNS, say=say)
-        made.rename(places.coredns)
+        _build(places, places.coredns, ".", say=say)
 
 
 def _check_machine() -> None:
@@ -98,10 +92,10 @@ def _build_kubernetes(places: Places, say: Callable[[str], None]) -> None:
     say(f"building Kubernetes {places.version}: some minutes, once")
     source = places.cache / f"source-{places.version}"
     shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(_HYPERKUBE, source)
+    shutil.copytree(MODULES / "hyperkube", source)
     if places.version != DEFAULT_VERSION:
         (source / "go.sum").unlink()
-        (source / "go.mod").write_text(go_mod(places.version))
+        (source / "go.mod").write_text(go_mod(places.version, _own_go_mod(places.version)))
         _go(places, "mod", "tidy", cwd=source, say=say)
     package = "k8s.io/component-base/version"
     stamp = f"-X {package}.gitVersion=v{places.version} -X {package}.gitMajor=1 -X {package}.gitMinor={places.minor}"
@@ -115,17 +109,38 @@ def _build_kubernetes(places: Places, say: Callable[[str], None]) -> None:
     shutil.rmtree(source)
 
 
-def go_mod(version: str) -> str:
-    """Return a go.mod that requires a release of Kubernetes with the staging modules of the same release."""
+def _own_go_mod(version: str) -> str:
+    """Return the go.mod of a release of Kubernetes. Raises SetupError."""
+    words = ("go", "mod", "download", "-json", f"k8s.io/kubernetes@v{version}")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    said = json.loads(done.stdout or "{}")
+    if "GoMod" not in said:
+        raise SetupError(f"there is no Kubernetes {version}: {said.get('Error') or done.stderr.strip()}")
+    return Path(said["GoMod"]).read_text()
+
+
+def go_mod(version: str, own: str) -> str:
+    """Return a go.mod that requires a release of Kubernetes, with the staging modules that its own go.mod names."""
     staged = f"v0.{version.removeprefix('1.')}"
-    pins = "".join(f"\tk8s.io/{name} => k8s.io/{name} {staged}\n" for name in _STAGING)
+    pins = "".join(f"\tk8s.io/{name} => k8s.io/{name} {staged}\n" for name in _STAGED.findall(own))
     return f"module hyperkube\n\ngo 1.24.0\n\nrequire k8s.io/kubernetes v{version}\n\nreplace (\n{pins})\n"
+
+
+def _build(places: Places, made: Path, *words: str, cgo: bool = False, say: Callable[[str], None]) -> None:
+    """Build the programs of one of our modules into a folder."""
+    name = made.name.partition("-")[0]
+    say(f"building {name}")
+    new = made.with_suffix(".new")
+    env = {"CGO_ENABLED": "1" if cgo else "0"}
+    options = ("-trimpath", "-ldflags=-s -w", "-o", f"{new}/")
+    _go(places, "build", *options, *words, cwd=MODULES / name, env=env, say=say)
+    new.rename(made)
 
 
 def _go(
     places: Places,
     *words: str,
-    cwd: Path | None = None,
+    cwd: Path,
     env: Mapping[str, str] | None = None,
     say: Callable[[str], None],
 ) -> None:
@@ -142,9 +157,9 @@ def run(
     say: Callable[[str], None],
     every_s: float = 30.0,
 ) -> None:
-    """Run a long command with its output in its program's log; say now and then that it goes on. Raises SetupError."""
+    """Run a long command with its output in its program's log; say every while that it runs. Raises SetupError."""
     places.cache.mkdir(parents=True, exist_ok=True)
-    log = places.cache / f"{command[0]}.log"
+    log = places.cache / f"{Path(command[0]).name}.log"
     began = time.monotonic()
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -156,7 +171,7 @@ def run(
                     code = process.wait(every_s)
                     break
                 except subprocess.TimeoutExpired:
-                    say(f"  {command[0]} {command[1]} goes on, {time.monotonic() - began:.0f} s")
+                    say(f"  {command[0]} {command[1]} runs, {time.monotonic() - began:.0f} s")
         except BaseException:
             process.kill()
             process.wait()

@@ -102,8 +102,7 @@ class LocalCluster:
     def load(self, archives: list[Path]) -> None:
         """Put image archives into the node. Raises SetupError."""
         for archive in archives:
-            command = ("ctr", "-a", str(self.places.containerd_socket), "-n", "k8s.io", "images", "import")
-            run(self.places, *command, str(archive), say=self._say)
+            run(self.places, *self.ctr("images", "import", str(archive)), say=self._say)
 
     def load_built(self, images: list[str]) -> None:
         """Put images of the engine into the node, but those that it has already. Raises SetupError."""
@@ -123,6 +122,10 @@ class LocalCluster:
         archive.unlink()
         noted.write_text(json.dumps(loaded | {image: found[image] for image in missing}))
 
+    def ctr(self, *words: str) -> list[str]:
+        """Return a command line of containerd's own client."""
+        return [f"{self.places.containerd}/ctr", "-a", str(self.places.containerd_socket), "-n", "k8s.io", *words]
+
     def kubectl(self, *words: str) -> str | None:
         """Return what kubectl prints, None where it fails."""
         command = [str(self.places.bin / "kubectl"), f"--kubeconfig={self.places.kubeconfig}", *words]
@@ -137,8 +140,7 @@ class LocalCluster:
         return self.kubectl("get", "node", NODE, f"--output=jsonpath={condition}") == "True"
 
     def _ctr(self, *words: str) -> list[str] | None:
-        command = ["ctr", "-a", str(self.places.containerd_socket), "-n", "k8s.io", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(self.ctr(*words), capture_output=True, text=True, check=False)
         return done.stdout.split() if done.returncode == 0 else None
 
     def _end_containers(self) -> None:

@@ -34,7 +34,7 @@ def daemons(places: Places) -> dict[str, Daemon]:
     """Return all daemons by name."""
     run, pki = places.run, places.pki
     commands: dict[str, list[str | Path]] = {
-        "containerd": ["containerd", "-c", run / "containerd.toml"],
+        "containerd": [places.containerd / "containerd", "-c", run / "containerd.toml"],
         "etcd": [
             "etcd",
             *(f"--data-dir={run}/etcd", f"--listen-client-urls={ETCD}", f"--advertise-client-urls={ETCD}"),
@@ -57,7 +57,7 @@ def daemons(places: Places) -> dict[str, Daemon]:
             f"--node-ip={GATEWAY}",  # no Service has an endpoint on loopback, where pods of its network would be
             f"--container-runtime-endpoint=unix://{places.containerd_socket}",
         ],
-        "coredns": [places.coredns, "-conf", run / "Corefile"],
+        "coredns": [places.coredns / "coredns", "-conf", run / "Corefile"],
     }
     return {name: Daemon(name, commands[name], run, places.logs) for name in NAMES}
 
@@ -98,26 +98,32 @@ def _as(kubeconfig: Path, run: Path) -> list[str]:
 
 def _containerd(places: Places) -> str:
     return f"""\
-version = 2
+version = 3
+disabled_plugins = ["io.containerd.nri.v1.nri"]  # its socket would be the machine's
 root = "{places.content}"
 state = "{places.run}/containerd"
 [grpc]
   address = "{places.containerd_socket}"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
   disable_tcp_service = true
   stream_server_address = "127.0.0.1"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{PAUSE_IMAGE}"
+[plugins."io.containerd.cri.v1.runtime"]
   disable_apparmor = true
   restrict_oom_score_adj = true  # without CAP_SYS_RESOURCE no sandbox starts otherwise
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["/usr/lib/cni"]
     conf_dir = "{places.run}/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.runtime".containerd]
     default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      runtime_path = "{places.containerd}/containerd-shim-runc-v2"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+        BinaryName = "{places.containerd}/runc"
         SystemdCgroup = false
 """
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT_VERSION = "1.35.3"
+DEFAULT_VERSION = "1.37.2"
+MODULES = Path(__file__).parent  # of Go: a folder for each, with go.mod and go.sum
 
 
 class SetupError(Exception):
@@ -40,9 +42,19 @@ class Places:
         return self.cache / f"kubernetes-{self.version}"
 
     @property
+    def containerd(self) -> Path:
+        """containerd's programs and runc, the same for all releases."""
+        return self._programs("containerd")
+
+    @property
     def coredns(self) -> Path:
         """CoreDNS, the same for all releases."""
-        return self.cache / "coredns"
+        return self._programs("coredns")
+
+    def _programs(self, module: str) -> Path:
+        """The folder of the programs of one of our modules, as it is required today."""
+        required = hashlib.sha256((MODULES / module / "go.mod").read_bytes()).hexdigest()
+        return self.cache / f"{module}-{required[:8]}"
 
     @property
     def images(self) -> Path:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "mpi-agents"
 INSTALL_YAML = ROOT / "install.yaml"
 NAMESPACE = "mpi-agents"  # install.yaml's
-_KUBERNETES = "1.29.0"  # the oldest that the chart is for
+_KUBERNETES = "1.31.0"  # the oldest that the chart is for
 _INSTALL_VALUES: Values = {"createNamespace": True, "crds": {"keep": False}}
 _HEAD = """\
 # mpi-agents without Helm: kubectl apply -f install.yaml

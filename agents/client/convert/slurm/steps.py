@@ -76,7 +76,8 @@ def rewritten(script: str, request: Request, implementation: Implementation, fir
         words = [word.text for word in command.words]
         is_step = command.program == "srun" or command.program in mpirun.PROGRAMS
         if command.program == "export":
-            names = dict.fromkeys([*job.exported, *filter(None, map(_exported, words[1:]))])
+            exported = [named[1] for word in words[1:] if (named := _EXPORT.fullmatch(word))]  # others are options
+            names = dict.fromkeys([*job.exported, *exported])
             job.exported[:] = [*names][:_EXPORTS_MAX]
         elif command.program in ("module", "ml"):
             found.has_modules = True
@@ -95,12 +96,6 @@ def rewritten(script: str, request: Request, implementation: Implementation, fir
         found.lost.append(f"line {line}: srun in a variable: is as it was; write mpirun's words")
     found.script = replaced(script, edits)
     return found
-
-
-def _exported(word: str) -> str:
-    """Return the name that a word of `export` gives, "" for an option."""
-    named = _EXPORT.fullmatch(word)
-    return named[1] if named else ""
 
 
 def _srun(command: Command, job: _Job, lost: list[str]) -> Iterable[Edit]:

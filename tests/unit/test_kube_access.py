@@ -8,10 +8,9 @@ import pytest
 from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
 
-from agents.operator.access import Access
-from agents.operator.api import Api
-from agents.operator.kube import UnavailableError
-from agents.operator.metrics import Metrics
+from agents.kube.access import Access
+from agents.kube.api import Api
+from agents.kube.errors import UnavailableError
 
 
 @pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), ConfigException("Token file exists but empty.")])
@@ -24,7 +23,7 @@ def test_a_token_that_can_t_be_read_is_a_request_that_failed(fault: Exception) -
     configuration = Configuration(host="https://127.0.0.1:1")
     configuration.api_key["BearerToken"] = "bearer one"
     configuration.refresh_api_key_hook = renew
-    api = Api(Access(configuration, 1), Metrics())
+    api = Api(Access(configuration, 1), agent="mpi-operator", manager="mpi-agents")
     with pytest.raises(UnavailableError, match=r"the token can't be read: .*(Too many|empty)"):
         api.get("/apis")
     with pytest.raises(UnavailableError):

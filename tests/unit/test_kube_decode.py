@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.operator.decode import DEEPEST, decode, decode_list
+from agents.kube.decode import DEEPEST, decode, decode_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

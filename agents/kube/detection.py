@@ -7,12 +7,10 @@ from itertools import pairwise
 
 from agents.job.json_object import Body, mappings, part
 from agents.job.status import seconds
-from agents.operator.kube import Kind
 
 OWN_LEASE = "mpi-agents-operator"  # by default
 _TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
 LEASES = ("mpi-operator", _TRAINING_LEASE)  # kubeflow's two
-DEPLOYMENT = Kind("Deployment", "apps/v1", "deployments")
 DEPLOYMENTS = ("mpi-operator", "training-operator")  # also those that elect by Endpoints, or not at all
 _CLOCKS_S = 30  # how far the clocks of two nodes may be apart, either way
 
@@ -34,7 +32,9 @@ def find_operators(
             seen.add(f"Lease {namespace}/{name}")
     for each in deployments:
         is_up = part(each, "spec").get("replicas", 1) and part(each, "status").get("readyReplicas")
-        if is_up and _has_mpijobs(each) and not _runs_ours(each):
+        # One of our chart's is seen by its lease, whatever its release calls it.
+        runs_ours = any(word.startswith("--lease-name=") for word in _words(each))
+        if is_up and _has_mpijobs(each) and not runs_ours:
             seen.add("Deployment {}/{}".format(*place(each)))
     return frozenset(seen)
 
@@ -46,11 +46,6 @@ def is_held(lease: Body, now: float) -> bool:
     if not spec.get("holderIdentity") or renewed is None:
         return False
     return -_CLOCKS_S <= now - renewed < float(spec.get("leaseDurationSeconds") or 15) + _CLOCKS_S
-
-
-def _runs_ours(deployment: Body) -> bool:
-    """Whether it is one of our chart's, whatever its release calls it: those are seen by their leases."""
-    return any(word.startswith("--lease-name=") for word in _words(deployment))
 
 
 def _has_mpijobs(deployment: Body) -> bool:

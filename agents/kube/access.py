@@ -12,10 +12,12 @@ from collections.abc import Mapping
 import urllib3
 from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
 
-from agents.operator.kube import UnavailableError
+from agents.job.json_object import part
+from agents.kube.errors import UnavailableError
 
+_KUBECONFIG = "~/.kube/config"
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _KEEPALIVE = (  # a watch may be silent for a minute: the kernel detects a lost peer within that time
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -31,9 +33,13 @@ class AccessError(Exception):
 
 
 class Access:
-    """A connection pool for the API server, and the headers that authenticate requests."""
+    """A connection pool for the API server, and the headers that authenticate requests.
 
-    def __init__(self, configuration: Configuration, connections: int) -> None:
+    `namespace` is that of the kubeconfig's context, or of the pod that this process runs in.
+    """
+
+    def __init__(self, configuration: Configuration, connections: int, namespace: str = "default") -> None:
+        self.namespace = namespace
         configuration.connection_pool_maxsize = connections
         configuration.socket_options = list(_KEEPALIVE)
         self.configuration = configuration
@@ -51,23 +57,29 @@ class Access:
         return {each["key"]: each["value"] for each in settings if each["in"] == "header" and each["value"]}
 
 
-def load(kubeconfig: str, connections: int) -> Access:
-    """Return the access by a kubeconfig file, else by KUBECONFIG, else by the pod's service account, else ~/.kube.
+def load(kubeconfig: str | None, connections: int, context: str | None = None) -> Access:
+    """Return the access as kubectl has it: by this file, KUBECONFIG, ~/.kube/config, or the pod's service account.
 
     `connections`: how many are kept open. Raises AccessError.
     """
+    file = kubeconfig or os.environ.get("KUBECONFIG") or None
+    is_in_pod = not (file or context or os.path.exists(os.path.expanduser(_KUBECONFIG)))
     configuration = Configuration()
     try:
-        if given := kubeconfig or os.environ.get("KUBECONFIG"):
-            load_kube_config(config_file=given, client_configuration=configuration)
-        elif os.environ.get("KUBERNETES_SERVICE_HOST"):
+        if is_in_pod and os.environ.get("KUBERNETES_SERVICE_HOST"):
             load_incluster_config(client_configuration=configuration)
-        else:
-            load_kube_config(client_configuration=configuration)
-        return Access(configuration, connections)
+            return Access(configuration, connections, own_namespace())
+        load_kube_config(config_file=file, context=context, client_configuration=configuration)
+        return Access(configuration, connections, _namespace(file, context))
     except (ConfigException, OSError, ValueError) as error:
-        where = kubeconfig or os.environ.get("KUBECONFIG") or "the pod's service account or ~/.kube/config"
-        raise AccessError(f"no API server is configured by {where}: {error}") from error
+        where = file or f"{_KUBECONFIG} or a pod's service account"
+        raise AccessError(f"no cluster is configured by {where}: {error}") from None
+
+
+def _namespace(file: str | None, context: str | None) -> str:
+    contexts, active = list_kube_config_contexts(config_file=file)
+    chosen = next((one for one in contexts if one.get("name") == context), None) if context else active
+    return str(part(chosen, "context").get("namespace") or "default")
 
 
 def own_namespace() -> str:

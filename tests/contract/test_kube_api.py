@@ -1,4 +1,4 @@
-"""Requests of the operator to a real socket: what failures mean, how a watch ends, and whose token is sent."""
+"""Requests to a real socket: what failures mean, how lists and watches are read, and whose token is sent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import pytest
 from kubernetes.client import Configuration
 from objects_api import ObjectsApi
 
-from agents.operator.access import Access, AccessError, load
-from agents.operator.api import Api
-from agents.operator.kube import (
-    CONFIG_MAP,
-    MPI_JOB_V1,
-    POD,
+from agents.kube.access import Access, AccessError, load
+from agents.kube.api import Api
+from agents.kube.errors import (
     AlreadyExistsError,
     ApiError,
     ConflictError,
@@ -25,6 +22,7 @@ from agents.operator.kube import (
     TooManyError,
     UnavailableError,
 )
+from agents.kube.kinds import CONFIG_MAP, MPI_JOB_V1, POD
 from agents.operator.metrics import Metrics
 from tests.objects import Failure
 
@@ -53,7 +51,7 @@ def client(server: ObjectsApi, configuration: Configuration | None = None) -> tu
     configuration = configuration or Configuration()
     configuration.host = f"http://127.0.0.1:{server.port}"
     metrics = Metrics()
-    return Api(Access(configuration, 2), metrics), metrics
+    return Api(Access(configuration, 2), agent="mpi-operator", manager="mpi-agents", answered=metrics.answered), metrics
 
 
 def config_map(name: str) -> dict[str, Any]:
@@ -158,6 +156,26 @@ def test_a_watch_tells_what_happens_until_it_is_stopped_by_another_thread(server
     assert seen == ["ADDED a"]
 
 
+def test_a_list_is_read_page_by_page(server: ObjectsApi) -> None:
+    configuration = Configuration(host=f"http://127.0.0.1:{server.port}")
+    api = Api(Access(configuration, 2), agent="mpi-operator", manager="mpi-agents", page=2)
+    for name in "abcde":
+        api.create(CONFIG_MAP, "ns", config_map(name))
+    found = [(one["kind"], one["apiVersion"], one["metadata"]["name"]) for one in api.items(CONFIG_MAP.path("ns"))]
+    assert found == [("ConfigMap", "v1", name) for name in "abcde"]
+
+
+def test_a_watch_after_a_version_that_is_too_old_is_gone(server: ObjectsApi) -> None:
+    """The API server answers 200, and says so in an event."""
+    api, _ = client(server)
+    version = str(server.objects.version)
+    api.create(CONFIG_MAP, "ns", config_map("a"))
+    server.end_watches(forget=True)
+    with pytest.raises(GoneError) as caught:
+        list(api.watch(CONFIG_MAP.path("ns"), version=version, timeout_s=5))
+    assert caught.value.code == 410
+
+
 def test_a_watch_that_is_refused_says_why(server: ObjectsApi) -> None:
     def fault(_request: Request) -> bool:
         raise Failure(403, "Forbidden", "pods is forbidden")
@@ -174,7 +192,7 @@ def test_a_watch_that_breaks_off_is_no_end(server: ObjectsApi) -> None:
     watch = iter(api.watch(CONFIG_MAP.path("ns"), version=version, timeout_s=300))
     assert next(watch)["type"] == "ADDED"
     server.cut()
-    with pytest.raises(UnavailableError, match="a watch was interrupted"):
+    with pytest.raises(UnavailableError, match="no answer from http"):
         list(watch)
 
 
@@ -206,10 +224,11 @@ def test_a_kubeconfig_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_configuration_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match="no API server is configured by /nowhere"):
+    with pytest.raises(AccessError, match="no cluster is configured by /nowhere"):
         load("/nowhere", 1)
     monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    with pytest.raises(AccessError, match="the pod's service account"):
+    with pytest.raises(AccessError, match="a pod's service account"):
         load("", 1)

@@ -23,16 +23,24 @@ _LONG = 65536  # bytes, from which on managedFields are worth leaving out
 _FIELD = ("f:", "k:", "v:")  # as the API server begins a field's name in managedFields
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes, *, is_whole: bool = False) -> Any:
     """Return what the JSON says; if something in it is nested too deeply, null from there on. Raises ValueError.
 
-    Of a long one without the fields in managedFields: of a large pod these are the most of it.
+    Unless it `is_whole`, of a long one without the fields in managedFields: of a large pod these are the most of it.
     """
-    hook = _without_fields if len(data) > _LONG else None
+    hook = _without_fields if len(data) > _LONG and not is_whole else None
     try:
         return json.loads(data, object_hook=hook)
     except RecursionError:
         return json.loads(_without_depths(data.decode()), object_hook=hook)
+
+
+def decoded(data: bytes, *, is_whole: bool = False) -> Any:
+    """Return what `decode` does, None if it is no JSON."""
+    try:
+        return decode(data, is_whole=is_whole)
+    except ValueError:
+        return None
 
 
 def decode_list(chunks: Iterable[bytes], keep: Callable[[Any], Any]) -> Any:

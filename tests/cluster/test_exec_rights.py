@@ -1,4 +1,4 @@
-"""Direct mode against a real API server, with a Role of kubeflow's operators: `create` on pods/exec, and no `get`."""
+"""A hub against a real API server, with a Role of kubeflow's operators: `create` on pods/exec, and no `get`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 import yaml
 
+from rshagent.native import client_build
 from tests.cluster.faults import of_the_command
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.cluster.kube import Namespace
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 DEADLINE_S = 120.0
 POD, ACCOUNT = "pi-worker-0", "pi-launcher"
 MIB = 1 << 20
-BY = {"create": "", "get, create by v5": "v5", "get, create by v4": "v4"}
-"""Verbs that are granted, and MPI_AGENT_PROTOCOLS."""
+BY = ["create", "get, create"]
+"""Verbs that are granted: by SPDY, and by WebSocket."""
 
 
 @pytest.fixture(params=BY)
@@ -37,25 +38,35 @@ def by(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def launch(namespace: Namespace, by: str, tmp_path: Path) -> Launch:
-    """Start an agent of direct mode here, which is to this namespace what a launcher pod's would be."""
+def launch(namespace: Namespace, by: str, tmp_path: Path) -> Iterator[Launch]:
+    """Start the client here, with a hub that is to this namespace what a launcher pod's would be."""
     job = Job("openmpi4", workers=1)
-    grant(job, *by.partition(" by ")[0].split(", "))
+    grant(job, *by.split(", "))
     namespace.apply(one for one in job.objects if one["kind"] not in ("Pod", "Service"))
+    (tmp_path / "hostfile").write_text(f"{POD}\n")
+    client_build.build(str(tmp_path / "rshagent"))
     environ = {
         "PATH": os.environ["PATH"],
         "KUBECONFIG": os.fspath(kubeconfig(namespace, tmp_path)),
         "MPI_AGENT_NAMESPACE": namespace.name,
-        "MPI_AGENT_PROTOCOLS": BY.get(by, ""),
+        "MPI_AGENT_HOSTFILE": str(tmp_path / "hostfile"),
+        "MPI_AGENT_SOCKET": str(tmp_path / "hub.sock"),
     }
     namespace.wait_ready([POD])
-    return lambda text, stdin=subprocess.PIPE, limits="": subprocess.Popen(
-        [sys.executable, "-m", "rshagent", POD, text],
-        env=environ | {"MPI_AGENT_LIMITS": limits},
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    hubs: list[subprocess.Popen[bytes]] = []
+
+    def start(text: str, stdin: int | IO[bytes] = subprocess.PIPE, limits: str = "") -> subprocess.Popen[bytes]:
+        if not hubs:  # the client waits for it
+            command = [sys.executable, "-m", "rshagent.hub"]
+            hubs.append(subprocess.Popen(command, env=environ | {"MPI_AGENT_LIMITS": limits}))
+        return subprocess.Popen(
+            [tmp_path / "rshagent", POD, text], env=environ, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    yield start
+    for hub in hubs:
+        with hub:
+            hub.kill()
 
 
 def end_of(agent: subprocess.Popen[bytes]) -> tuple[str, str, int]:
@@ -91,7 +102,7 @@ def kubeconfig(namespace: Namespace, folder: Path) -> Path:
     return path
 
 
-def test_code_output_and_streams_of_any_size(launch: Launch, by: str) -> None:
+def test_code_output_and_streams_of_any_size(launch: Launch) -> None:
     agent = launch("echo out; echo err >&2; exit 7")
     assert end_of(agent) == ("out\n", "err\n", 7)
 
@@ -100,8 +111,7 @@ def test_code_output_and_streams_of_any_size(launch: Launch, by: str) -> None:
     assert (hashlib.sha256(out).digest(), err) == (hashlib.sha256(bytes(100 * MIB)).digest(), b"")
 
     data = os.urandom(20 * MIB)
-    # v4 can't pass on the end of stdin.
-    agent = launch(f"head -c {len(data)} | sha256sum; echo over >&2" if "v4" in by else "sha256sum; echo over >&2")
+    agent = launch("sha256sum; echo over >&2")
     out, err = agent.communicate(data, timeout=DEADLINE_S)
     assert out.split()[0].decode() == hashlib.sha256(data).hexdigest()
     assert (err, agent.returncode) == (b"over\n", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.operator.kube import RejectedError, TooManyError, UnavailableError, from_status
+from agents.kube.errors import RejectedError, TooManyError, UnavailableError, from_status
 
 
 @pytest.mark.parametrize(
