@@ -266,7 +266,7 @@ def test_a_stderr_that_nobody_reads_does_not_hold_it(clients: Clients, hub: Scri
     os.write(theirs, bytes(fcntl.fcntl(theirs, fcntl.F_GETPIPE_SZ)))
     client = clients.start(stderr=theirs)
     hub.accept().finish(protocol.fail_message(7, "nobody reads this"))
-    assert client.wait(timeout=20) == 7
+    assert client.wait(timeout=90) == 7
     os.close(ours)
     os.close(theirs)
 
