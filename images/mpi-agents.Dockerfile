@@ -18,6 +18,7 @@ COPY images/__init__.py images/relocatable.py images/
 COPY agents/__init__.py agents/
 COPY agents/common agents/common
 COPY agents/job agents/job
+COPY agents/kube agents/kube
 COPY agents/operator agents/operator
 COPY agents/worker agents/worker
 COPY delivery delivery
