@@ -65,7 +65,7 @@ class Follower:
         return self._outage.answer(lambda: self._client.facts(self._name, known))
 
     def _next(self, facts: Facts) -> PodFacts | None:
-        """The oldest launcher that has begun, and whose output is not here yet."""
+        """The oldest launcher that has started, and whose output was not read yet."""
         for pod in facts.launchers:
             main = pod.main
             if main is not None and main.state in {"running", "terminated"} and _key(pod) not in self._done:

@@ -1,4 +1,4 @@
-"""Jobs as manifests: read from YAML, made of a few options, or of a job that has been there. Pure but for reading."""
+"""Jobs as manifests: read from YAML, made from options, or from an existing job. Pure, except reading."""
 
 from __future__ import annotations
 
@@ -281,8 +281,8 @@ def _pod(role: Object, name: str, options: Options, env: Mapping[str, str], comm
     template = part(role, "template")
     spec = mapping(template.get("spec"))
     containers = mappings(spec.get("containers")) or [{"name": "mpi"}]
-    former = main_container({"spec": {"containers": containers}}, name)
-    main = {**former, "image": options.image}
+    old_main = main_container({"spec": {"containers": containers}}, name)
+    main = {**old_main, "image": options.image}
     if command is not None:
         main = {key: value for key, value in main.items() if key != "args"} | {"command": command}
     if env:
@@ -300,7 +300,7 @@ def _pod(role: Object, name: str, options: Options, env: Mapping[str, str], comm
         spec = {**spec, "volumes": [*there, *(volume for volume, _ in volumes)]}
     if options.priority:
         spec = {**spec, "priorityClassName": options.priority}
-    return {**template, "spec": {**spec, "containers": [main if one is former else one for one in containers]}}
+    return {**template, "spec": {**spec, "containers": [main if one is old_main else one for one in containers]}}
 
 
 def _resources(options: Options) -> dict[str, str]:

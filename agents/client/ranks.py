@@ -23,7 +23,7 @@ _RANK_MAX = 10**9
 _BUSY_PERCENT = 5.0  # a rank that waits in the kernel uses less
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "env", "timeout"})
 BUSY = "uses the CPU: it computes, or polls for messages"
-_UNKNOWN = "what it waits for may not be read"
+_UNKNOWN = "not permitted to read what it waits for (ptrace_scope)"
 
 
 @dataclass(frozen=True, slots=True)

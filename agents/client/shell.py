@@ -68,7 +68,7 @@ def commands(script: str, start: int = 0, end: int | None = None, line: int = 1)
 
 @dataclass(slots=True)
 class _Scan:
-    """Where a scan is: the command that has begun, and what the next word or line is to be."""
+    """The state of a scan: the current command, and what the next word or line means."""
 
     line: int
     command: Command

@@ -38,7 +38,7 @@ _REMEDIES = {
 
 
 def untagged(text: str) -> str:
-    """Return a text without tags, but for those of -prepend-rank."""
+    """Return a text without tags, except those of -prepend-rank."""
     return _TAG_AND_BLANK.sub("", text)
 
 

@@ -137,7 +137,7 @@ def stdout() -> Terminal:
 
 
 def show(lines: Sequence[str]) -> None:
-    """Write lines to stdout at once."""
+    """Write lines to stdout, and flush."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

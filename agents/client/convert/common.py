@@ -107,7 +107,7 @@ def has_other(job: Job, name: str) -> bool:
 
 
 def run_mode(job: Job) -> Body:
-    """Return `spec.runMode`, but for the pause."""
+    """Return `spec.runMode` without the pause."""
     mode: Body = {}
     if job.debug is not None:
         mode["debug"] = {"enabled": True, "replicaSpecs": _overrides(job.debug)}

@@ -89,8 +89,8 @@ def _whole(given: str, kinds: Mapping[str, str]) -> str:
     """Return the name that this is the beginning of, if there is one only."""
     if given in kinds:
         return given
-    begun = [name for name in kinds if given and name.startswith(given)]
-    return begun[0] if len(begun) == 1 else given
+    matching = [name for name in kinds if given and name.startswith(given)]
+    return matching[0] if len(matching) == 1 else given
 
 
 def count(text: str) -> int:
