@@ -190,7 +190,7 @@ def _restarting(facts: Facts) -> Explanation | None:
         return None
     if launcher.state.phase == "Failed" and not is_retried:  # for a moment, or for ever if the operator is down
         return causes.died(
-            facts, State.RUNNING, end, f"{facts.name}'s launcher has failed; its operator has yet to react: "
+            facts, State.RUNNING, end, f"{facts.name}'s launcher has failed; its operator has not reacted yet: "
         )
     failures = sum(len(pod.ends) > 0 for pod in facts.launchers) + max(0, launcher.restarts - 1)
     times = f" (failed {failures} times)" if failures > 1 else ""

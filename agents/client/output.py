@@ -171,7 +171,7 @@ _MISTAKES = tuple(
         ),
     )
 )
-_NO_DAEMON = re.compile(r"unable to reliably start one or more daemons")  # Open MPI's notice behind any of the causes
+_NO_DAEMON = re.compile(r"unable to reliably start one or more daemons")  # Open MPI's notice after any of the causes
 _UNKNOWN_CAUSE = Mistake(
     _NOT_STARTED,
     "mpirun could not start its daemon in a worker",
@@ -180,7 +180,7 @@ _UNKNOWN_CAUSE = Mistake(
 
 
 def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
-    """Return the last lines that say something: the program's own, if there are any behind the launcher's notices."""
+    """Return the last lines that say something: the program's own, if there are any besides the launcher's notices."""
     parts: list[list[str]] = [[]]
     for line in (one.rstrip() for one in lines):
         text = untagged(line).strip()

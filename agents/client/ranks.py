@@ -216,7 +216,7 @@ def ranges(numbers: Collection[int]) -> str:
 
 
 def _documents(text: str) -> Iterator[Sequence[Object]]:
-    """Give the lists of objects that stand behind each other in a text, up to what is none."""
+    """Give the lists of objects that follow each other in a text, up to the first invalid part."""
     decoder, at = json.JSONDecoder(), 0
     while (at := text.find("[", at)) >= 0:
         try:

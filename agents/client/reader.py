@@ -25,8 +25,6 @@ from agents.client.summaries import events_of, status_of, summary_of
 from agents.client.tags import RankOutput
 from agents.job.json_object import Body, Object, part
 
-_WATCH_S = 240  # restart a watch after this time: proxies close silent connections
-
 
 class Reader:
     """Reads the MPI jobs of one namespace. Methods take a job's name, and raise ClientError."""
@@ -185,7 +183,7 @@ class Reader:
         return pod_command.run(self._connection, *where, argv, timeout_s=timeout_s, most=most)
 
     def changed(self, resource: Object, timeout_s: float) -> Body | None:
-        """Wait for a change of a job, and return it; None: there was none in so many seconds, or look again."""
+        """Wait for a change of a job, and return it; None: no change within `timeout_s`, or read it again."""
         metadata = part(resource, "metadata")
         path = kind_of(resource).path(str(metadata.get("namespace")))
         field = f"metadata.name={metadata.get('name')}"

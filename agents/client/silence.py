@@ -16,7 +16,7 @@ from agents.job.conditions import Type
 from agents.job.status import seconds
 
 SILENT_S = 60.0
-"""Without new output for so long, a running job is said to be silent: most programs write more often."""
+"""A running job without new output for this time counts as silent: most programs write more often."""
 _BURST_S = 2.0  # a rank that dies writes its traceback, and what it has held back
 _LINE_MAX = 200  # bytes of a line that is quoted
 

@@ -1,4 +1,4 @@
-"""`doctor`: checks of the cluster, of the own rights and of a job, each with what to do."""
+"""`doctor`: checks of the cluster, the user's rights and a job, each with what to do."""
 
 from __future__ import annotations
 

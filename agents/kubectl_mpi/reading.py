@@ -121,7 +121,7 @@ def logs(
         _follow(client, job, None if rank is None else client.rank_output(job, rank))
         return
     number = 0
-    for number, line in enumerate(  # noqa: B007 (it is needed behind the loop)
+    for number, line in enumerate(  # noqa: B007 (it is needed after the loop)
         client.logs(job, worker=worker, rank=rank, follow=follow, previous=previous, tail=tail), 1
     ):
         show([line])

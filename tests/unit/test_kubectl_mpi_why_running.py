@@ -195,7 +195,7 @@ CASES: dict[str, Case] = {
         facts(job("v1", "Running"), *UP, pod(LAUNCHER, "failed", exit_code=3)),
         State.RUNNING,
         "ExitCode3",
-        ["pi's launcher has failed; its operator has yet to react: launcher pi-launcher: container mpi exited with 3."],
+        ["has failed; its operator has not reacted yet: launcher pi-launcher: container mpi exited with 3."],
     ),
     "between two launchers": (
         facts(job("v2beta1", "Restarting", message="pi-launcher-a: container mpi exited with 1"), *UP),

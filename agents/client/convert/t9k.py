@@ -82,7 +82,7 @@ def _check(job: Job) -> None:
     elif job.debug is None and not _command(job.launcher.template, job.main_container):
         reason = "its launcher has no command, and T9k makes an mpirun line of it"
     elif has_other(job, _MAIN[0]):
-        reason = f"it has another container {_MAIN[0]} besides the one that ranks run in"
+        reason = f"it has a container {_MAIN[0]} in addition to the ranks' container"
     if reason:
         raise ManifestError(f"job {job.name} can't be one of T9k's: {reason}")
 

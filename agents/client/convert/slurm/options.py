@@ -55,7 +55,7 @@ class Option:
 
 
 def parse(words: Sequence[str], table: tuple[Mapping[str, str], Mapping[str, str]]) -> tuple[list[Option], int]:
-    """Return the options that words begin with, as getopt_long reads them, and the index of what is behind them."""
+    """Return the options that words start with, as getopt_long reads them, and the index of the next word."""
     kinds, letters = table
     found: list[Option] = []
     index = 0

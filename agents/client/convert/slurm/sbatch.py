@@ -97,7 +97,7 @@ def _read(text: str, file: str) -> _Script:
         if not line.startswith("#SBATCH"):
             continue
         if number > first:
-            lost.append(f"line {number}: {line}: stands behind the first command, where Slurm ignores it")
+            lost.append(f"line {number}: {line}: stands after the first command, where Slurm ignores it")
             continue
         try:
             words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
