@@ -106,3 +106,9 @@ def test_ranks_of_a_real_job(shell: Shell) -> None:
     until(lambda: places() == ours, "all ranks are seen")
     assert shell.run("stacks", "ranks").startswith("ranks 0-3: clock_nanosleep")
     shell.run("delete", "ranks")
+
+
+def test_an_ended_job_has_no_ranks(shell: Shell) -> None:
+    shell.run("submit", "-f", "-", stdin=manifest("ended", "true"))
+    shell.run("wait", "ended", "--timeout", "60s")
+    assert "ended has no ranks: ended succeeded" in shell.run("top", "ended", code=4)
