@@ -46,7 +46,7 @@ class Bundle:
         for name, text in self._all(facts):
             size = len(text.encode(errors="replace"))
             if self._size + size > SUM_MAX:
-                self._left_out.append(f"{name} and all behind it: all files together would exceed {SUM_MAX >> 20} MiB")
+                self._left_out.append(f"{name} and all later files: together they would exceed {SUM_MAX >> 20} MiB")
                 break
             self._size += size
             yield name, text
@@ -141,7 +141,7 @@ class Bundle:
                         yield name, str(found)
 
     def _log(self, pod: str, container: str, *, previous: bool) -> str:
-        """Return the end of a log. It begins and ends with a whole line: a part of a secret would not be known."""
+        """Return the end of a log. It starts and ends with a whole line: a part of a secret would not be recognized."""
         where = (self._connection, self._client.namespace, pod, container)
         lines = [*pod_logs.lines(*where, previous=previous, tail=_LINES, most=_READ_MAX)]
         text = "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""What the job died of: a failed container, with what its output, its limits and the events of workers say. Pure."""
+"""Why the job failed: a failed container, with what its output, its limits and the events of workers say. Pure."""
 
 from __future__ import annotations
 

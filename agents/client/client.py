@@ -20,7 +20,7 @@ from agents.client.reader import Reader
 from agents.client.summaries import status_of, summary_of
 from agents.job.json_object import Body, Object, part
 
-_WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
+_WATCH_S = 240  # restart a watch after this time: proxies close silent connections
 
 
 class MpiClient(Reader):
@@ -123,5 +123,5 @@ class MpiClient(Reader):
         """Return a job, which is read if it is not known, and what is said of it. Raises NotFoundError if deleted."""
         found = self.resource(name) if resource is None else resource
         if part(found, "metadata").get("uid") != uid:
-            raise NotFoundError(f"{name} was deleted, and another one created")
+            raise NotFoundError(f"{name} was deleted and created again")
         return found, status_of(self._facts(found))

@@ -91,7 +91,7 @@ class Clusters:
         summary = summary_of(facts)
         if needs_dvm and not summary.has_dvm:
             raise RefusedError(
-                f"{name} has no DVM: set spec.dvm.enabled, or start one yourself (`kubectl mpi cluster login {name}`)"
+                f"{name} has no DVM: set spec.dvm.enabled, or start a DVM by hand (`kubectl mpi cluster login {name}`)"
             )
         if facts.launcher is None or facts.launcher.why is not None:
             raise RefusedError(f"{name}'s login pod is not ready: {summary.message}")

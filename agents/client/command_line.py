@@ -45,7 +45,7 @@ _MAPPING_VARIABLES = ("OMPI_MCA_rmaps_", "PRTE_MCA_rmaps_", "I_MPI_PERHOST", "I_
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a command line asks for: `total` ranks, or so many `per_host`. `in_order`: slots are filled host by host."""
+    """What a command line asks for: `total` ranks, or `per_host` on each host. `in_order`: fills host by host."""
 
     total: int | None = None
     per_host: int | None = None
@@ -97,7 +97,7 @@ def _of_job(job: Job) -> Asked:
 
 
 def _launchers(words: Sequence[str]) -> list[int]:
-    """Return where the launcher is in a command: behind `exec`, `timeout 60` or variables, too."""
+    """Return where the launcher is in a command: also after `exec`, `timeout 60` or variables."""
     return [at for at, word in enumerate(words) if os.path.basename(word) in LAUNCHERS][:1]
 
 
@@ -117,7 +117,7 @@ def _commands(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _read(words: Sequence[str]) -> Asked:
-    """Read the words behind a launcher. Parts of an MPMD line are separated by `:`."""
+    """Read the words after a launcher. Parts of an MPMD line are separated by `:`."""
     parts: list[list[str]] = [[]]
     for word in words:
         parts += [[]] if word == ":" else []

@@ -36,7 +36,7 @@ def diagnose(facts: Facts) -> Explanation:
 
 
 def failed_container(facts: Facts) -> End | None:
-    """Return the container whose last lines belong to the explanation: they are to be `facts.output`."""
+    """Return the container whose last lines belong to the explanation: the caller sets them as `facts.output`."""
     wanted, first = diagnose(facts).output_of, ends.first_failure(facts)
     if first is not None and first.pod == wanted:
         return first
@@ -44,7 +44,7 @@ def failed_container(facts: Facts) -> End | None:
 
 
 def running_launcher(facts: Facts) -> PodFacts | None:
-    """Return the launcher of a job that just runs: the end of its output is to be `facts.output`."""
+    """Return the launcher of a job that just runs: the caller sets the end of its output as `facts.output`."""
     found = diagnose(facts)
     return silence.running_launcher(facts) if found.state is State.RUNNING and not found.reason else None
 
@@ -104,7 +104,7 @@ def _blocked(facts: Facts) -> Explanation | None:
     kind, message = Type(str(condition.get("type"))), sentence(one_line(str(condition.get("message") or "")))
     if kind is Type.OTHER_OPERATOR:
         has_begun = bool(facts.launchers or facts.workers or facts.condition(Type.RUNNING))
-        return None if has_begun else Explanation(State.PENDING, kind, f"{facts.name} has not begun: {message}")
+        return None if has_begun else Explanation(State.PENDING, kind, f"{facts.name} has not started: {message}")
     remedy = {
         Type.VALIDATION_ERROR: "Correct the job and submit it again.",
         Type.RESOURCE_EXISTS: "Delete or rename that object, or submit the job under another name.",
@@ -126,7 +126,9 @@ def _suspended(facts: Facts) -> Explanation | None:
         remedy = f"`kubectl -n {facts.namespace} get workloads` shows the queue's reason."
         return Explanation(State.QUEUED, "NotAdmitted", what, remedy)
     what = f"{facts.name} is suspended and has no pods{still}."
-    return Explanation(State.SUSPENDED, "Suspended", what, "It goes on when runPolicy.suspend (or the pause) is false.")
+    return Explanation(
+        State.SUSPENDED, "Suspended", what, "Set runPolicy.suspend (or the pause) to false to resume it."
+    )
 
 
 def _unseen(facts: Facts) -> Explanation | None:
@@ -188,7 +190,7 @@ def _restarting(facts: Facts) -> Explanation | None:
         return None
     if launcher.state.phase == "Failed" and not is_retried:  # for a moment, or for ever if the operator is down
         return causes.died(
-            facts, State.RUNNING, end, f"{facts.name}'s launcher has failed; its operator has yet to react: "
+            facts, State.RUNNING, end, f"{facts.name}'s launcher has failed; its operator has not reacted yet: "
         )
     failures = sum(len(pod.ends) > 0 for pod in facts.launchers) + max(0, launcher.restarts - 1)
     times = f" (failed {failures} times)" if failures > 1 else ""

@@ -1,4 +1,4 @@
-"""Asks many pods at once, some at a time: one that can't be asked is a line, and not the end."""
+"""Runs a request for many pods, several in parallel: a pod that fails gives a line, and the others continue."""
 
 from __future__ import annotations
 

@@ -54,10 +54,10 @@ def _recorded(facts: Facts) -> End | None:
 
 
 def _counts(end: End, launcher: End | None) -> bool:
-    """Whether a worker's end came while the launcher ran, and was not the clean-up behind it."""
+    """Whether a worker exited while the launcher ran, so that it was not the clean-up afterwards."""
     if launcher is None or launcher.at is None or end.at is None:
         return launcher is None
-    if end.reason == _OOM or end.exit_code is None:  # nothing but its cause says so: clocks may differ
+    if end.reason == _OOM or end.exit_code is None:  # judge by the cause alone: clocks may differ
         return (launcher.started_at or 0.0) <= end.at <= launcher.at + _CLOCKS_S
     return (launcher.started_at or 0.0) <= end.at < launcher.at
 

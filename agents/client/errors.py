@@ -28,7 +28,7 @@ class NotFoundError(ClientError):
 
 
 class ForbiddenError(ClientError):
-    """The user lacks a right; the message names the verb and the resource."""
+    """The user has no permission; the message names the verb and the resource."""
 
 
 class RefusedError(ClientError):
@@ -36,7 +36,7 @@ class RefusedError(ClientError):
 
 
 class ManifestError(ClientError):
-    """What is to be submitted is no valid job."""
+    """The manifest is not a valid job."""
 
 
 class WaitTimeoutError(ClientError):

@@ -94,7 +94,7 @@ class PodFacts:
     def ends(self) -> tuple[End, ...]:
         """Its failed containers in the order of their ends, each one's last end and the one before a restart."""
         found = []
-        own = [one for one in self.state.containers if not one.sidecar]  # the kubelet ends sidecars behind the others
+        own = [one for one in self.state.containers if not one.sidecar]  # the kubelet stops sidecars after the others
         if self.state.phase == "Failed" and self.state.reason:
             times = [at for one in own if not one.init and (at := seconds(one.finished_at)) is not None]
             at = max(times, default=None)

@@ -65,7 +65,7 @@ class Follower:
         return self._outage.answer(lambda: self._client.facts(self._name, known))
 
     def _next(self, facts: Facts) -> PodFacts | None:
-        """The oldest launcher that has begun, and whose output is not here yet."""
+        """The oldest launcher that has started, and whose output was not read yet."""
         for pod in facts.launchers:
             main = pod.main
             if main is not None and main.state in {"running", "terminated"} and _key(pod) not in self._done:
@@ -77,15 +77,18 @@ class Follower:
         since: int | None = None
         heard = time.monotonic()
         while True:
+            is_lost = False
             try:
                 for line in self._client.output(pod, follow=True, since_s=since):
                     heard = time.monotonic()
                     self._output(line)
             except AccessError as error:
+                is_lost = True
                 self._say(f"{error}; lines may be missing or repeated here")
             except (NotFoundError, RefusedError):  # its pod is gone, or its container is started again right now
                 break
-            if not _is_running(self._facts(), pod):
+            state = _state(self._facts(), pod)
+            if state != "running" and not (is_lost and state == "terminated"):  # its last lines are still unread
                 break
             time.sleep(_LOOK_S)
             since = int(time.monotonic() - heard) + 1
@@ -101,7 +104,7 @@ def _key(pod: PodFacts) -> tuple[str, int]:
     return pod.uid, 0 if pod.main is None else pod.main.restarts
 
 
-def _is_running(facts: Facts, pod: PodFacts) -> bool:
-    """Whether this very container of a launcher runs."""
+def _state(facts: Facts, pod: PodFacts) -> str:
+    """Return the state of this very container of a launcher; "" if it was replaced or is gone."""
     now = next((one for one in facts.launchers if one.uid == pod.uid), None)
-    return now is not None and now.main is not None and now.main.state == "running" and _key(now) == _key(pod)
+    return now.main.state if now is not None and now.main is not None and _key(now) == _key(pod) else ""

@@ -1,4 +1,4 @@
-"""Jobs as manifests: read from YAML, made of a few options, or of a job that has been there. Pure but for reading."""
+"""Jobs as manifests: read from YAML, made from options, or from an existing job. Pure, except reading."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAME_MAX = 40  # characters of a new job's name: host names of pods are made of
 _API_VERSIONS = {kind.api_version for kind in (MPI_JOB_V1, MPI_JOB_V2BETA1, MPI_JOB_T9K)}
 _FAULTS = 3  # of an invalid job are named
 _IGNORED_MAX = 16
-_GENERATED = 5  # characters that the API server appends to a generateName, of which it takes so many:
+_GENERATED = 5  # characters that the API server appends to a generateName, which it cuts to this length:
 _BASE_MAX = 63 - _GENERATED
 _AS_ROOT = tuple(f"{family}_ALLOW_RUN_AS_ROOT{end}" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM"))
 _KEPT = frozenset({KUEUE_QUEUE, "kueue.x-k8s.io/priority-class"})  # of others' labels, by a job that is run again
@@ -281,8 +281,8 @@ def _pod(role: Object, name: str, options: Options, env: Mapping[str, str], comm
     template = part(role, "template")
     spec = mapping(template.get("spec"))
     containers = mappings(spec.get("containers")) or [{"name": "mpi"}]
-    former = main_container({"spec": {"containers": containers}}, name)
-    main = {**former, "image": options.image}
+    old_main = main_container({"spec": {"containers": containers}}, name)
+    main = {**old_main, "image": options.image}
     if command is not None:
         main = {key: value for key, value in main.items() if key != "args"} | {"command": command}
     if env:
@@ -300,7 +300,7 @@ def _pod(role: Object, name: str, options: Options, env: Mapping[str, str], comm
         spec = {**spec, "volumes": [*there, *(volume for volume, _ in volumes)]}
     if options.priority:
         spec = {**spec, "priorityClassName": options.priority}
-    return {**template, "spec": {**spec, "containers": [main if one is former else one for one in containers]}}
+    return {**template, "spec": {**spec, "containers": [main if one is old_main else one for one in containers]}}
 
 
 def _resources(options: Options) -> dict[str, str]:

@@ -33,7 +33,7 @@ def debugged(facts: Facts, *, is_on: bool) -> Body:
 
 
 def _mode(facts: Facts, name: str, *, is_on: bool, sets_field: bool) -> Body:
-    """Change the annotation and the field `runMode.<name>.enabled` where they are, or the field if it is to be set."""
+    """Change the annotation and the field `runMode.<name>.enabled` if present; `sets_field`: set it always."""
     patch: Body = {}
     key = annotation(name)
     if key in part(facts.resource, "metadata", "annotations"):

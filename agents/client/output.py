@@ -171,7 +171,7 @@ _MISTAKES = tuple(
         ),
     )
 )
-_NO_DAEMON = re.compile(r"unable to reliably start one or more daemons")  # Open MPI's notice behind any of the causes
+_NO_DAEMON = re.compile(r"unable to reliably start one or more daemons")  # Open MPI's notice after any of the causes
 _UNKNOWN_CAUSE = Mistake(
     _NOT_STARTED,
     "mpirun could not start its daemon in a worker",
@@ -180,7 +180,7 @@ _UNKNOWN_CAUSE = Mistake(
 
 
 def last_lines(lines: Sequence[str], most: int) -> tuple[str, ...]:
-    """Return the last lines that say something: the program's own, if there are any behind the launcher's notices."""
+    """Return the last lines that say something: the program's own, if there are any besides the launcher's notices."""
     parts: list[list[str]] = [[]]
     for line in (one.rstrip() for one in lines):
         text = untagged(line).strip()
@@ -203,7 +203,7 @@ def joined(lines: Iterable[str]) -> str:
 
 
 def failed_rank(lines: Iterable[str]) -> RankFailure | None:
-    """Return the rank that failed first, if a launcher says so in these lines."""
+    """Return the rank that failed first, if a launcher names it in these lines."""
     text = joined(lines)
     found = (pattern.search(text) for pattern in _RANKS)
     match = next((one for one in found if one is not None), None)
@@ -240,7 +240,7 @@ def exception(lines: Sequence[str], implementation: Implementation) -> RankExcep
 
 
 def mistake(lines: Iterable[str]) -> Mistake | None:
-    """Return the known mistake that these lines show: of several the last one, as a program goes on after others."""
+    """Return the known mistake that these lines show: of several the last, as a program survives the others."""
     cut = "\n".join(lines)[-_TEXT_MAX:].split("\n")
     text = joined(cut)
     found = [(match, one) for pattern, one in _MISTAKES for match in pattern.finditer(text)]

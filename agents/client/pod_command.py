@@ -53,7 +53,7 @@ def run(
     timeout_s: float,
     most: int,
 ) -> Done:
-    """Run a command in a container; return its exit code and at most so many bytes of stdout, and of stderr.
+    """Run a command in a container; return its exit code and at most `most` bytes of stdout, and of stderr.
 
     Raises WaitTimeoutError (the command may still run), RefusedError if it can't be started, AccessError if its stream
     is lost, ForbiddenError without the right: `get`, and from Kubernetes 1.35 `create`, on `pods/exec`.

@@ -27,9 +27,9 @@ class Lines(TypedDict, total=False):
     follow: bool  # until the container ends
     previous: bool  # of the container before its last restart
     timestamps: bool  # each with its time before it
-    tail: int | None  # only so many last lines
-    since_s: int | None  # of so many last seconds
-    most: int | None  # so many bytes, from the first
+    tail: int | None  # number of last lines
+    since_s: int | None  # only the last seconds
+    most: int | None  # bytes, from the start
 
 
 _QUERY = {"tail": "tailLines", "since_s": "sinceSeconds", "most": "limitBytes"}  # others have the API's names

@@ -35,7 +35,7 @@ class RankReport:
 
 
 class RankLooks:
-    """Looks at one job's ranks, again and again. Methods raise ClientError if no worker can be asked.
+    """Looks at one job's ranks repeatedly. Methods raise ClientError if no worker can be asked.
 
     `progress`, if given, gets a line for each worker that was asked.
     """

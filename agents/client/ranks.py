@@ -23,7 +23,7 @@ _RANK_MAX = 10**9
 _BUSY_PERCENT = 5.0  # a rank that waits in the kernel uses less
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "env", "timeout"})
 BUSY = "uses the CPU: it computes, or polls for messages"
-_UNKNOWN = "what it waits for may not be read"
+_UNKNOWN = "not permitted to read what it waits for (ptrace_scope)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def ranges(numbers: Collection[int]) -> str:
 
 
 def _documents(text: str) -> Iterator[Sequence[Object]]:
-    """Give the lists of objects that stand behind each other in a text, up to what is none."""
+    """Give the lists of objects that follow each other in a text, up to the first invalid part."""
     decoder, at = json.JSONDecoder(), 0
     while (at := text.find("[", at)) >= 0:
         try:

@@ -25,8 +25,6 @@ from agents.client.summaries import events_of, status_of, summary_of
 from agents.client.tags import RankOutput
 from agents.job.json_object import Body, Object, part
 
-_WATCH_S = 240  # a watch is begun anew after so long: proxies cut silent ones
-
 
 class Reader:
     """Reads the MPI jobs of one namespace. Methods take a job's name, and raise ClientError."""
@@ -37,7 +35,7 @@ class Reader:
         """Connect as kubectl does by default. Raises AccessError if no cluster is configured."""
         self._connection = Connection.load(kubeconfig, context)
         self.namespace = namespace or self._connection.access.namespace
-        """Where jobs are looked for."""
+        """The namespace of the jobs."""
         self._objects = Objects(self._connection)
         self._queues = Queues(self._connection)
 
@@ -82,7 +80,7 @@ class Reader:
         return self._objects.job(self.namespace, name)
 
     def why(self, name: str) -> Explanation:
-        """Say what a job waits for or what it died of, and what to do."""
+        """Explain what a job waits for or why it failed, and what to do."""
         return diagnose(self._evidence(name))
 
     def _evidence(self, name: str) -> Facts:
@@ -132,7 +130,7 @@ class Reader:
         probes: bool = False,
         report: Callable[[str], None] = lambda _: None,
     ) -> tuple[Check, ...]:
-        """Check the cluster and the own rights, and with them a job that is there, or one that is to be submitted.
+        """Check the cluster and the user's rights, and an existing job or a manifest if one is given.
 
         Nothing is changed. `probes`: execute a script in the job's running pods, too. `report` gets what is checked.
         """
@@ -185,7 +183,7 @@ class Reader:
         return pod_command.run(self._connection, *where, argv, timeout_s=timeout_s, most=most)
 
     def changed(self, resource: Object, timeout_s: float) -> Body | None:
-        """Wait for a change of a job, and return it; None: there was none in so many seconds, or look again."""
+        """Wait for a change of a job, and return it; None: no change within `timeout_s`, or read it again."""
         metadata = part(resource, "metadata")
         path = kind_of(resource).path(str(metadata.get("namespace")))
         field = f"metadata.name={metadata.get('name')}"

@@ -31,7 +31,7 @@ _FORMS = tuple(
     (re.compile(pattern, flags), text)
     for pattern, flags, text in (
         (rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)", re.DOTALL, MARK),
-        (rf"\A.{{0,20000}}?-----END {_KEY}", re.DOTALL, MARK),  # its begin was cut off
+        (rf"\A.{{0,20000}}?-----END {_KEY}", re.DOTALL, MARK),  # its start was cut off
         (r"^[A-Za-z0-9+/]{60,}={0,2}$", re.MULTILINE, MARK),  # both were
         (  # a password may have / and @, as people write it
             r"(\b[a-z][a-z0-9+.-]{1,20}://)(?:[^\s/@:'\"<>]{0,2000}:[^\s'\"<>]{0,2000}|[^\s/@'\"<>]{1,2000})@",
@@ -92,14 +92,14 @@ def text(given: str) -> str:
 
 
 def _of_names(given: str) -> Iterator[int]:
-    """Where values begin that a secret's name is before."""
+    """Where values start that follow a secret's name."""
     for found in _NAME.finditer(given):
         if (found[2].strip() or found[1].startswith("-")) and is_secret(found[1]):
             yield found.end()
 
 
 def _of_options(given: str) -> list[int]:
-    """Where values begin that a program takes for a secret."""
+    """Where values start that a program takes for a secret."""
     return sorted(found.end() for option in _OPTIONS for found in option.finditer(given))
 
 
@@ -127,7 +127,7 @@ def _mapping(given: Object) -> Body:
 
 
 def _words(given: list[Any], before: list[Any]) -> list[Any]:
-    """A list: a command line's words, of which the one behind --token is its value, or lines, maybe of a key."""
+    """A list: a command line's words, of which the one after --token is its value, or lines, maybe of a key."""
     if any(isinstance(one, str) and "PRIVATE KEY-----" in one for one in given):
         return [MARK]
     found: list[Any] = []

@@ -41,7 +41,7 @@ class Word:
 
 @dataclass(slots=True)
 class Command:
-    """A simple command: its words begin with the program, and redirections are none of them."""
+    """A simple command: its words start with the program, and exclude redirections."""
 
     line: int
     words: list[Word] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Command:
 
 
 def commands(script: str, start: int = 0, end: int | None = None, line: int = 1) -> Iterator[Command]:
-    """Give the simple commands of a part of the script, which begins at a line, and those of substitutions in them."""
+    """Give the simple commands of a part of the script, which starts at a line, and those of substitutions in them."""
     scan, end = _Scan(line, Command(line)), len(script) if end is None else end
     while token := _TOKEN.match(script, start, end):
         if token.lastgroup == "word" and not scan.redirection:
@@ -68,13 +68,13 @@ def commands(script: str, start: int = 0, end: int | None = None, line: int = 1)
 
 @dataclass(slots=True)
 class _Scan:
-    """Where a scan is: the command that has begun, and what the next word or line is to be."""
+    """The state of a scan: the current command, and what the next word or line means."""
 
     line: int
     command: Command
     redirection: str = ""  # the next word is what it goes to
-    ends: list[str] = field(default_factory=list)  # of here-documents that begin at the next line
-    resumes_at: int = 0  # behind the last here-document
+    ends: list[str] = field(default_factory=list)  # of here-documents that start at the next line
+    resumes_at: int = 0  # after the last here-document
 
     def take(self, token: re.Match[str]) -> Iterator[Command]:
         """Take a token, and give the command that has ended with it."""
@@ -125,7 +125,7 @@ def _simple(command: Command) -> Iterator[Command]:
 
 
 def _behind(script: str, start: int, ends: Sequence[str]) -> int:
-    """Return where the here-documents that begin at a line have ended."""
+    """Return the end of the here-documents that start at a line."""
     for end in ends:
         while start < len(script):
             stop = script.find("\n", start)

@@ -16,7 +16,7 @@ from agents.job.conditions import Type
 from agents.job.status import seconds
 
 SILENT_S = 60.0
-"""Without new output for so long, a running job is said to be silent: most programs write more often."""
+"""A running job without new output for this time counts as silent: most programs write more often."""
 _BURST_S = 2.0  # a rank that dies writes its traceback, and what it has held back
 _LINE_MAX = 200  # bytes of a line that is quoted
 
@@ -52,7 +52,7 @@ def explained(facts: Facts, found: Explanation) -> Explanation:
     died = output.exception(facts.output, facts.implementation)
     if died is not None and output.failed_rank(facts.output) is None:  # else its launcher knows, and ends the job
         rank = f"Rank {died.rank}" if died.rank >= 0 else "A rank"
-        text = f"{rank} seems to have died of an exception while the others wait for it: "
+        text = f"{rank} probably died of a Python exception, and the other ranks wait for it: "
         return replace(
             found,
             reason="PythonException",
@@ -62,7 +62,7 @@ def explained(facts: Facts, found: Explanation) -> Explanation:
             lines=tuple(map(printable, died.lines[-LINES:])),
         )
     if last := output.last_lines(facts.output, 1):
-        shown = last[0].rstrip("\r").rpartition("\r")[2]  # of a progress bar what is to be seen
+        shown = last[0].rstrip("\r").rpartition("\r")[2]  # of a progress bar the visible part
         text = f"Its last output came {durations.words(silent_s)} ago: {printable(shown, _LINE_MAX)}"
         return replace(found, what=f"{found.what} {sentence(text)}", remedy=_remedy(facts))
     what = f"{found.what} Its launcher has written nothing for {durations.words(silent_s)}."

@@ -46,7 +46,7 @@ _UNSCHEDULABLE = tuple(
         ),
         (
             r"untolerated taint",
-            "Nodes keep pods away by a taint: add a toleration for it to the pod templates, or use other nodes.",
+            "Nodes have a taint: add a toleration for it to the pod templates, or use other nodes.",
         ),
         (
             r"didn't match pod (?:anti-)?affinity|topology spread constraints|free ports",

@@ -92,7 +92,7 @@ def _hosts(facts: Facts) -> dict[int | None, tuple[int, str]]:
 
 
 def _notes(facts: Facts, hosts: Mapping[int | None, tuple[int, str]]) -> tuple[str, ...]:
-    """What can't be told of a job, and what would tell it."""
+    """What is unknown about a job, and how to make it visible."""
     is_unknown = any(slots > 1 and not ranks for slots, ranks in hosts.values())
     if facts.has_ended or not facts.workers or not is_unknown:
         return ()

@@ -130,19 +130,19 @@ def _paths(folder: str) -> Iterator[str]:
 
 def _with_files(template: Object, job: str, main: str) -> Body:
     """Return a pod template whose main container, of this name or the first, starts in the folder of the files."""
-    spec, former = part(template, "spec"), main_container(template, main)
-    folder = str(former.get("workingDir") or FOLDER)
+    spec, old_main = part(template, "spec"), main_container(template, main)
+    folder = str(old_main.get("workingDir") or FOLDER)
     mount = {"name": _VOLUME, "mountPath": folder}
     unpack = {
         "name": _VOLUME,
         "command": ["tar", "-xzof", f"{_PACKED_FOLDER}/{_PACKED}", "-C", folder],
         "volumeMounts": [mount, {"name": _PACKED_VOLUME, "mountPath": _PACKED_FOLDER}],
-    } | {key: former[key] for key in _SAME if key in former}
+    } | {key: old_main[key] for key in _SAME if key in old_main}
     volumes: list[dict[str, Any]] = [
         {"name": _VOLUME, "emptyDir": {}},
         {"name": _PACKED_VOLUME, "configMap": {"name": f"{job}-files"}},
     ]
-    mounts = [*mappings(former.get("volumeMounts")), mount]
+    mounts = [*mappings(old_main.get("volumeMounts")), mount]
     made = with_main(template, main, {"workingDir": folder, "volumeMounts": mounts})
     made["spec"] |= {
         "initContainers": [*mappings(spec.get("initContainers")), unpack],

@@ -27,7 +27,7 @@ _TAG = re.compile(
     r"<(?P<stream>stdout|stderr|stddiag|output)>:"
 )
 _TAG_AND_BLANK = re.compile(f"{_TAG.pattern} ?")
-_PLAIN = re.compile(r"\[(?P<rank>\d{1,9})\] ")  # at the begin of a line only: elsewhere it may be a program's own text
+_PLAIN = re.compile(r"\[(?P<rank>\d{1,9})\] ")  # at the start of a line only: elsewhere it may be a program's own text
 _PART_MAX = 64 << 10  # characters of a line that is held until its end
 _HYDRA = "call `mpiexec -prepend-rank`"
 _REMEDIES = {
@@ -38,7 +38,7 @@ _REMEDIES = {
 
 
 def untagged(text: str) -> str:
-    """Return a text without tags, but for those of -prepend-rank."""
+    """Return a text without tags, except those of -prepend-rank."""
     return _TAG_AND_BLANK.sub("", text)
 
 
@@ -61,7 +61,7 @@ class RankOutput:
     def __init__(self, rank: int, implementation: Implementation) -> None:
         self._rank, self._implementation = rank, implementation
         self._parts: dict[str, str] = {}  # by stream: a line that has no end yet
-        self._is_padded = True  # so far each tag of Open MPI has a blank behind it, as those of 5.0
+        self._is_padded = True  # so far a blank follows each tag of Open MPI, as in 5.0
         self.untagged = 0
         """How many lines there were until one had a tag."""
         self.has_tags = False

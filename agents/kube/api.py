@@ -122,7 +122,7 @@ class Api:
         return self._request("patch", "PATCH", path, {"fieldManager": self._manager}, body)
 
     def delete(self, path: str, uid: str, *, waits: bool = False, grace_s: int | None = None) -> Body:
-        """Delete the object of this uid and what it owns: behind it, or if it `waits`, before it."""
+        """Delete the object of this uid, and then what it owns; `waits`: what it owns first."""
         options = {"propagationPolicy": "Foreground" if waits else "Background", "preconditions": {"uid": uid}}
         return self._request("delete", "DELETE", path, {}, _delete_options(options, grace_s))
 
@@ -136,14 +136,14 @@ class Api:
         return self._request("deletecollection", "DELETE", path, query, options)
 
     def watch(self, path: str, *, version: str, timeout_s: int, partial: bool = False, **query: str) -> Stream:
-        """Begin a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
+        """Start a watch after a resourceVersion; the server ends it after `timeout_s`. Raises ApiError."""
         query |= {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(timeout_s)}
         accept = _PARTIAL.format("PartialObjectMetadata") if partial else ""
         read_s = timeout_s + _WATCH_SLACK_S
         return Stream(self, self._send("watch", "GET", path, query, accept, read_s=read_s, streams=True))
 
     def stream(self, path: str, *, read_s: float | None = None, **query: str) -> Stream:
-        """Begin to read text, as that of a log; `read_s`: how long it may be silent, None: without limit."""
+        """Start to read text, such as a log; `read_s`: how long it may be silent, None: without limit."""
         return Stream(self, self._send("get", "GET", path, query, _ANY, read_s=read_s, streams=True))
 
     def no_answer(self, error: Exception) -> Exception:

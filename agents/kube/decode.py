@@ -20,7 +20,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _SPACE = re.compile(r"[ \t\n\r]*")
 _LEAST = 65536  # characters that are read at a time
 _LONG = 65536  # bytes, from which on managedFields are worth leaving out
-_FIELD = ("f:", "k:", "v:")  # as the API server begins a field's name in managedFields
+_FIELD = ("f:", "k:", "v:")  # how a field's name starts in managedFields
 
 
 def decode(data: bytes, *, is_whole: bool = False) -> Any:
@@ -89,7 +89,7 @@ class _Text:
                 return self._text[self._at : self._at + 1]
 
     def skip(self, mark: str) -> None:
-        """Go on behind this character. Raises ValueError if another one is next."""
+        """Move past this character. Raises ValueError if another character is next."""
         if self.mark() != mark:
             raise json.JSONDecodeError(f"no {mark}", self._text[self._at : self._at + 20], 0)
         self._at += 1

@@ -40,7 +40,7 @@ def find_operators(
 
 
 def is_held(lease: Body, now: float) -> bool:
-    """Whether a lease has a holder that renewed it in time, and not in the future but for clock skew."""
+    """Whether a lease has a holder that renewed it in time, and not in the future, except by clock skew."""
     spec = part(lease, "spec")
     renewed = seconds(spec.get("renewTime"))
     if not spec.get("holderIdentity") or renewed is None:

@@ -32,7 +32,7 @@ def bundle(client: MpiClient, *, job: str, file: str | None) -> None:
     except OSError as error:
         raise click.UsageError(f"{path} can't be written: {error.strerror}") from None
     show([path])
-    note("Look into it before you share it: a secret without a name such as TOKEN or PASSWORD is not recognized.")
+    note("Check its contents before you share it: a secret without a name such as TOKEN or PASSWORD is not recognized.")
 
 
 def _write(path: str, first: tuple[str, str], others: Iterable[tuple[str, str]]) -> None:

@@ -50,7 +50,7 @@ def rerun(client: MpiClient, *, job: str, name: str | None) -> None:
     if not client.get(job).state.has_ended:
         raise click.UsageError(f"{job} has not ended: wait for it, or delete it")
     if int(part(resource, "metadata").get("generation") or 1) > 1:
-        note(f"the spec of {job} was edited since it was made, and is taken as it is now:")
+        note(f"the spec of {job} was edited after its creation; the current spec is used:")
         for line in tables.edits(edits.edits(resource), time.time()):
             note(f"  {line}")
     made = client.submit(manifests.again(resource, name or manifests.next_name(job, client.names())))
@@ -81,7 +81,7 @@ def debug(client: MpiClient, *, job: str, state: str) -> None:
     """Have a job's launcher wait for you, or run its program again. It holds for the next launcher."""
     show([f"{client.debug(job, is_on=state == 'on').resource} debug {state}"])
     if client.facts(job).launcher is not None:
-        note(f"its present launcher is as it was: `{another('pause', job)}`, then resume, replaces it")
+        note(f"the current launcher is unchanged: `{another('pause', job)}` and resume replace it")
 
 
 _UNTIL: dict[str, Callable[[JobStatus], bool]] = {
@@ -94,7 +94,7 @@ _UNTIL: dict[str, Callable[[JobStatus], bool]] = {
 @click.argument("job")
 @click.option("--for", "until", type=click.Choice(list(_UNTIL)), default="ended", show_default=True)
 @click.option(
-    "--timeout", callback=duration, metavar="TIME", help="Give up after so long, as 90s or 10m; default: never."
+    "--timeout", callback=duration, metavar="TIME", help="Give up after this time, such as 90s or 10m; default: never."
 )
 @cluster_options
 def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> None:
@@ -117,7 +117,7 @@ def wait(client: MpiClient, *, job: str, until: str, timeout: float | None) -> N
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
-@click.option("--ignore-not-found", is_flag=True, help="A job that is not there is no error.")
+@click.option("--ignore-not-found", is_flag=True, help="Ignore jobs that do not exist.")
 @cluster_options
 def delete(client: MpiClient, *, jobs: tuple[str, ...], ignore_not_found: bool) -> None:
     """Delete jobs with all that belongs to them."""

@@ -47,7 +47,7 @@ def main() -> None:
         if isinstance(error, _HELP):
             note(error.format_message())
         else:
-            note(f"error: {error.format_message()} (`{path} --help` shows what there is)")
+            note(f"error: {error.format_message()} (`{path} --help` lists commands and options)")
         code = USAGE
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = INTERRUPTED

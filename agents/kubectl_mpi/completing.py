@@ -1,6 +1,6 @@
 """`kubectl_complete-mpi`, which kubectl runs to complete `kubectl mpi …`.
 
-It gets the words behind `mpi`, of which the last one, maybe empty, is to be completed. It prints what that may become,
+It gets the words after `mpi` and completes the last one, which may be empty. It prints the completions,
 and a last line with a number for the shell, cobra's ShellCompDirective (kubectl's pkg/cmd/plugin_completion.go).
 """
 

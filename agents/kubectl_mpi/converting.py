@@ -21,7 +21,7 @@ SBATCH = "sbatch"
 @click.option("--mpi", type=click.Choice(list(MPI)), help="Its MPI; default: openmpi.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def convert(*, file: str, source: str | None, to: str, image: str | None, mpi: str | None, output: str) -> None:
-    """Print jobs of kubeflow's or T9k's API, or a batch script of Slurm, in another API; say on stderr what is lost."""
+    """Print jobs of kubeflow's or T9k's API, or a Slurm batch script, in another API; list on stderr what is lost."""
     if source == SBATCH and not image:
         raise click.UsageError("--from sbatch needs --image: the image that the job runs in")
     if source is None and (image or mpi):
@@ -40,6 +40,6 @@ def _converted(file: str, to: Target, image: str | None, mpi: str | None) -> Ite
     if image is not None:
         yield from_sbatch(text, file, image, MPI[mpi or "openmpi"], to)
     elif text.startswith("#!"):
-        raise click.UsageError(f"{file} is a script: --from sbatch --image IMAGE makes a job of it")
+        raise click.UsageError(f"{file} is a script: use --from sbatch --image IMAGE")
     else:
         yield from (converted(manifest, to) for manifest in manifests.read(file, text))

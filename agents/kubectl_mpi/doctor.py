@@ -1,4 +1,4 @@
-"""`doctor`: checks of the cluster, of the own rights and of a job, each with what to do."""
+"""`doctor`: checks of the cluster, the user's rights and a job, each with what to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agents.kubectl_mpi.options import (
 
 @click.command()
 @click.argument("job", required=False)
-@click.option("-f", "--file", metavar="FILE", help="A job that is to be submitted: YAML or JSON; - is stdin.")
+@click.option("-f", "--file", metavar="FILE", help="A job to check before submitting: YAML or JSON; - is stdin.")
 @click.option("--probe", is_flag=True, help="Execute a script in the job's running pods, too.")
 @output_option("json", "yaml")
 @connection_options("-n", "--namespace")
@@ -69,5 +69,5 @@ def _job(file: str) -> Body:
     """Return the one job of a file."""
     jobs = [one for one in manifests.read(file) if one.get("kind") == MPI_JOB]
     if len(jobs) != 1:
-        raise click.UsageError(f"{file} has {len(jobs)} MPIJobs: doctor checks one")
+        raise click.UsageError(f"{file} has {len(jobs)} MPIJobs: doctor checks a single job")
     return jobs[0]

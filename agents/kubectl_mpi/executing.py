@@ -51,7 +51,7 @@ def cp(*, source: str, target: str, worker: int | None, **access: str | None) ->
     at = [_IN_JOB.fullmatch(path) for path in (source, target)]
     (job, path), *more = [one.groups() for one in at if one is not None] or [("", "")]
     if not job or more:
-        raise click.UsageError("one of the two paths, and only one, must be in the job, as JOB:PATH")
+        raise click.UsageError("exactly one of the two paths must be JOB:PATH")
     with MpiClient(**access) as client:
         pod = _running(client, job, worker)
         _check_copy(client, pod, path if at[0] else "/")
@@ -79,7 +79,7 @@ def _running(client: MpiClient, job: str, worker: int | None) -> PodFacts:
     if pod.main is None or pod.main.state != "running":
         has_ended = pod.main is not None and pod.main.state == "terminated"
         why = "it has ended" if has_ended or pod.why is None else pod.why.message
-        raise NotFoundError(f"container {pod.state.main_container} of {pod.name} does not run: {why}")
+        raise NotFoundError(f"container {pod.state.main_container} of {pod.name} is not running: {why}")
     return pod
 
 

@@ -43,7 +43,7 @@ class JobName(click.types.StringParamType):
         return _KIND.sub("", value, count=1)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the jobs whose names begin so; none where there is no cluster, or it takes too long."""
+        """Return the jobs whose names start with `incomplete`; none without a cluster, or if it takes too long."""
         access = {key: ctx.params.get(key) for key in ("namespace", "context", "kubeconfig")}
         given = ctx.params.get(str(param.name))
         there = {given} if isinstance(given, str) else {*(given or ())}
@@ -78,7 +78,7 @@ class Commands(click.Group):
         super().add_command(cmd, name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Move options that say where a job is behind the command: `-n hpc list`."""
+        """Accept the namespace and cluster options before the command (`-n hpc list`): move them after it."""
         at, moved = 0, []
         while at < len(args) and ((flag := args[at].partition("=")[0]) in _VALUED or flag in _FLAGS):
             size = 2 if args[at] in _VALUED else 1

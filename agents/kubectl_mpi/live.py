@@ -12,7 +12,7 @@ _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"  # a line that is too long is cut
 
 
 class Live:
-    """What a command shows again and again. At its end the last of it stays."""
+    """A screen that a command redraws. The last drawing stays when the command exits."""
 
     def __init__(self) -> None:
         self._drawn = 0  # lines

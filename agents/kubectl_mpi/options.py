@@ -137,7 +137,7 @@ def stdout() -> Terminal:
 
 
 def show(lines: Sequence[str]) -> None:
-    """Write lines to stdout at once."""
+    """Write lines to stdout, and flush."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 
@@ -164,7 +164,7 @@ def show_as(found: Any, output: str) -> None:
 
 
 class Progress:
-    """What a command is at, on stderr: one line that changes on a terminal, else a line every two seconds."""
+    """The progress of a command, on stderr: one line that changes on a terminal, else a line every two seconds."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -45,7 +45,7 @@ def list_jobs(client: MpiClient, *, all_namespaces: bool, output: str | None) ->
 
 @click.command()
 @click.argument("job")
-@click.option("-w", "--watch", is_flag=True, help="Go on until the job has ended.")
+@click.option("-w", "--watch", is_flag=True, help="Follow until the job has finished.")
 @output_option("wide", "json", "yaml")
 @cluster_options
 def status(client: MpiClient, *, job: str, watch: bool, output: str | None) -> None:
@@ -86,7 +86,7 @@ def _watch(client: MpiClient, job: str, *, is_wide: bool) -> None:
 @output_option("json", "yaml")
 @cluster_options
 def why(client: MpiClient, *, job: str, output: str | None) -> None:
-    """Say what a job waits for or what it died of, and what to do."""
+    """Explain what a job waits for or why it failed, and what to do."""
     found = client.why(job)
     if output is not None:
         show_as(found, output)
@@ -100,7 +100,7 @@ def why(client: MpiClient, *, job: str, output: str | None) -> None:
 @click.argument("job")
 @click.option("--worker", type=click.IntRange(min=0), metavar="N", help="A worker's output instead of the launcher's.")
 @click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Only what this rank wrote.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the container ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the container exits.")
 @click.option("--previous", is_flag=True, help="Of the container before its last restart.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only so many last lines.")
 @cluster_options
@@ -121,7 +121,7 @@ def logs(
         _follow(client, job, None if rank is None else client.rank_output(job, rank))
         return
     number = 0
-    for number, line in enumerate(  # noqa: B007 (it is needed behind the loop)
+    for number, line in enumerate(  # noqa: B007 (it is needed after the loop)
         client.logs(job, worker=worker, rank=rank, follow=follow, previous=previous, tail=tail), 1
     ):
         show([line])

@@ -83,7 +83,7 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @click.option("--transport", type=click.Choice([str(one) for one in Transport]), help="Default: exec.")
 @click.option("--mpi", type=click.Choice(list(MPI)), help="The image's MPI; default: openmpi.")
 @click.option("--no-tag-output", "tags_output", flag_value=False, default=None, help="Lines of output without ranks.")
-@click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob whose fields hold where no option is given.")
+@click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob with defaults for all options.")
 @click.option("--sync", "folder", metavar="DIR", help="Give all pods the files of a folder, to start in.")
 @click.option("--rm", "removes", is_flag=True, help="Delete the job when it has ended, and on Ctrl-C.")
 @click.option("--detach", is_flag=True, help="Print the job's name, and don't wait for it.")
@@ -112,7 +112,7 @@ def run(  # noqa: PLR0913 - options
     """
     options = _options(**given)
     if is_local and (detach or context or kubeconfig):
-        raise click.UsageError("--local has no cluster: it goes without --detach, --context and --kubeconfig")
+        raise click.UsageError("--local can't be combined with --detach, --context or --kubeconfig")
     if dry_run or is_local:
         manifest = manifests.new_job(options)
         if namespace:
@@ -160,7 +160,7 @@ def _options(
 @click.argument("job")
 @cluster_options
 def attach(client: MpiClient, *, job: str) -> None:
-    """Print a job's output from its begin to its end; end with its exit code. Ctrl-C detaches."""
+    """Print a job's output from start to end, and exit with its exit code. Ctrl-C detaches."""
     _follow(client, job, removes=False)
 
 
@@ -172,7 +172,9 @@ def _follow(client: MpiClient, job: str, *, removes: bool) -> None:
         if removes:
             note(f"\n[{job}] {client.delete(job).resource} deleted")
         else:
-            note(f"\n[{job}] detached, and the job goes on: `{another('attach', job)}`, or `{another('delete', job)}`")
+            note(
+                f"\n[{job}] detached; the job keeps running: `{another('attach', job)}`, or `{another('delete', job)}`"
+            )
         sys.exit(INTERRUPTED)
     if status.state is State.FAILED:
         note(f"[{job}] {client.why(job)}")

@@ -189,7 +189,7 @@ def edits(found: Sequence[Edit], now: float) -> list[str]:
         by = f" (by {one.by}, {_clock(one.at, now)})" if one.at is not None else ""
         lines.append(f"{one.path}{value}{by}")
     more = [f"and {len(found) - _EDITS_MAX} more"] if len(found) > _EDITS_MAX else []
-    return [*lines, *more] or ["which fields is not known (by you, a queue or a pause)"]
+    return [*lines, *more] or ["fields unknown (edited by you, a queue or a pause)"]
 
 
 def _workers(summary: JobSummary) -> str:

@@ -209,7 +209,7 @@ KINDS = {
             "Suspended",
             "Suspended",
             ("is suspended and has no pods",),
-            "It goes on when runPolicy.suspend (or the pause) is false.",
+            "Set runPolicy.suspend (or the pause) to false to resume it.",
         )
     ),
     "/dev/shm": Kind(

@@ -32,7 +32,6 @@ def test_colour_is_for_terminals(shell: Shell) -> None:
 
 def test_usage_and_version(shell: Shell) -> None:
     assert shell.run("--version") == f"kubectl-mpi {__version__}\n"
-    assert "No such command 'lst'" in shell.run("lst", code=2)
     assert "must be NAME=VALUE" in shell.run("run", "img", "-n", "1", "--env", "x", "--", "pi", code=2)
     assert shell.run("list", "-n", "nothing-here") == ""
 

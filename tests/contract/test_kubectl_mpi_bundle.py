@@ -123,5 +123,5 @@ def test_logs_and_all_are_bounded(operated: Operated, shell: Shell, monkeypatch:
         monkeypatch.setattr(bundle, "SUM_MAX", 20000)
         files = dict(client.bundle("long"))
         assert sum(len(text) for name, text in files.items() if name != "LEFT-OUT.txt") <= 20000
-        assert files["LEFT-OUT.txt"].endswith(" and all behind it: all files together would exceed 0 MiB\n")
+        assert files["LEFT-OUT.txt"].endswith(" and all later files: together they would exceed 0 MiB\n")
     shell.run("delete", "long")

@@ -90,11 +90,6 @@ def test_a_job_whose_pods_may_not_be_read(foreign: Cluster) -> None:
     assert found["job: state"]["level"] == "skip"
 
 
-def test_nobody_runs_jobs(foreign: Cluster) -> None:
-    found = Shell(foreign.kubeconfig()).run("doctor")
-    assert "cluster: operator                 warn    none seen" in found
-
-
 def test_without_a_cluster(tmp_path: Any) -> None:
     shell = Shell(str(tmp_path / "none"))
     found = levels(shell.run("doctor", "-f", "-", "-o", "json", stdin=manifest("sound", "true")))

@@ -65,8 +65,8 @@ def test_files_are_copied_to_a_job_and_back(running: Shell, tmp_path: Path) -> N
     running.run("cp", there, str(back), "--worker", "1")
     assert (back / "there" / "file").read_text() == "data"
     assert f"works-launcher has no {tmp_path}/none" in running.run("cp", f"works:{tmp_path}/none", str(back), code=1)
-    assert "only one, must be in the job" in running.run("cp", "works:/a", "works:/b", code=2)
-    assert "only one, must be in the job" in running.run("cp", "works:", ".", code=2)
+    assert "exactly one of the two paths" in running.run("cp", "works:/a", "works:/b", code=2)
+    assert "exactly one of the two paths" in running.run("cp", "works:", ".", code=2)
 
 
 def test_pods_that_lack_tar_or_do_not_run(shell: Shell, tmp_path: Path) -> None:
@@ -81,5 +81,5 @@ def test_pods_that_lack_tar_or_do_not_run(shell: Shell, tmp_path: Path) -> None:
     shell.run("submit", "-f", "-", stdin=manifest("over", "true"))
     shell.run("wait", "over")
     for words in (["exec", "over"], ["cp", "over:/etc/hosts", "."]):
-        assert "container mpi of over-launcher does not run: it has ended" in shell.run(*words, code=4)
+        assert "container mpi of over-launcher is not running: it has ended" in shell.run(*words, code=4)
     shell.run("delete", "over")

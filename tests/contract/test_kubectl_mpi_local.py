@@ -80,7 +80,7 @@ def test_what_is_not_installed_is_named(local: Playground, tmp_path: Path, modul
         (["local"], "Missing option '-f'"),
         (["local", "-f", "nothing.yaml"], "'nothing.yaml' does not exist"),
         (["local", "-f", PI, "--pods", "machines"], "'machines' is not one of"),
-        (["run", "none", "-n", "1", "--local", "--detach", "true"], "goes without --detach"),
+        (["run", "none", "-n", "1", "--local", "--detach", "true"], "can't be combined with --detach"),
     ],
 )
 def test_wrong_usage(local: Playground, arguments: list[str], words: str) -> None:

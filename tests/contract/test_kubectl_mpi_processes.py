@@ -42,15 +42,14 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def start(foreign: Cluster, name: str, *, has_agent: bool) -> Shell:
+def start(foreign: Cluster, name: str) -> Shell:
     """Create a job and its two workers, of which the second never runs."""
     client = Client(foreign)
     made = client.create(yaml.safe_load(manifest(name, "true")))
     owner = {"apiVersion": made["apiVersion"], "kind": "MPIJob", "name": name, "uid": made["metadata"]["uid"]}
     spec: dict[str, Any] = {"containers": [{"name": "mpi", "image": "x"}]}
-    if has_agent:
-        agent = {"name": "worker-agent", "image": "x", "command": ["mpi-worker"], "restartPolicy": "Always"}
-        spec |= {"shareProcessNamespace": True, "initContainers": [agent]}
+    agent = {"name": "worker-agent", "image": "x", "command": ["mpi-worker"], "restartPolicy": "Always"}
+    spec |= {"shareProcessNamespace": True, "initContainers": [agent]}
     for index in range(2):
         labels, owners = {"training.kubeflow.org/job-name": name}, [{**owner, "controller": True}]
         metadata = {"name": f"{name}-worker-{index}", "labels": labels, "ownerReferences": owners}
@@ -61,7 +60,7 @@ def start(foreign: Cluster, name: str, *, has_agent: bool) -> Shell:
 
 
 def test_a_hung_rank(foreign: Cluster) -> None:
-    shell = start(foreign, "hung", has_agent=True)
+    shell = start(foreign, "hung")
     environ = {"OMPI_COMM_WORLD_RANK": str(RANK)}
     process = foreign.exec_local("hung-worker-0", ["cat"], env=environ, stdin=PIPE, stdout=PIPE)
     try:
@@ -113,11 +112,3 @@ def test_an_ended_job_has_no_ranks(shell: Shell) -> None:
     shell.run("submit", "-f", "-", stdin=manifest("ended", "true"))
     shell.run("wait", "ended", "--timeout", "60s")
     assert "ended has no ranks: ended succeeded" in shell.run("top", "ended", code=4)
-
-
-def test_without_the_process_view_it_is_said_what_to_set(foreign: Cluster) -> None:
-    shell = start(foreign, "plain", has_agent=False)
-    for command in ("top", "stacks"):
-        said = shell.run(command, "plain", code=1)
-        assert said.startswith("error: plain's workers don't show their processes: set spec.workerAgent: {processes: ")
-        assert said.count("\n") == 1

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import yaml
-from user_shell import manifest
-
 if TYPE_CHECKING:
     from user_shell import Shell
 
 TALK = ("sh", "-c", 'echo "[0] from $OMPI_COMM_WORLD_RANK"; echo over')
-OWN = ("mpirun", "--allow-run-as-root", "-n", "2", *TALK)
 
 
 def test_ranks_of_a_run(shell: Shell) -> None:
@@ -24,19 +20,3 @@ def test_ranks_of_a_run(shell: Shell) -> None:
     assert shell.run("logs", "talks", "--rank", "7") == ""
     assert "can't be combined with --worker" in shell.run("logs", "talks", "--rank", "1", "--worker", "0", code=2)
     shell.run("delete", "talks")
-
-
-def test_ranks_of_a_launcher_of_ones_own(shell: Shell) -> None:
-    job = yaml.safe_load(manifest("asks", *OWN))
-    job["metadata"]["annotations"]["mpi-agents/tag-output"] = "true"
-    shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
-    assert shell.run("logs", "asks", "--rank", "0", "-f") == "[0] from 0\nover\n"
-    shell.run("delete", "asks")
-
-
-def test_output_without_tags(shell: Shell) -> None:
-    shell.run("submit", "-f", "-", stdin=manifest("mumbles", *OWN))
-    for options in (["-f"], []):
-        found = shell.run("logs", "mumbles", "--rank", "0", *options, code=4)
-        assert "no line of the output names its rank: set spec.tagOutput: true (Open MPI 4.1)" in found
-    shell.run("delete", "mumbles")

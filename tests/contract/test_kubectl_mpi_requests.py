@@ -176,7 +176,7 @@ def test_a_free_name_is_found_without_looking_at_pods(cluster: Cluster, client: 
     asked.clear()
     found = CliRunner().invoke(command, ["rerun", "over", "--kubeconfig", cluster.kubeconfig()])
     assert found.stdout == "mpijob.kubeflow.org/over-2 created\n"
-    assert "the spec of over was edited since it was made" in found.stderr
+    assert "the spec of over was edited after its creation" in found.stderr
     selectors = {str(query["labelSelector"]) for query in asked.of(PODS)}
     assert selectors == {"training.kubeflow.org/job-name=over", "mpi-job-name=over"}
 

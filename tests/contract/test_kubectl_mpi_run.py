@@ -49,7 +49,7 @@ def test_ctrl_c_detaches_or_removes(shell: Shell, *, removes: bool) -> None:
         assert "goes-on" not in shell.run("list")
         return
     attach = f"`kubectl-mpi attach goes-on -n default --kubeconfig {shell.kubeconfig}`"
-    assert f"detached, and the job goes on: {attach}" in errors
+    assert f"detached; the job keeps running: {attach}" in errors
     assert cells(shell.run("list"), "goes-on")[1] == "Running"
     assert shell.run("exec", "goes-on", "--", "hostname") != ""
     assert "exit code 5" in shell.run("exec", "goes-on", "--worker", "0", "--", "sh", "-c", "exit 5", code=5)

@@ -39,5 +39,5 @@ def test_a_batch_script_runs(shell: Shell, tmp_path: Path) -> None:
 
 def test_an_image_is_needed(shell: Shell) -> None:
     assert "needs --image" in shell.run("convert", "--from", "sbatch", "-f", "-", code=2)
-    assert "- is a script: --from sbatch" in shell.run("convert", "-f", "-", code=2, stdin=SCRIPT)
+    assert "- is a script: use --from sbatch" in shell.run("convert", "-f", "-", code=2, stdin=SCRIPT)
     assert "are for --from sbatch" in shell.run("convert", "-f", "-", "--image", "x", code=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from agents.playground.operated import Operated
 
 AGO_S = 300
-DIES = f"""[ $OMPI_COMM_WORLD_RANK = 0 ] || {sys.executable} -c 'raise ValueError("bad shape")'; exec sleep 600"""
 
 
 def begin(operated: Operated, job: str, last: str) -> None:
@@ -44,14 +42,3 @@ def test_a_silent_job(shell: Shell, operated: Operated) -> None:
     assert blind.run("why", "mute").endswith(" on 2 of 2 workers.\n")
     assert re.search(r"state +ok +mute has been running", shell.run("doctor", "mute"))
     shell.run("delete", "mute")
-
-
-def test_a_rank_that_died_of_an_exception(shell: Shell, operated: Operated) -> None:
-    job = yaml.safe_load(manifest("raises", "mpirun", "--allow-run-as-root", "-n", "2", "sh", "-c", DIES))
-    job["metadata"]["annotations"]["mpi-agents/tag-output"] = "true"
-    begin(operated, yaml.safe_dump(job), "ValueError: bad shape")
-    fall_silent(operated, "raises")
-    said = shell.run("why", "raises")
-    assert "Rank 1 seems to have died of an exception while the others wait" in " ".join(said.split())
-    assert "\n  | ValueError: bad shape\n" in said
-    shell.run("delete", "raises")

@@ -13,7 +13,7 @@ from user_shell import Shell, cells, manifest
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from agents.playground.operated import Operated
+    pass
 
 
 @pytest.mark.timeout(300)  # it calls the command 17 times
@@ -55,49 +55,14 @@ def test_a_failing_launcher(shell: Shell, version: str) -> None:
     shell.run("wait", f"{name}-2", code=1)
 
 
-@pytest.mark.parametrize("version", ["v1", "v2beta1"])
-def test_a_launcher_that_is_started_again_in_place(shell: Shell, version: str) -> None:
-    job = yaml.safe_load(manifest("again", "sh", "-c", "echo no licence; exit 3", version=version, backoffLimit=99))
-    job["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
-    shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
-    until(lambda: cells(shell.run("list"), "again")[1:3] == ["Restarting", "CrashLoopBackOff"], "it fails repeatedly")
-    until(lambda: "container mpi exited with 3" in shell.run("why", "again"), "its end, unless it just runs again")
-    assert json.loads(shell.run("status", "again", "-o", "json"))["exit_code"] == 3
-    shell.run("delete", "again")
-
-
-def test_an_image_that_can_not_be_pulled(shell: Shell, operated: Operated) -> None:
-    job = yaml.safe_load(manifest("pulls", "sleep", "600"))
-    worker = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
-    worker["readinessProbe"] = {"exec": {"command": ["false"]}, "periodSeconds": 600}
-    shell.run("submit", "-f", "-", stdin=yaml.safe_dump(job))
-    until(lambda: "pulls-launcher" in shell.run("status", "pulls"), "all pods are there")
-    until(lambda: cells(shell.run("list"), "pulls")[1:3] == ["Starting", "NotReady"], "the workers run")
-    operated.cluster.set_state("pulls-worker-1", "image-pull-backoff")
-    assert cells(shell.run("list"), "pulls")[1:4] == ["Starting", "ImagePullBackOff", "0/2"]
-    found = shell.run("why", "pulls")
-    assert "pulls-worker-1 container mpi can't get its image (ImagePullBackOff)" in found
-    assert "Check the image's name, the registry and the pull secret." in found
-    assert cells(shell.run("status", "pulls"), "pulls-worker-1")[1] == "ImagePullBackOff"
-    waiting = shell.run("wait", "pulls", "--timeout", "1s", code=124)
-    assert "not within 1 s: pulls waits for its workers" in waiting
-    shell.run("delete", "pulls")
-
-
-def test_a_suspended_job(shell: Shell) -> None:
-    shell.run("submit", "-f", "-", stdin=manifest("rests", "true", suspend=True))
-    until(lambda: cells(shell.run("list"), "rests")[1] == "Suspended", "it is suspended")
-    assert "rests is suspended and has no pods." in shell.run("why", "rests")
-    assert "rests has no launcher pod: rests is suspended" in shell.run("logs", "rests", code=4)
-    assert "rests has not ended" in shell.run("rerun", "rests", code=2)
-    shell.run("delete", "rests")
-
-
 def test_a_job_is_paused_debugged_and_resumed(shell: Shell) -> None:
     shell.run("submit", "-f", "-", stdin=manifest("stops", "sh", "-c", "echo begun; exec sleep 600"))
     shell.run("wait", "stops", "--for", "running")
     assert shell.run("pause", "stops") == "mpijob.kubeflow.org/stops paused\n"
     until(lambda: "stops is suspended and has no pods." in shell.run("why", "stops"), "its pods are gone")
+    assert cells(shell.run("list"), "stops")[1] == "Suspended"
+    assert "stops has no launcher pod: stops is suspended" in shell.run("logs", "stops", code=4)
+    assert "stops has not ended" in shell.run("rerun", "stops", code=2)
     assert shell.run("debug", "stops", "on") == "mpijob.kubeflow.org/stops debug on\n"
     assert shell.run("resume", "stops") == "mpijob.kubeflow.org/stops resumed\n"
     until(lambda: "its launcher waits for you" in shell.run("why", "stops"), "it is in debug mode")

@@ -95,18 +95,3 @@ def test_a_job_is_converted_without_a_cluster(tmp_path: Path) -> None:
     others = manifest("first", "true") + "---\n{apiVersion: v1, kind: Service, metadata: {name: pi}}"
     printed, said = nowhere.call("convert", "-f", "-", code=2, stdin=others)
     assert (printed, said) == ("", "error: pi is a Service, not a job\n")
-
-
-def test_a_job_that_runs_again_is_told_what_was_edited(shell: Shell) -> None:
-    shell.kubectl("apply", "-f", "-", stdin=manifest("edited", "true", suspend=False))
-    shell.run("wait", "edited")
-    shell.kubectl("patch", "mpijob", "edited", "--type=merge", '--patch={"spec":{"runPolicy":{"suspend":null}}}')
-    with shell.start("rerun", "edited", "--name", "again", stdout=PIPE, stderr=PIPE) as process:
-        output, errors = process.communicate(timeout=60)
-    assert output == "mpijob.kubeflow.org/again created\n"
-    assert errors.splitlines() == [
-        "the spec of edited was edited since it was made, and is taken as it is now:",
-        "  spec.runPolicy.suspend: removed, was false",
-    ]
-    for name in ("again", "edited"):
-        shell.run("delete", name)

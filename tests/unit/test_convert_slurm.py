@@ -181,7 +181,7 @@ def test_steps_of_hydra(mpi: Implementation, expected: str) -> None:
         ),
         ("mpirun --what 3 ./a", ["mpirun: has options that are not known"]),
         ("mpirun --hostfile h ./a", ["mpirun --hostfile h: the operator makes"]),
-        ("srun a & wait", ["steps side by side"]),
+        ("srun a & wait", ["parallel steps (&)"]),
         ("module load gcc; ml x", ["module load gcc: the image", "ml x: the image"]),
         ("H=$(scontrol show hostnames)", ["scontrol: there is no Slurm"]),
         ('RUN="srun -n 2"; $RUN a', ["srun in a variable"]),
@@ -213,7 +213,7 @@ def test_an_array_is_a_job_per_element() -> None:
     assert {"name": "SLURM_ARRAY_TASK_MAX", "value": "9"} in container(made[2], "Launcher")["env"]
     assert "-x SLURM_ARRAY_TASK_ID" in launched(made[0])
     assert launched(made[0]).startswith('SLURM_JOB_ID="my-job-$SLURM_ARRAY_TASK_ID"\n')
-    assert lost == ["the limit %2 of the array: all its jobs are created at once"]
+    assert lost == ["the limit %2 of the array: all its jobs are created together"]
 
 
 def test_the_shell_is_the_scripts_but_for_a_login() -> None:
@@ -222,7 +222,7 @@ def test_the_shell_is_the_scripts_but_for_a_login() -> None:
     assert not lost
     [body], lost = jobs("#! /bin/sh -l -e\r\nsrun a\r\n")
     assert container(body, "Launcher")["command"] == ["/bin/sh", "-e", "-c", "mpirun -n 1 a\n"]
-    assert lost == ["line 1: -l: the image's environment holds, not that of a login"]
+    assert lost == ["line 1: -l: the script gets the image's environment, not a login shell's"]
 
 
 @pytest.mark.parametrize("to", [Target.V1, Target.V2BETA1, Target.T9K])

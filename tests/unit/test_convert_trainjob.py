@@ -169,7 +169,7 @@ def test_what_is_lost(version: str, changes: Object, lost: list[str]) -> None:
         ({"metadata/name": "a" * 50}, "its name is 6 too long"),
         (
             {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": [{"name": "a"}, {"name": "node"}]},
-            "another container node",
+            "a container node in addition",
         ),
     ],
 )

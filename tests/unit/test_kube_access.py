@@ -1,4 +1,4 @@
-"""Who we are to the API server: credentials that are read anew."""
+"""Credentials for the API server are read again for each request."""
 
 from __future__ import annotations
 

@@ -52,11 +52,6 @@ def test_brackets_in_texts_are_none(text: str) -> None:
     assert found[0] == found[2] == json.loads(text)
 
 
-def test_several_depths() -> None:
-    found = decode(f"[{nested(5000)},1,{nested(6000)},2]".encode())
-    assert found[1::2] == [1, 2]
-
-
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 5000, b'{"a":' * 5000, b"}", b"\xff"])
 def test_what_is_no_json(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -82,5 +82,5 @@ def test_lines_are_bounded_and_printable() -> None:
     assert len(lines) == 11
     assert lines[-1] == "and 40 more"
     assert all(line.isprintable() and len(line) < 300 for line in lines)
-    assert tables.edits([], BEGAN) == ["which fields is not known (by you, a queue or a pause)"]
+    assert tables.edits([], BEGAN) == ["fields unknown (edited by you, a queue or a pause)"]
     assert tables.edits([Edit("spec.x", was="1", now="2")], BEGAN) == ["spec.x: 2, was 1"]

@@ -74,22 +74,6 @@ prterun has exited due to process rank 1 with PID 0 on node run-worker-1 calling
 terminated by signals sent by prterun (as reported here).
 {RULER}
 """
-OPEN_MPI_5_ABORT = f"""\
-{RULER}
-MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD
-  Proc: [[65112,1],1]
-  Errorcode: 7
-
-NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.
-You may or may not see output from other processes, depending on
-exactly when Open MPI kills them.
-{RULER}
-{RULER}
-prterun has exited due to process rank 1 with PID 0 on node vm calling
-"abort". This may have caused other processes in the application to be
-terminated by signals sent by prterun (as reported here).
-{RULER}
-"""
 MPICH_SIGNAL = f"""\
 {DOUBLE}
 =   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
@@ -140,11 +124,6 @@ DAEMONS = "ORTE was unable to reliably start one or more daemons. This usually i
             OPEN_MPI_5_SIGNAL,
             RankFailure(1, "pi-worker-1.pi.default.svc", 9, "Killed"),
             "rank 1 on pi-worker-1 was killed by signal 9 (Killed)",
-        ),
-        (
-            OPEN_MPI_5_ABORT,
-            RankFailure(1, exit_code=7, has_aborted=True),
-            "rank 1 aborted the job (MPI_Abort) with exit code 7",
         ),
         (
             OPEN_MPI_5_TAGGED,

@@ -75,7 +75,7 @@ def test_cpu(before: Any, percent: float | None) -> None:
         ({"state": "running", "call": "poll"}, ranks.BUSY),
         ({"call": "running"}, ranks.BUSY),
         ({"call": "", "file": ""}, "S waiting; kernel: pipe_read"),
-        ({"call": "", "file": "", "function": ""}, "S waiting; what it waits for may not be read"),
+        ({"call": "", "file": "", "function": ""}, "S waiting; not permitted to read what it waits for (ptrace_scope)"),
         ({"stack": ["pipe_read", "vfs_read"]}, "read of pipe (kernel: pipe_read ← vfs_read)"),
         ({"call": "futex", "file": "", "function": ""}, "futex"),
     ],

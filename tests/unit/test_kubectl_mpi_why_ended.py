@@ -46,23 +46,6 @@ CASES: dict[str, Case] = {
         "CrashLoopBackOff",
         ["No sshd listens", "pi-worker-1 is not ready: container mpi crashes again and again (exit 1)"],
     ),
-    "a worker that crashed, by mpirun's general notice": (
-        facts(
-            job("v1", "Failed"),
-            *workers("ready", "crash-loop"),
-            pod(LAUNCHER, "failed", exit_code=1, started=110, ended=120),
-            output=("ORTE was unable to reliably start one or more daemons.", "This usually is caused by:"),
-        ),
-        State.FAILED,
-        "CrashLoopBackOff",
-        ["could not start its daemon", "pi-worker-1 is not ready: container mpi crashes again and again (exit 1)"],
-    ),
-    "nobody says why": (
-        facts(job("v2beta1", "Failed"), *workers("ready", "unschedulable")),
-        State.FAILED,
-        "Unschedulable",
-        ["pi failed after 2 min: MPIJobFailed. pi-worker-1 is not ready: "],
-    ),
     "a shell's rank was killed": (
         facts(
             job("v1", "Failed", changes={WORKERS: [LIMITED]}),
@@ -235,16 +218,6 @@ CASES: dict[str, Case] = {
         "OOMKilled",
         ["worker pi-worker-0: container mpi exited with 137 (OOMKilled).", "(now 1Gi)"],
     ),
-    "failed: the clean-up of workers is no cause": (
-        facts(
-            job("v1", "Failed"),
-            pod(LAUNCHER, "failed", exit_code=2, ended=100),
-            pod("pi-worker-0", "failed", exit_code=143, ended=101),
-        ),
-        State.FAILED,
-        "ExitCode2",
-        ["launcher pi-launcher: container mpi exited with 2."],
-    ),
     "failed: a worker's crash before this launcher is no cause": (
         facts(
             job("v1", "Failed"),
@@ -267,27 +240,11 @@ CASES: dict[str, Case] = {
         "Evicted",
         ["pi-launcher failed (Evicted): The node was low on resource: memory.", "The program is not at fault"],
     ),
-    "failed: Open MPI as root": (
-        facts(
-            job("v2beta1", "Failed"),
-            pod(V2_LAUNCHER, "failed"),
-            output=("mpirun has detected an attempt to run as root.",),
-        ),
-        State.FAILED,
-        "RunsAsRoot",
-        ["Open MPI refuses to run as root.", "--allow-run-as-root"],
-    ),
     "failed: time limit": (
         facts(job("v1", "Failed", reason="DeadlineExceeded", message="Job was active longer than 60 s")),
         State.FAILED,
         "DeadlineExceeded",
         ["pi failed after 2 min: Job was active longer than 60 s.", "activeDeadlineSeconds"],
-    ),
-    "failed: ranks lost": (
-        facts(job("v1", "Failed", reason="RanksLost", message="ranks were lost while mpirun ran: pi-worker-1: gone")),
-        State.FAILED,
-        "RanksLost",
-        ["ranks were lost while mpirun ran: pi-worker-1: gone."],
     ),
     "failed, and the launcher's pod is gone": (
         facts(job("v2beta1", "Failed", reason="BackoffLimitExceeded", message="Job has reached the limit")),

@@ -15,7 +15,9 @@ from agents.job.status import format_time
 SSHD_MISSING = with_sidecar(pod("pi-worker-1", "ready"), "worker-agent")
 MISSING = told("pi-worker-1", "FailedMount", 'MountVolume.SetUp failed for volume "k" : secret "keys" not found')
 
-DEAD = "seems to have died of an exception while the others wait for it: ValueError: bad shape. Run it with `python -m"
+DEAD = (
+    "probably died of a Python exception, and the other ranks wait for it: ValueError: bad shape. Run it with `python"
+)
 KILLED = "mpirun noticed that process rank 1 with PID 0 on node pi-worker-0 exited on signal 11 (Segmentation fault)."
 
 
@@ -143,7 +145,7 @@ CASES: dict[str, Case] = {
         running("epoch 1", *TRACEBACK, silent_s=SILENT_S),
         State.RUNNING,
         "PythonException",
-        [f"on 2 of 2 workers. A rank {DEAD} mpi4py PROGRAM`: an exception then ends the whole job."],
+        [f"on 2 of 2 workers. A rank {DEAD} -m mpi4py PROGRAM`: an exception then ends the whole job."],
     ),
     "a rank has died of an exception, and wrote what it held back": (
         running(*TRACEBACK, "epoch 2", silent_s=SILENT_S),
@@ -193,7 +195,7 @@ CASES: dict[str, Case] = {
         facts(job("v1", "Running"), *UP, pod(LAUNCHER, "failed", exit_code=3)),
         State.RUNNING,
         "ExitCode3",
-        ["pi's launcher has failed; its operator has yet to react: launcher pi-launcher: container mpi exited with 3."],
+        ["has failed; its operator has not reacted yet: launcher pi-launcher: container mpi exited with 3."],
     ),
     "between two launchers": (
         facts(job("v2beta1", "Restarting", message="pi-launcher-a: container mpi exited with 1"), *UP),
@@ -271,7 +273,7 @@ def test_whose_output_is_read_while_a_job_runs() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1", "t9k", "t9k-3"])
 @pytest.mark.parametrize("state", ["unschedulable", "image-pull-backoff", "crash-loop"])
-def test_waiting_workers_are_told_of_in_every_dialect(version: str, state: str) -> None:
+def test_waiting_workers_are_reported_in_every_dialect(version: str, state: str) -> None:
     conditions = ["Created"] if version.startswith("v") else ["Initialized"]
     found = diagnose(facts(job(version, *conditions), *workers("ready", state)))
     assert found.state is State.STARTING
@@ -279,7 +281,7 @@ def test_waiting_workers_are_told_of_in_every_dialect(version: str, state: str) 
     assert found.remedy
 
 
-def test_of_a_container_that_was_started_again_the_former_output_is_shown() -> None:
+def test_of_a_restarted_container_the_previous_output_is_shown() -> None:
     end = failed_container(facts(job("v1", "Running"), *UP, pod(LAUNCHER, "crash-loop")))
     assert end is not None
     assert not end.is_current

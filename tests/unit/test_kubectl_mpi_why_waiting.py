@@ -47,7 +47,7 @@ CASES: dict[str, Case] = {
         facts(job("v1", "OtherOperator", message="The job is left to another operator for MPIJobs, seen by its Lease")),
         State.PENDING,
         "OtherOperator",
-        ["pi has not begun: The job is left to another operator for MPIJobs, seen by its Lease."],
+        ["pi has not started: The job is left to another operator for MPIJobs, seen by its Lease."],
     ),
     "left to another operator, which runs it": (
         facts(job("v1", "OtherOperator", "Running"), *UP, pod(LAUNCHER, "ready")),
@@ -65,7 +65,7 @@ CASES: dict[str, Case] = {
         facts(job("v1", "Suspended", changes={"spec/runPolicy/suspend": True})),
         State.SUSPENDED,
         "Suspended",
-        ["pi is suspended and has no pods.", "when runPolicy.suspend"],
+        ["pi is suspended and has no pods.", "Set runPolicy.suspend"],
     ),
     "suspended, and no operator is there": (
         facts(job("v1", changes={"spec/runPolicy/suspend": True})),

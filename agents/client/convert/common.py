@@ -99,7 +99,7 @@ def with_main(template: Object, main: str, changes: Object) -> Body:
 
 
 def has_other(job: Job, name: str) -> bool:
-    """Return whether a container is called so besides the one that the launcher, or ranks, run in."""
+    """Return whether a container other than that of the launcher or ranks has this name."""
     templates = [role.template for role in (job.launcher, job.worker) if role.template]
     return any(
         name in container_names(one) and main_container(one, job.main_container)["name"] != name for one in templates
@@ -107,7 +107,7 @@ def has_other(job: Job, name: str) -> bool:
 
 
 def run_mode(job: Job) -> Body:
-    """Return `spec.runMode`, but for the pause."""
+    """Return `spec.runMode` without the pause."""
     mode: Body = {}
     if job.debug is not None:
         mode["debug"] = {"enabled": True, "replicaSpecs": _overrides(job.debug)}

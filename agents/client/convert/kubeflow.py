@@ -39,10 +39,10 @@ def expressible(job: Job, version: Dialect, api: str = "") -> tuple[Job, list[st
     lost = []
     if priority := job.policy.scheduling.priority:  # 0 is T9k's default
         lost.append(f"the priority {priority} of T9k's scheduler: set a priorityClass")
-    former, job = job, replace(job, policy=replace(job.policy, backoff_limit=backoff_limit(job, version)))
+    original, job = job, replace(job, policy=replace(job.policy, backoff_limit=backoff_limit(job, version)))
     if version is Dialect.V1:
-        tries = retries(former)
-        if tries and former.dialect is Dialect.V2BETA1 and former.launcher.restart_policy is RestartPolicy.NEVER:
+        tries = retries(original)
+        if tries and original.dialect is Dialect.V2BETA1 and original.launcher.restart_policy is RestartPolicy.NEVER:
             lost.append(f"{tries} retries of the launcher, which {api} with restartPolicy Never has not")
         return job, lost
     launcher, worker = job.launcher, job.worker

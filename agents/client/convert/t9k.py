@@ -82,13 +82,13 @@ def _check(job: Job) -> None:
     elif job.debug is None and not _command(job.launcher.template, job.main_container):
         reason = "its launcher has no command, and T9k makes an mpirun line of it"
     elif has_other(job, _MAIN[0]):
-        reason = f"it has another container {_MAIN[0]} besides the one that ranks run in"
+        reason = f"it has a container {_MAIN[0]} in addition to the ranks' container"
     if reason:
         raise ManifestError(f"job {job.name} can't be one of T9k's: {reason}")
 
 
 def _expressible(job: Job) -> tuple[Job, list[str]]:
-    """Return the job as T9k can have it, but for what the launcher gets of the workers, and what that changes."""
+    """Return the job without what T9k can't express, except the launcher's share of the workers, and what was lost."""
     lost = []
     tries = retries(job)
     if tries and job.launcher.restart_policy is RestartPolicy.NEVER:
@@ -98,14 +98,14 @@ def _expressible(job: Job) -> tuple[Job, list[str]]:
         if role.restart_policy not in _POLICIES:
             lost.append(f"restartPolicy {role.restart_policy} of the {name}: OnFailure instead")
             roles[name] = replace(role, restart_policy=RestartPolicy.ON_FAILURE)
-    former = str(main_container(job.worker.template, job.main_container)["name"])
-    name = former if former in _MAIN else _MAIN[0]
-    if name != former:
-        lost.append(f"the name {former} of the container that ranks run in: {name} instead")
+    old_name = str(main_container(job.worker.template, job.main_container)["name"])
+    name = old_name if old_name in _MAIN else _MAIN[0]
+    if name != old_name:
+        lost.append(f"the name {old_name} of the container that ranks run in: {name} instead")
     if not _command(job.launcher.template, job.main_container):
         lost.append("the launcher's own command, which is its image's")
     worker = roles["workers"].template
-    if {"command", "args"} & set(main_container(worker, former)):
+    if {"command", "args"} & set(main_container(worker, old_name)):
         lost.append("the command of the workers: T9k's run sshd, or wait")
     launcher = roles["launcher"].template
     own = str(main_container(launcher, job.main_container)["name"])
@@ -113,7 +113,7 @@ def _expressible(job: Job) -> tuple[Job, list[str]]:
     job = replace(
         job,
         launcher=replace(roles["launcher"], template=with_main(launcher, own, {"name": name})),
-        worker=replace(roles["workers"], template=with_main(worker, former, changes)),
+        worker=replace(roles["workers"], template=with_main(worker, old_name, changes)),
         main_container=name,
         policy=replace(job.policy, backoff_limit=backoff_limit(job, Dialect.T9K)),
     )

@@ -54,7 +54,7 @@ def _check(job: Job) -> None:
     elif len(longest) > _POD_NAME_MAX:
         reason = f"its name is {len(longest) - _POD_NAME_MAX} too long"
     elif has_other(job, _NODE):
-        reason = f"it has another container {_NODE} besides the one that ranks run in"
+        reason = f"it has a container {_NODE} in addition to the ranks' container"
     if reason:
         raise ManifestError(f"job {job.name} can't be a TrainJob: {reason}")
 

@@ -132,7 +132,7 @@ def _shown(value: Fraction) -> str:
 
 
 def quotas(job: Job, found: Sequence[Object], missing: Mapping[str, int]) -> list[Check]:
-    """Check that each quota of the namespace leaves enough; `missing`: how many pods of each role are to be created.
+    """Check that each quota of the namespace leaves enough; `missing`: how many pods of each role will be created.
 
     Quotas for some pods only (scopes) are left out.
     """
@@ -152,12 +152,12 @@ def quotas(job: Job, found: Sequence[Object], missing: Mapping[str, int]) -> lis
             remedy = "Ask for less, wait until other pods end, or have the quota raised."
             checks.append(fail(Group.CAPACITY, name, "; ".join(lacking), remedy))
         else:
-            checks.append(ok(Group.CAPACITY, name, "leaves enough for the pods that are to be created"))
+            checks.append(ok(Group.CAPACITY, name, "leaves enough for the job's pods"))
     return checks
 
 
 def _needed(job: Job, missing: Mapping[str, int]) -> dict[str, Fraction]:
-    """Return what the pods that are to be created count in quotas, by the quotas' names."""
+    """Return what the missing pods count in quotas, by the quotas' names."""
     needed: defaultdict[str, Fraction] = defaultdict(Fraction)
     for role, count in ((job.launcher, missing[LAUNCHER]), (job.worker, missing[WORKER])):
         needed["pods"] += count

@@ -33,8 +33,10 @@ def operator(seen: Collection[str] | None, *, has_begun: bool) -> Check:
     if seen:
         return ok(Group.CLUSTER, name, f"seen by {', '.join(sorted(seen))}")
     if has_begun:
-        return ok(Group.CLUSTER, name, "one has taken up the job")
+        return ok(Group.CLUSTER, name, "an operator manages the job")
     if seen is None:
         return skip(Group.CLUSTER, name, "you may not list leases and deployments of all namespaces")
     what = "none seen: no lease or deployment of mpi-agents, mpi-operator or training-operator"
-    return warn(Group.CLUSTER, name, what, "Is one installed and running? `kubectl get pods -A | grep operator`")
+    return warn(
+        Group.CLUSTER, name, what, "Is an operator installed and running? `kubectl get pods -A | grep operator`"
+    )

@@ -41,7 +41,7 @@ class Subject:
 
     @property
     def missing(self) -> dict[str, int]:
-        """How many pods of each role are to be created."""
+        """How many pods of each role must still be created."""
         found = self.read
         workers = found.worker.replicas if isinstance(found, Job) else 0
         if self.facts is None:

@@ -52,9 +52,9 @@ class Probing:
 
     def _probe(self, pod: PodFacts) -> Probe:
         try:
-            begun = time.monotonic()
+            started = time.monotonic()
             shell = self._run(pod, [*script.SHELL, ":"])
-            latency_s = time.monotonic() - begun
+            latency_s = time.monotonic() - started
             if shell.exit_code:  # so Docker and CRI-O end what can't be started, and containerd by an error
                 raise RefusedError(f"{pod.name}: {(shell.stdout + shell.stderr).decode('utf-8', 'replace')}")
             done = self._run(pod, script.argv(self._job, pod.role, self._launcher))

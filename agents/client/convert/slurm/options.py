@@ -55,7 +55,7 @@ class Option:
 
 
 def parse(words: Sequence[str], table: tuple[Mapping[str, str], Mapping[str, str]]) -> tuple[list[Option], int]:
-    """Return the options that words begin with, as getopt_long reads them, and the index of what is behind them."""
+    """Return the options that words start with, as getopt_long reads them, and the index of the next word."""
     kinds, letters = table
     found: list[Option] = []
     index = 0
@@ -89,8 +89,8 @@ def _whole(given: str, kinds: Mapping[str, str]) -> str:
     """Return the name that this is the beginning of, if there is one only."""
     if given in kinds:
         return given
-    begun = [name for name in kinds if given and name.startswith(given)]
-    return begun[0] if len(begun) == 1 else given
+    matching = [name for name in kinds if given and name.startswith(given)]
+    return matching[0] if len(matching) == 1 else given
 
 
 def count(text: str) -> int:

@@ -140,7 +140,7 @@ def _others(found: Request, values: dict[str, Any]) -> None:
         found.lost.append(f"the partition {partition}: Kueue's LocalQueue {found.partition} instead, if there is Kueue")
     given, found.array = values.get("array", ("", []))
     if "%" in given:
-        found.lost.append(f"the limit {given[given.index('%') :]} of the array: all its jobs are created at once")
+        found.lost.append(f"the limit {given[given.index('%') :]} of the array: all its jobs are created together")
     for one in values.get("export", "").split(","):
         name, equals, value = one.partition("=")
         if equals and re.fullmatch(r"[A-Za-z_]\w*", name):

@@ -23,7 +23,7 @@ from agents.job.model import Implementation
 SCRIPT_MAX = 256 << 10  # bytes: the script is in the pod's template
 _ARRAY_MAX = 16 << 20  # characters of the scripts of all jobs of an array
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh"})
-_LOGIN = ("-l", "--login")  # would run /etc/profile, which sets PATH anew
+_LOGIN = ("-l", "--login")  # would run /etc/profile, which resets PATH
 _VARIABLE = re.compile(r"\$\{?(SLURM_\w+|SLURMD_\w+)")
 _NAME_MAX = 40
 _SHOWN = 400  # characters of a lost phrase
@@ -89,13 +89,15 @@ def _read(text: str, file: str) -> _Script:
         raise ManifestError(f"{file}: is for {printable(' '.join(shell), 63)}, and only shells like bash are known")
     options: list[tuple[int, Option]] = []
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
-    lost = [f"line 1: {one}: the image's environment holds, not that of a login" for one in shell if one in _LOGIN]
+    lost = [
+        f"line 1: {one}: the script gets the image's environment, not a login shell's" for one in shell if one in _LOGIN
+    ]
     shell = [one for one in shell if one not in _LOGIN]
     for number, line in enumerate(lines, 1):
         if not line.startswith("#SBATCH"):
             continue
         if number > first:
-            lost.append(f"line {number}: {line}: stands behind the first command, where Slurm ignores it")
+            lost.append(f"line {number}: {line}: stands after the first command, where Slurm ignores it")
             continue
         try:
             words = shlex.split(line.removeprefix("#SBATCH"), comments=True)

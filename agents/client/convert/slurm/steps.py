@@ -41,7 +41,7 @@ _PLAIN = re.compile(r"[\w./:=,@%+-]+")
 _EXPORT = re.compile(r"([A-Za-z_]\w{0,127})(=.*)?", re.DOTALL)
 _EXPORTS_MAX = 256  # each step names them all
 
-Edit = tuple[int, int, str]  # of a text: its start and end, and what is to be there
+Edit = tuple[int, int, str]  # of a text: its start and end, and the new text
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ def rewritten(script: str, request: Request, implementation: Implementation, fir
         elif is_step:
             edits += (_srun if command.program == "srun" else _mpirun)(command, job, lost)
             if command.is_background:
-                lost.append("steps side by side (&): each mpirun begins at the first worker")
+                lost.append("parallel steps (&): each mpirun starts at the first worker")
         line = command.line + first_line - 1
         found.lost += [f"line {line}: {text}" for text in lost if text not in told]
         told.update(lost)
