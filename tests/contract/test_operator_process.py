@@ -74,17 +74,6 @@ KUBELET_S = 28  # before a pod's 30 s of grace are over
 WRITES = {"create", "update", "patch", "delete", "deletecollection", "get"}
 
 
-def test_the_lease_is_given_up_at_the_end(tmp_path: Path, api: ObjectsApi) -> None:
-    with Operator(tmp_path, api.port, "--lease-namespace", "ours") as operator:
-        submit(api, *JOBS[:1])
-        api.wait(all_succeeded(JOBS[:1]))
-        lease = api.objects.at(("leases", "ours", "mpi-agents-operator"))
-        assert lease["spec"]["holderIdentity"]
-        assert operator.terminate() == 0
-    lease = api.objects.at(("leases", "ours", "mpi-agents-operator"))
-    assert lease["spec"]["holderIdentity"] == ""
-
-
 @pytest.mark.parametrize("pods", [1, 5, 11, 20])
 @pytest.mark.parametrize("end", ["kill", "terminate"])
 def test_a_kill_in_mid_burst_loses_nothing(tmp_path: Path, api: ObjectsApi, end: str, pods: int) -> None:
