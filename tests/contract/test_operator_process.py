@@ -226,7 +226,7 @@ def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path,
         return True
 
     api.fault = fault
-    words = "lacks list and watch of rolebindings.rbac.authorization.k8s.io in namespace team"
+    words = "does not allow list and watch of rolebindings.rbac.authorization.k8s.io in namespace team"
     with Operator(tmp_path, api.port, "--namespace", "team", "--port", str(port)) as operator:
         operator.wait_until_said(words)
         until(lambda: words in get(f"http://127.0.0.1:{port}/readyz")[1], "it is said there, too")
@@ -268,7 +268,7 @@ def test_a_namespace_that_is_gone_with_our_rights_holds_up_no_other(tmp_path: Pa
     with Operator(tmp_path, api.port, "--namespace", "team,gone") as operator:
         submit(api, *JOBS)
         api.wait(all_succeeded(JOBS))
-        operator.wait_until_said("lacks list and watch of pods in namespace gone")
+        operator.wait_until_said("does not allow list and watch of pods in namespace gone")
         assert "status" not in api.objects.at(("mpijobs", "gone", "there"))
         api.fault = lambda _request: True
         api.wait(lambda objects: "Succeeded" in conditions(objects.at(("mpijobs", "gone", "there"))))

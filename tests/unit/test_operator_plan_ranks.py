@@ -20,7 +20,7 @@ COMPLETE = {"type": "Complete", "status": "True"}
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 
 
-def lost(*names: str, count: int | None = None, at: Any = AT, cause: str = "the pod is gone (deleted)") -> str:
+def lost(*names: str, count: int | None = None, at: Any = AT, cause: str = "the pod was deleted") -> str:
     ranks = [{"worker": name, "cause": cause, "at": at} for name in names]
     return json.dumps({"version": 1, "ranksLost": {"count": len(ranks) if count is None else count, "lost": ranks}})
 
@@ -45,7 +45,7 @@ WORDS = "its launcher exited with 0, but ranks were lost while mpirun ran:"
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (lost("pi-worker-1"), "pi-worker-1 (the pod is gone (deleted))"),
+        (lost("pi-worker-1"), "pi-worker-1 (the pod was deleted)"),
         (lost("pi-worker-1", "pi-worker-0", cause="x"), "pi-worker-1 (x), pi-worker-0 (x)"),
         (lost("a", "b", "c", "d", count=9, cause="x"), "a (x), b (x), c (x) and 6 more"),
         (lost("\x1b[2J\n", cause="\u202e"), "?[2J (?)"),
