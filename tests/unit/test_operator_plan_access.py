@@ -254,22 +254,6 @@ def test_a_pod_that_was_there_before_the_job_is_never_in_reach(version: str, ind
 
 
 @plans.DIALECTS
-def test_a_pod_that_takes_a_running_workers_name_gets_out_of_reach(version: str) -> None:
-    story = Story(version)
-    story.goes_on()
-    story.lose("pi-worker-1")
-    story.take("pi-worker-1")
-    story.operator.deliver_all()
-    story.operator.reconcile()  # it can't be made anew
-    story.goes_on()
-    assert story.names() == ["pi-worker-0"]
-    story.lose("pi-worker-1")
-    story.api.now += 61
-    story.goes_on()
-    assert story.names() == ["pi-worker-0", "pi-worker-1"]
-
-
-@plans.DIALECTS
 @pytest.mark.parametrize("made", range(5))
 def test_a_quota_that_takes_some_of_the_workers_holds_back_the_launcher(version: str, made: int) -> None:
     story = Story(version, replicas=5)
