@@ -289,7 +289,7 @@ def test_an_object_of_another_is_not_touched_and_waited_for(tmp_path: Path, api:
 
 
 def test_a_job_made_anew_under_its_name_waits_for_what_is_left_of_the_former(tmp_path: Path, api: ObjectsApi) -> None:
-    """Garbage collection takes its time: the former job's pods are no reason to give up the new one."""
+    """Garbage collection takes its time: the old job's pods are no reason to give up the new job."""
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "job-0", "uid": "former", "controller": True}
     metadata = {"name": "job-0-worker-0", "labels": {"mpi-agents/job-uid": "former"}, "ownerReferences": [owner]}
     former = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "mpi"}]}}

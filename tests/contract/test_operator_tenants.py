@@ -130,7 +130,7 @@ def foreign(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_rights_follow_the_pods_of_a_job_and_end_with_it(tmp_path: Path, api: ObjectsApi) -> None:
-    """A worker is lost, and another takes its name before it can be made anew: also with this job's label."""
+    """A worker is lost, and another takes its name before it can be created again, even with this job's label."""
     api.may_end = lambda _launcher: is_over
     is_over = False
     both = {"pi-worker-0", "pi-worker-1"}

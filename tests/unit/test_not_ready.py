@@ -1,4 +1,4 @@
-"""Each state of a pod: what is told of it, and how long it is worth waiting for."""
+"""Each state of a pod: its message, and how long to tolerate it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_the_name_of_a_worker_comes_back_behind_its_pod(version: str) -> None:
 
 @plans.DIALECTS
 def test_no_launcher_is_made_beside_workers_that_the_role_does_not_have_yet(version: str) -> None:
-    """Of a job that begins anew, while the Role has names of before: first these go."""
+    """Of a job that starts again while the Role has old names: these go first."""
     role = role_of("pi-worker-0", "pi-worker-7")
     found = plans.plan(resource(version, None, CREATED), role=role)
     assert order(found) == ["patch Role pi-launcher", "create Pod pi-worker-0", "create Pod pi-worker-1"]

@@ -151,7 +151,7 @@ def test_a_job_that_ended_well_is_completed() -> None:
     status = plans.status(found)
     assert of_type(status)["Completed"]["status"] == "True"
     assert "Failed" not in of_type(status)
-    assert of_type(status)["Running"] == RUNNING  # it has begun
+    assert of_type(status)["Running"] == RUNNING  # it has started
     assert status["phase"] == "Succeeded"
     launcher = status["tasks"][0]["status"][0]
     assert launcher["containers"] == [{"name": "mpi-worker", "containerPhase": "Terminated", "exitCode": 0}]

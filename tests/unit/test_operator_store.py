@@ -162,7 +162,7 @@ def test_a_list_of_one_namespace_revives_nothing_in_another() -> None:
     one.put(pod("a", "a", 1))
     one.remove("ns", "a", "a")
     one.replace([], "6", namespace="other")
-    one.event("MODIFIED", pod("a", "a", 5), namespace="ns")  # of before the deletion
+    one.event("MODIFIED", pod("a", "a", 5), namespace="ns")  # older than the deletion
     assert seen(one) == []
     one.replace([], "9", namespace="ns")
     one.event("ADDED", pod("a", "a", 10), namespace="ns")
@@ -196,7 +196,7 @@ DEEDS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["write", "del
 
 
 class Server:
-    """The pods there are, and what is to be heard of them."""
+    """The pods that exist, and the events and answers about them."""
 
     def __init__(self) -> None:
         self.truth: dict[str, Body] = {}
