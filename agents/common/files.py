@@ -39,7 +39,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def plain_opener(path: str, flags: int) -> int:
-    """Open a file for `open` where another container may write: links are not followed, nor pipes waited for."""
+    """Open a file for `open` where another container may write: it follows no links and waits for no pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

@@ -115,9 +115,7 @@ def _of_containers(pod: Pod) -> NotReady:
         if failure is not None:
             return failure
     if not pod.containers:
-        return (
-            NotReady("accept", "not begun by its node yet") if pod.node else NotReady("schedule", "waiting for a node")
-        )
+        return NotReady("accept", "not started by its node") if pod.node else NotReady("schedule", "waiting for a node")
     for position, container in enumerate(pod.containers):
         # All before this one have ended well or are sidecars, so this one is the next; its reason doesn't tell, as the
         # kubelet says PodInitializing of every container behind an init container, even while it pulls the image.

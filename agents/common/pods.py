@@ -100,9 +100,9 @@ def why_ended(before: Pod, now: Pod | None, container: str | None) -> tuple[str,
     (kubernetes/kubernetes#129144).
     """
     if now is None:
-        return "the pod is gone (deleted)", 255
+        return "the pod was deleted", 255
     if now.uid != before.uid:
-        return "the pod was replaced by a new one of its name", 255
+        return "the pod was replaced by a new pod of the same name", 255
     if now.phase in ("Failed", "Succeeded"):
         words = f": {now.reason}" if now.reason else ""
         state = now.container(container)

@@ -1,7 +1,7 @@
 """Asks a port whether an sshd is there: connects and reads its banner (RFC 4253, 4.2), without a key.
 
 An sshd sends its version first; other lines may come before it. An sshd that is overloaded or penalizes the client's
-address sends a line that says so instead (OpenSSH, sshd.c: drop_connection), or closes the connection.
+address sends a line that reports it instead (OpenSSH, sshd.c: drop_connection), or closes the connection.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from agents.job.t9k_launcher import without_devices
 from agents.job.template import container_names, main_container, read_containers
 
 FOLDER = "/run/mpi-app"
-DVM_PATH = "/run/mpi-dvm"  # in the login pod: `uri`, and `ready` once prte says so
+DVM_PATH = "/run/mpi-dvm"  # in the login pod: `uri`, and `ready` when prte is ready
 VOLUME = "mpi-agents-app"
 RUNNER, WRAP = "mpi-runner", "mpi-wrap"
 _WRAP_PATH = f"/usr/local/bin/{WRAP}"  # in the runtime's container: one file, as images have their own there
@@ -62,7 +62,7 @@ class Application:
 
 
 def read_application(spec: Fields, *templates: Object) -> Application | None:
-    """Return what is to be beside the main containers of these templates; None for nothing."""
+    """Return the application containers to add to the pods of these templates; None for none."""
     given = spec.child("application")
     wrap = given.choice("wrap", Wrap) or Wrap.EXPLICIT
     if not given.is_given:

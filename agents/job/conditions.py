@@ -35,7 +35,7 @@ class Type(StrEnum):
     WORKERS_READY = "WorkersReady"  # if not, its message says which are not, and why
     LAUNCHER_WAITING = "LauncherWaiting"  # it is there and does not run; its message says why
     WORKERS_OUTDATED = "WorkersOutdated"  # their template or a setting has changed, and they are not replaced
-    DVM_OUTDATED = "DvmOutdated"  # of a virtual cluster: its DVM runs, and lacks nodes or has ones that are gone
+    DVM_OUTDATED = "DvmOutdated"  # of a virtual cluster: its DVM runs without some nodes, or with nodes that are gone
     DEBUGGING = "Debugging"  # the launcher waits for its user; if not, the next one will
     RBAC_UNMANAGED = "RbacUnmanaged"  # its message has the rule that someone else must grant
     SETTINGS_IGNORED = "SettingsIgnored"  # names that nothing reads, with the closest that something does
@@ -45,7 +45,7 @@ class Type(StrEnum):
     VALIDATION_ERROR = "ValidationError"  # only an edit of the job helps
     OTHER_OPERATOR = "OtherOperator"  # the job is left to the operator that its message names
 
-    IMAGE_PULL = "ImagePullBackOff"  # why the job does not go on, by the names that Kubernetes has for it
+    IMAGE_PULL = "ImagePullBackOff"  # why the job is blocked, by Kubernetes' names
     CONFIG_ERROR = "CreateContainerConfigError"
     QUOTA_EXCEEDED = "QuotaExceeded"
     FAILED_CREATE = "FailedCreate"
@@ -213,12 +213,12 @@ _T9K = Messages(
     created=ConditionText("-", "The job is being initialized.", "Created", "MPIJob {full} is created."),
     initialized=ConditionText("-", "The job has been initialized successfully."),
     running=ConditionText("-", "All pods are running normally.", "Running", "All pods of MPIJob {full} are running."),
-    restarting=ConditionText("Restarting", "The launcher is made anew because it failed: {why}"),
+    restarting=ConditionText("Restarting", "The launcher is created again because it failed: {why}"),
     suspended=ConditionText("Paused", "The job is paused: its pods are deleted, or being deleted."),
     not_running=ConditionText("Paused", "The job is paused."),
-    resumed=ConditionText("Resumed", "The job is resumed: its pods are made anew."),
+    resumed=ConditionText("Resumed", "The job is resumed: its pods are created again."),
     succeeded=ConditionText("-", "The job has completed.", "Completed"),
-    never_ran=ConditionText("-", "The job ended without all of its pods having run at one time."),
+    never_ran=ConditionText("-", "The job ended before all of its pods were running at the same time."),
     failure="The job exited with an error code. ",
     reasons=(("MPIJobFailed", "Failed"), ("MPIJobEvicted", "Evicted")),
 )
@@ -227,7 +227,7 @@ _T9K = Messages(
 _VIRTUAL = Messages(
     created=ConditionText("Created", "Virtual cluster {full} is created."),
     running=ConditionText("Running", "All pods of virtual cluster {full} have been running."),
-    restarting=ConditionText("Restarting", "The login pod is replaced because it ended: {why}"),
+    restarting=ConditionText("Restarting", "The login pod is replaced because it exited: {why}"),
     suspended=ConditionText("Suspended", "The virtual cluster is suspended: its pods are deleted, or being deleted."),
     not_running=ConditionText("Suspended", "The virtual cluster is suspended."),
     resumed=ConditionText("Resumed", "The virtual cluster is resumed: its pods are created again."),

@@ -104,7 +104,7 @@ class Implementation(StrEnum):
 
 
 class RestartPolicy(StrEnum):
-    """What becomes of a role's containers that have ended. ExitCode: 128 and above is tried again (kubeflow's rule)."""
+    """What happens when a role's containers have exited. ExitCode: 128 and above is retried (kubeflow's rule)."""
 
     NEVER = "Never"
     ON_FAILURE = "OnFailure"
@@ -143,7 +143,7 @@ class WorkerAgent(StrEnum):
 
 
 class RanksLost(StrEnum):
-    """What becomes of a job whose launcher succeeded although daemons were lost while its last mpirun ran."""
+    """Result of a job whose launcher succeeded although daemons were lost while its last mpirun ran."""
 
     FAIL = "Fail"
     IGNORE = "Ignore"

@@ -22,7 +22,7 @@ class RoleType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunMode:
-    """`debug` is None unless the job is to be debugged; `resume` holds when a paused job goes on."""
+    """`debug` is None unless debug mode is on; `resume` holds when a paused job is resumed."""
 
     debug: Mapping[str, Override] | None
     is_paused: bool

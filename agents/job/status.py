@@ -60,7 +60,7 @@ class Urgency(IntEnum):
 
     NONE = 0  # nothing has changed
     LOW = 1  # counts, or how far the start has got
-    PROBLEM = 2  # why the job does not go on
+    PROBLEM = 2  # why the job is blocked
     AT_ONCE = 3
 
 

@@ -124,7 +124,10 @@ def _reject_mixture(spec: Fields) -> None:
         [key for key in keys if spec.value.get(key) is not None] for keys in (_GENERATION_2, _GENERATION_3)
     )
     if second and third:
-        spec.add(f"is of another generation of this API than {spec.at(second[0])}: write all by one", third[0])
+        spec.add(
+            f"belongs to another generation of this API than {spec.at(second[0])}: use fields of one generation",
+            third[0],
+        )
 
 
 def _second(spec: Fields, *, needs_command: bool) -> _Pods:

@@ -5,11 +5,11 @@ Behind it a job's conditions are kubeflow's, and so is what they mean:
 | T9k's | kubeflow's | |
 |---|---|---|
 | Initialized | Created | False until all that the job needs has been made |
-| Running | Running | stays True when the job has ended, as in the document's example: it has begun |
+| Running | Running | stays True when the job has ended, as in the document's example: it has started |
 | ReplicaFailure | | made of what our own conditions say, and of the pods that have failed |
 | Completed | Succeeded | False beside Failed, as in the document's example |
 | Failed | Failed | |
-| Paused | Suspended | False once it goes on |
+| Paused | Suspended | False when it is resumed |
 
 Further fields are ours: startTime, completionTime, lastReconcileTime, replicaStatuses, readyWorkers, launchCommand; our
 own conditions stand behind T9k's.

@@ -43,7 +43,7 @@ def to_virtual(status: Object, before: Object, now: str) -> Body:
     """Return a status with the planner's conditions as a virtual cluster's. `before`: the latter, as they are."""
     found: list[Condition] = status["conditions"]
     if found and all(one.get("type") == Type.OTHER_OPERATOR for one in found):
-        return dict(status)  # any other condition would say that an operator has begun the cluster
+        return dict(status)  # any other condition would mean that an operator has started the cluster
     named = {str(one.get("type")): one for one in mappings(before.get("conditions"))}
     login = _login_ready(status, named, now)
     shown = [_renamed(one) for one in found if one.get("type") != Type.LAUNCHER_WAITING]

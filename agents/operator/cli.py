@@ -43,7 +43,7 @@ _EPILOG = "Each option can also be set by the variable MPI_OPERATOR_NAME. All op
 
 
 def main() -> None:
-    """Run as a command, and end the process: a request that has no answer yet is not waited for."""
+    """Run as a command, and end the process without waiting for pending requests."""
     try:
         code = command.main(args=dashed(sys.argv[1:]), prog_name="mpi-operator", standalone_mode=False)
         sys.stdout.flush()

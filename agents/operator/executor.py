@@ -109,7 +109,7 @@ class Executor:
             if controller(made) != memory.uid:
                 if not _is_of_earlier_job(made, resource):
                     memory.name_conflicts[wanted] = now
-                    raise  # what the plan has behind it, pods at worst, would go on with someone else's object
+                    raise  # later steps, pods at worst, would use someone else's object
                 raise ConflictError(f"{kind.name} {name} of an earlier job is still being deleted") from None
             if not job_uid(made):  # then it is not watched
                 made = self._labelled(kind, namespace, name, memory)
@@ -165,7 +165,7 @@ class Executor:
         store.mark_deleted(workers, format_time(now))
 
     def _write_status(self, resource: Body, action: WriteStatus) -> None:
-        """Replace the status alone: the API server takes all but the status from what it has."""
+        """Replace the status alone: the API server keeps everything else."""
         metadata, jobs = resource["metadata"], self._caches.jobs(group_of(resource))
         kind = jobs.kind
         body: Body = {
@@ -190,7 +190,7 @@ class Executor:
                 after: Body = written(known, answer["metadata"], action.status)
             else:
                 after = self._api.replace(path, body, action.manager)
-            jobs.put(after, notifies=False)  # the plan goes on, or is tried again when it is due
+            jobs.put(after, notifies=False)  # the plan continues, or is retried when it is due
         self._count(resource, {**resource, "status": action.status})
 
     def _count(self, before: Body, after: Body) -> None:

@@ -168,7 +168,7 @@ class Informer:
     def _reason(self, error: ApiError) -> str:
         kind, where = self.store.kind, f"namespace {self.namespace}" if self.namespace else "all namespaces"
         if isinstance(error, RejectedError) and error.code == 403:
-            return f"the operator's role lacks list and watch of {kind.resource} in {where}"
+            return f"the operator's role does not allow list and watch of {kind.resource} in {where}"
         if isinstance(error, NotFoundError):
             return f"the API server has no {kind.plural} in {kind.api_version}: is their CRD installed?"
         return str(error)

@@ -47,7 +47,7 @@ class Leader:
         """`on_lost` is called by the thread that renews."""
         self._api, self._namespace, self._name, self._identity = api, namespace, name, identity
         self._times, self._on_lost, self._clock = times or Times(), on_lost, clock
-        self._renewed_at: float | None = None  # when the last renewal that succeeded was begun
+        self._renewed_at: float | None = None  # when the last successful renewal was started
         self._lease: Body | None = None  # as we wrote it last
         self._seen: tuple[str, str] = ("", "")  # the other holder, and its renewTime
         self._seen_at = 0.0

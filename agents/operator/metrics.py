@@ -39,7 +39,7 @@ class Metrics:
         )
         self.reconcile_errors = counter("reconcile_errors", "Tries that failed, by why.", "why")
         self.requests = counter("api_requests", "Requests to the API server; code 0: no answer.", "verb", "code")
-        self.watch_restarts = counter("watch_restarts", "Watches that ended and began anew, by why.", "kind", "why")
+        self.watch_restarts = counter("watch_restarts", "Watches that were restarted, by reason.", "kind", "why")
         self.events_lost = counter("events_lost", "Events that could not be recorded.")
         self.other_operators = gauge("neighbours", "1 for another operator seen for MPIJobs.", "name")
 

@@ -47,7 +47,7 @@ class ClaimPolicy:
         self._claim, self._is_alone = claim, is_alone
 
     def claims(self, resource: Body) -> bool:
-        """Whether to manage this MPIJob. A job that this operator has begun stays with it."""
+        """Whether to manage this MPIJob. A job that this operator has started stays with it."""
         if self._claim is Claim.ALL or (self._claim is Claim.AUTO and self._is_alone(group_of(resource))):
             return True
         return is_assigned(resource) or has_our_status(resource)
@@ -127,7 +127,7 @@ class OtherOperators:
                 *(name, CLAIM_LABEL, MANAGED_BY),
             )
         for name in sorted(before - seen):
-            _LOG.info("another operator for MPIJobs is gone: %s", name)
+            _LOG.info("another operator for MPIJobs no longer runs: %s", name)
         if seen != self._seen:
             self._seen = seen
             self._on_change()

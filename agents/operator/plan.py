@@ -8,9 +8,9 @@ The first row that holds decides:
 | is being deleted, `managedBy` another controller, or its status is another operator's | nothing* | here |
 | has ended, as its status says | its pods are cleaned up, and its ttl kept | `planning.ended` |
 | can't be read | event and condition ValidationError, until it is edited* | here |
-| its launcher has ended | the status says so; then as above | `planning.active` |
-| is suspended, or resumed with pods of before | launcher, then workers and PodGroup go | `planning.suspended` |
-| is to run | what it needs is made and kept | `planning.active` |
+| its launcher has ended | the status reports it; then as above | `planning.active` |
+| is suspended, or resumed with old pods | launcher, then workers and PodGroup go | `planning.suspended` |
+| must run | what it needs is created and kept | `planning.active` |
 
 *: but its launcher's rights to workers that are gone end.
 
@@ -82,7 +82,7 @@ def is_ours(resource: Object) -> bool:
 
 
 def leave_to_others(job: Job | tuple[Problem, ...], resource: Object, others: Collection[str], now: float) -> Plan:
-    """Return the plan for a job that is left to other operators: a condition, or nothing if one of them has begun it.
+    """Return the plan for a job that is left to other operators: a condition, or nothing if one of them has started it.
 
     It is written under another name than what makes a job ours (`is_ours`), and is no condition that would make it
     theirs either.

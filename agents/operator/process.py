@@ -38,7 +38,7 @@ _START_REQUEST_S = 8.0  # for requests at the start: a process that is stopped m
 _CRD_WAIT_S = 2.0
 _OPTIONAL_WAIT_S = 15.0  # between two looks for the optional kinds
 _OPTIONAL = {MPI_JOB_T9K: "T9k's MPIJobs", VIRTUAL_CLUSTER: "VirtualClusters"}  # kinds that a cluster may not have
-_STEPS_END_S = 6.0  # for requests that have begun; then the lease is handed over all the same
+_STEPS_END_S = 6.0  # for requests in progress; then the lease is handed over anyway
 _EVENTS_END_S = 3.0
 
 
@@ -231,7 +231,7 @@ class Process:
         return [each for kind, informers in found if self._wanted(kind) is T9k.AUTO for each in informers]
 
     def _synced(self) -> bool:
-        """Wait for the caches, but for optional kinds unless they were asked for; False if stopped before.
+        """Wait for the caches, except of optional kinds that were not asked for; False if stopped before.
 
         A namespace that is gone, with our rights in it, holds up no other.
         """
@@ -284,7 +284,7 @@ class Process:
                 (503, f"{complaint}\n") if complaint else (200, f"standby; {self._leader.holder or 'nobody'} leads\n")
             )
         waived = [each for each in self._may_be_missing() if each.is_missing]  # a definition may go as it came
-        # A role of before has no right to virtual clusters, and MPIJobs are managed all the same.
+        # An older role has no right to virtual clusters, and MPIJobs are managed anyway.
         waived += [each for each in self._of_optional.get(VIRTUAL_CLUSTER, ()) if each.is_forbidden]
         complaints = sorted({each.complaint for each in self._informers if each.complaint and each not in waived})
         if self._controller is None or complaints:

@@ -29,7 +29,7 @@ class Store:
         self._lock = threading.Lock()
         self._objects: dict[Name, Body] = {}
         self._by_job: dict[str, dict[Name, Body]] = {}
-        self._deleted: dict[str, str] = {}  # uids that we have deleted, until their namespace's watch says so too
+        self._deleted: dict[str, str] = {}  # uids that we have deleted, until their namespace's watch reports it too
         self._written: Body = {}  # statuses, by uid, whose writing we have asked for just now
         self._reached: dict[str | None, int] = {}  # how far lists and watches have got: namespace, None for all
 
@@ -103,7 +103,7 @@ class Store:
             self._on_change(before, after)
 
     def mark_deleted(self, bodies: Iterable[Body], at: str) -> None:
-        """Take in that these objects are being deleted, before the API says so of each."""
+        """Mark these objects as being deleted, before the API reports it for each."""
         changes = []
         with self._lock:
             for body in bodies:

@@ -143,7 +143,7 @@ def test_kubeflow_s_jobs_run_where_t9k_s_may_not_be_seen(tmp_path: Path, api: Ob
 
     api.fault = fault
     with Operator(tmp_path, api.port) as operator:
-        operator.wait_until_said(f"the operator's role lacks list and watch of mpijobs.{T9K}")
+        operator.wait_until_said(f"the operator's role does not allow list and watch of mpijobs.{T9K}")
         submit(api, "one", faces=[ssh_job])
         api.wait(all_succeeded(["one"]))
         api.fault = lambda _request: True

@@ -74,17 +74,6 @@ KUBELET_S = 28  # before a pod's 30 s of grace are over
 WRITES = {"create", "update", "patch", "delete", "deletecollection", "get"}
 
 
-def test_the_lease_is_given_up_at_the_end(tmp_path: Path, api: ObjectsApi) -> None:
-    with Operator(tmp_path, api.port, "--lease-namespace", "ours") as operator:
-        submit(api, *JOBS[:1])
-        api.wait(all_succeeded(JOBS[:1]))
-        lease = api.objects.at(("leases", "ours", "mpi-agents-operator"))
-        assert lease["spec"]["holderIdentity"]
-        assert operator.terminate() == 0
-    lease = api.objects.at(("leases", "ours", "mpi-agents-operator"))
-    assert lease["spec"]["holderIdentity"] == ""
-
-
 @pytest.mark.parametrize("pods", [1, 5, 11, 20])
 @pytest.mark.parametrize("end", ["kill", "terminate"])
 def test_a_kill_in_mid_burst_loses_nothing(tmp_path: Path, api: ObjectsApi, end: str, pods: int) -> None:
@@ -237,7 +226,7 @@ def test_a_list_that_is_refused_is_told_with_the_rule_that_lacks(tmp_path: Path,
         return True
 
     api.fault = fault
-    words = "lacks list and watch of rolebindings.rbac.authorization.k8s.io in namespace team"
+    words = "does not allow list and watch of rolebindings.rbac.authorization.k8s.io in namespace team"
     with Operator(tmp_path, api.port, "--namespace", "team", "--port", str(port)) as operator:
         operator.wait_until_said(words)
         until(lambda: words in get(f"http://127.0.0.1:{port}/readyz")[1], "it is said there, too")
@@ -279,7 +268,7 @@ def test_a_namespace_that_is_gone_with_our_rights_holds_up_no_other(tmp_path: Pa
     with Operator(tmp_path, api.port, "--namespace", "team,gone") as operator:
         submit(api, *JOBS)
         api.wait(all_succeeded(JOBS))
-        operator.wait_until_said("lacks list and watch of pods in namespace gone")
+        operator.wait_until_said("does not allow list and watch of pods in namespace gone")
         assert "status" not in api.objects.at(("mpijobs", "gone", "there"))
         api.fault = lambda _request: True
         api.wait(lambda objects: "Succeeded" in conditions(objects.at(("mpijobs", "gone", "there"))))
@@ -300,7 +289,7 @@ def test_an_object_of_another_is_not_touched_and_waited_for(tmp_path: Path, api:
 
 
 def test_a_job_made_anew_under_its_name_waits_for_what_is_left_of_the_former(tmp_path: Path, api: ObjectsApi) -> None:
-    """Garbage collection takes its time: the former job's pods are no reason to give up the new one."""
+    """Garbage collection takes its time: the old job's pods are no reason to give up the new job."""
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "job-0", "uid": "former", "controller": True}
     metadata = {"name": "job-0-worker-0", "labels": {"mpi-agents/job-uid": "former"}, "ownerReferences": [owner]}
     former = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "mpi"}]}}

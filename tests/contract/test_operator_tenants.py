@@ -129,27 +129,8 @@ def foreign(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **more}, "spec": {"containers": [{"name": "scheduler"}]}}
 
 
-@pytest.mark.parametrize("version", ["v1", "v2beta1"])
-def test_a_launcher_has_no_rights_to_a_pod_of_another(tmp_path: Path, api: ObjectsApi, version: str) -> None:
-    """A StatefulSet's airflow-worker-0, and a user who may make no more than MPIJobs and calls one airflow."""
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "airflow-worker", "uid": "s", "controller": True}
-    with api.objects.changed:
-        place = ("pods", "team", "airflow-worker-0")
-        api.objects.add("pods", "team", foreign("airflow-worker-0", ownerReferences=[owner]))
-    with Operator(tmp_path, api.port):
-        body = job("airflow", cleanPodPolicy="None")
-        body["spec"] |= {"dialect": version, "transport": "exec"}
-        with api.objects.changed:
-            api.objects.add("mpijobs", "team", body)
-        api.wait(lambda objects: "ErrResourceExists" in conditions(objects.at(("mpijobs", "team", "airflow"))))
-        assert not api.objects.select("rolebindings", "", "")
-        assert not api.objects.select("pods", "", "mpi-agents/role=launcher")
-        assert not [one for one in api.objects.created if one[0] == "jobs"]
-        assert api.objects.at(place)["metadata"]["ownerReferences"] == [owner]
-
-
 def test_rights_follow_the_pods_of_a_job_and_end_with_it(tmp_path: Path, api: ObjectsApi) -> None:
-    """A worker is lost, and another takes its name before it can be made anew: also with this job's label."""
+    """A worker is lost, and another takes its name before it can be created again, even with this job's label."""
     api.may_end = lambda _launcher: is_over
     is_over = False
     both = {"pi-worker-0", "pi-worker-1"}

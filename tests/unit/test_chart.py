@@ -94,23 +94,6 @@ def test_a_definition_has_no_labels_of_its_own(group: str) -> None:
     assert file["metadata"] == {"name": f"mpijobs.{group}"}  # the template puts them there, by text
 
 
-@pytest.mark.parametrize("group", ["kubeflow.org", "batch.tensorstack.dev"])
-def test_kubectl_explains_each_field(group: str) -> None:
-    file = yaml.safe_load((CHART / "definitions" / f"{group}_mpijobs.yaml").read_text())
-    for version in file["spec"]["versions"]:
-        # The API server explains metadata itself, and takes nothing else there.
-        assert [*unexplained(version["schema"]["openAPIV3Schema"], "")] == [".metadata"]
-
-
-def unexplained(schema: Object, path: str) -> Iterator[str]:
-    for name, field in schema.get("properties", {}).items():
-        if not field.get("description", "").endswith("."):
-            yield f"{path}.{name}"
-        yield from unexplained(field, f"{path}.{name}")
-    for key in {"items", "additionalProperties"} & schema.keys():
-        yield from unexplained(schema[key], path)
-
-
 def test_the_definition_is_the_file() -> None:
     file = yaml.safe_load((CHART / "definitions" / "kubeflow.org_mpijobs.yaml").read_text())
     assert installed("CustomResourceDefinition", "mpijobs.kubeflow.org")["spec"] == file["spec"]

@@ -191,11 +191,6 @@ def test_our_image_has_a_command_for_each_role() -> None:
     assert {*packed.split()} == scripts.keys() - ours
 
 
-def test_kubectl_from_a_file(tmp_path: Path) -> None:
-    kubectl.fetch(os.path.realpath(sys.executable), str(tmp_path / "kubectl"), architecture="amd64", index_url=None)
-    assert os.access(tmp_path / "kubectl", os.X_OK)
-
-
 @pytest.mark.parametrize(
     ("source", "says"),
     [

@@ -88,7 +88,6 @@ def test_jobs_may_have_no_workers(version: str, changes: dict[str, Any]) -> None
         ("workerUpdateStrategy", "worker_update_strategy", "worker_update", ("OnDelete", "RollingUpdate")),
         ("mpiImplementation", "mpi_implementation", "implementation", ("Intel", "MPICH")),
         ("mainContainer", "main_container", "main_container", ("gone", "mpi")),
-        ("sshAuthMountPath", "ssh_auth_mount_path", "ssh.mount_path", ("/a", "/b")),
         ("dialect", "dialect", "dialect", ("v1", "v2beta1")),
         ("dialect", "dialect", "dialect", ("v2beta1", "v1")),
     ],
@@ -106,27 +105,11 @@ def test_annotation_goes_before_the_field(
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, "t9k"])
-@pytest.mark.parametrize(
-    ("field", "annotation", "attribute", "values"),
-    [
-        ("ssh/port", "ssh_port", "ssh.port", (2200, 2300)),
-        ("ssh/keyType", "ssh_key_type", "ssh.key_type", ("ecdsa", "ed25519")),
-        ("ssh/passwd", "ssh_passwd", "ssh.passwd", ("image", "generated")),
-        ("ssh/sshdPath", "sshd_path", "ssh.sshd_path", ("/a/sshd", "/b/sshd")),
-        ("tagOutput", "tag_output", "tags_output", (True, False)),
-        ("tagOutput", "tag_output", "tags_output", (False, True)),
-        ("runMode/pause/enabled", "pause", "policy.is_suspended", (True, False)),
-        ("runMode/pause/enabled", "pause", "policy.is_suspended", (False, True)),
-    ],
-)
-def test_annotation_goes_before_a_field_of_what_is_new(
-    version: str, field: str, annotation: str, attribute: str, values: tuple[Any, Any]
-) -> None:
-    first, second = values
-    seen = attrgetter(attribute)
-    assert seen(job(version, {f"spec/{field}": first})) == first
-    text = str(second).lower()
-    assert seen(job(version, {f"spec/{field}": first, **annotated(**{annotation: text})})) == second
+@pytest.mark.parametrize("value", [True, False])
+def test_annotation_goes_before_the_field_for_tagged_output(version: str, value: bool) -> None:
+    field = {"spec/tagOutput": value}
+    assert job(version, field).tags_output is value
+    assert job(version, {**field, **annotated(tag_output=str(not value).lower())}).tags_output is not value
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, "t9k", "virtual"])

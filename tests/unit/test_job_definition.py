@@ -129,8 +129,8 @@ def test_fields_are_kubeflows_and_ours() -> None:
 
 
 def undescribed(part: dict[str, Any]) -> list[str]:
-    """Fields that `kubectl explain` has no description of; metadata is the API server's."""
-    described = {path for path, one in fields(part) if one.get("description")}
+    """Fields that `kubectl explain` has no sentence for; metadata is the API server's."""
+    described = {path for path, one in fields(part) if one.get("description", "").endswith(".")}
     return [path for path, _ in fields(part) if path not in described and not path.endswith(("metadata", "[]", "*"))]
 
 

@@ -13,7 +13,7 @@ LAUNCHER = "spec/replicaSpecs/1"
 CONTAINER = "spec/worker/template/spec/containers/0"
 OLDER = "is of an older generation of this API: "
 NO_PROGRAM = "is required: the program that mpirun starts (unless the job is debugged)"
-MIXED = "is of another generation of this API than"
+MIXED = "belongs to another generation of this API than"
 
 
 @pytest.mark.parametrize("version", BOTH)
@@ -118,8 +118,8 @@ def test_both_generations(version: str, changes: dict[str, Any], expected: str) 
         ),
         ({f"{CONTAINER}/name": ABSENT}, "spec.worker.template.spec.containers[0].name: is required"),
         ({"spec/worker/template": ABSENT}, "spec.worker.template.spec.containers: must have at least one container"),
-        ({"spec/mpiConfig": {}}, f"spec.mpiConfig: {MIXED} spec.worker: write all by one"),
-        ({"spec/replicaSpecs": []}, f"spec.replicaSpecs: {MIXED} spec.worker: write all by one"),
+        ({"spec/mpiConfig": {}}, f"spec.mpiConfig: {MIXED} spec.worker: use fields of one generation"),
+        ({"spec/replicaSpecs": []}, f"spec.replicaSpecs: {MIXED} spec.worker: use fields of one generation"),
     ],
 )
 def test_generation_2(changes: dict[str, Any], expected: str) -> None:
@@ -129,8 +129,8 @@ def test_generation_2(changes: dict[str, Any], expected: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"spec/mca": {"btl": "self"}}, f"spec.replicaSpecs: {MIXED} spec.mca: write all by one"),
-        ({"spec/mpiHome": "/usr"}, f"spec.replicaSpecs: {MIXED} spec.mpiHome: write all by one"),
+        ({"spec/mca": {"btl": "self"}}, f"spec.replicaSpecs: {MIXED} spec.mca: use fields of one generation"),
+        ({"spec/mpiHome": "/usr"}, f"spec.replicaSpecs: {MIXED} spec.mpiHome: use fields of one generation"),
         ({"spec/mpiConfig": []}, "spec.mpiConfig: must be an object, not a list"),
         ({"spec/mpiConfig/script": []}, f"spec.mpiConfig.script: {NO_PROGRAM}"),
         ({"spec/mpiConfig/home": "usr"}, "spec.mpiConfig.home: must be an absolute path"),

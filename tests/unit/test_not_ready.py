@@ -1,4 +1,4 @@
-"""Each state of a pod: what is told of it, and how long it is worth waiting for."""
+"""Each state of a pod: its message, and how long to tolerate it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Pod, str, Tolerance]] = {
         "held back by a scheduling gate",
         Tolerance.UNLIMITED,
     ),
-    "on a node": (pod(), "not begun by its node yet", Tolerance.UNLIMITED),
+    "on a node": (pod(), "not started by its node", Tolerance.UNLIMITED),
     "no sandbox yet": (waiting("ContainerCreating"), "pulling image or mounting volumes", Tolerance.UNLIMITED),
     "sandbox is up": (waiting("ContainerCreating", ips=("10.0.0.7",)), "pulling image", Tolerance.UNLIMITED),
     "init container pulls": (

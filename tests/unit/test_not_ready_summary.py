@@ -1,4 +1,4 @@
-"""How many workers' lacks become one line."""
+"""The reasons of many workers that are not ready, in one line."""
 
 from __future__ import annotations
 

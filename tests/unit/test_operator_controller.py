@@ -1,4 +1,4 @@
-"""The loop around plan: what it is given, what is done with what it asks for, and what becomes of failures."""
+"""The loop around plan: its input, how its actions are carried out, and what happens after failures."""
 
 from __future__ import annotations
 

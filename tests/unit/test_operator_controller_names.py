@@ -1,4 +1,4 @@
-"""The loop around plan where a name is taken: by another's object, by ours of before, by one that lost its label."""
+"""The loop around plan where a name is taken: by another owner, by an old object of ours, by one without its label."""
 
 from __future__ import annotations
 

@@ -219,11 +219,11 @@ def test_a_watch_that_breaks_off_goes_on_without_a_list(failure: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "error", "words"),
     [
-        (POD, RejectedError("no", 403), "the operator's role lacks list and watch of pods in all namespaces"),
+        (POD, RejectedError("no", 403), "the operator's role does not allow list and watch of pods in all namespaces"),
         (
             ROLE,
             RejectedError("no", 403),
-            "the operator's role lacks list and watch of roles.rbac.authorization.k8s.io in all namespaces",
+            "the operator's role does not allow list and watch of roles.rbac.authorization.k8s.io in all namespaces",
         ),
         (
             MPI_JOB_V1,

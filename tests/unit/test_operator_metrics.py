@@ -37,24 +37,6 @@ def test_a_gauge_is_read_when_it_is_asked_for() -> None:
     assert lines(metrics, "mpi_operator_job_info")[0] == expected
 
 
-def test_a_histogram_sums_up() -> None:
-    metrics, name = Metrics(), "mpi_operator_reconcile_seconds"
-    for seconds in (0.001, 0.002, 0.3, 99.0):
-        metrics.reconcile_s.observe(seconds)
-    found = lines(metrics, name)
-    assert found[:3] == [
-        f'{name}_bucket{{le="0.001"}} 1.0',
-        f'{name}_bucket{{le="0.0025"}} 2.0',
-        f'{name}_bucket{{le="0.005"}} 2.0',
-    ]
-    assert set(found[-4:]) == {
-        f'{name}_bucket{{le="10.0"}} 3.0',
-        f'{name}_bucket{{le="+Inf"}} 4.0',
-        f"{name}_sum 99.303",
-        f"{name}_count 4.0",
-    }
-
-
 def test_no_other_metrics_are_there() -> None:
     """Neither the library's own of the process, nor when each counter was created."""
     metrics = Metrics()

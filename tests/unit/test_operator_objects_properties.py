@@ -135,13 +135,13 @@ def no_two(names: list[str]) -> bool:
     return len(names) == len(set(names))
 
 
-@given(spoiled(), st.sampled_from(["", "volcano", "t9k", "other"]))
-def test_any_job_that_can_be_read_has_its_objects(resource: Any, scheduler: str) -> None:
+@given(spoiled(), st.sampled_from(["", "volcano", "t9k", "other"]), st.booleans())
+def test_any_job_that_can_be_read_has_its_objects(resource: Any, scheduler: str, has_volumes: bool) -> None:
     found = read(resource)
     if not isinstance(found, Job):
         return
     before = copy.deepcopy(found)
-    settings = PodSettings(image="i", gang_scheduler=scheduler)
+    settings = PodSettings(image="i", gang_scheduler=scheduler, has_image_volumes=has_volumes)
     hosts = range(min(found.worker.replicas, 3))
     made = [
         objects.config_map(found, settings, hosts),
@@ -160,3 +160,4 @@ def test_any_job_that_can_be_read_has_its_objects(resource: Any, scheduler: str)
             assert one["metadata"]["labels"]["mpi-agents/job-uid"] == found.uid
             assert one["metadata"]["ownerReferences"][0]["uid"] == found.uid
     assert json.dumps(before.launcher.template) == json.dumps(found.launcher.template)
+    assert json.dumps(before.worker.template) == json.dumps(found.worker.template)

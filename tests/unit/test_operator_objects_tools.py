@@ -67,14 +67,6 @@ def test_what_the_template_mounts_there_stays(changes: Object, path: str) -> Non
     assert [one["name"] for one in mounts if one["mountPath"].startswith("/opt/kube")] == ["mine"]
 
 
-@pytest.mark.parametrize("changes", [{}, ASKED, {**SSH, **ASKED}])
-def test_no_container_of_the_users_has_a_token(changes: Object) -> None:
-    spec = launcher("v2beta1", changes)["spec"]
-    assert spec["automountServiceAccountToken"] is False
-    for container in spec["containers"]:
-        assert "/var/run/secrets" not in str(container["volumeMounts"])
-
-
 @pytest.mark.parametrize(
     ("image", "kubectl"),
     [

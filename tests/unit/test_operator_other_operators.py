@@ -186,7 +186,7 @@ def test_coming_and_going_is_told(caplog: pytest.LogCaptureFixture) -> None:
     words = [each.getMessage() for each in caplog.records]
     assert "another operator for MPIJobs is running: Lease mpi-operator/mpi-operator." in words[0]
     assert "label mpi-agents/adopt=true or runPolicy.managedBy mpi-agents/operator" in words[0]
-    assert words[-1] == "another operator for MPIJobs is gone: Lease mpi-operator/mpi-operator"
+    assert words[-1] == "another operator for MPIJobs no longer runs: Lease mpi-operator/mpi-operator"
 
 
 def test_what_may_not_be_listed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

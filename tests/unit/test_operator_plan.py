@@ -100,7 +100,7 @@ def test_readiness_that_comes_and_goes_is_written_once_in_a_while(version: str) 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
 def test_a_launcher_that_succeeded_decides_at_once(version: str, phase: str) -> None:
-    """Even while another container keeps its pod Running, and before its batch Job says so."""
+    """Even while another container keeps its pod Running, and before its batch Job reports it."""
     beside = [{"name": "istio-proxy", "ready": True, "state": {"running": {}}}]
     ended = launcher(phase, code=0, finished="2023-11-14T22:14:30Z", beside=beside)
     body = resource(version, None, READY, CREATED, RUNNING)
@@ -158,7 +158,7 @@ def test_a_job_that_cant_be_read_is_told_so_once() -> None:
 
 @plans.DIALECTS
 def test_of_thousands_of_faults_some_are_told(version: str) -> None:
-    """All of them would be more bytes than the API server takes, and the job would be told of none."""
+    """All of them would be more bytes than the API server takes, and none would be reported."""
     body = resource(version)
     container = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     container["env"] = [{"nam": "X", "value": "1"}] * 20_000
@@ -231,7 +231,7 @@ def test_a_taken_name_holds_back_the_pods(version: str) -> None:
     assert plans.events(found) == [("Warning", "ErrResourceExists", words)]
     body["status"] = plans.status(found)
     assert plans.plan(body, config_map=None, role=None, name_conflicts=taken, now=plans.NOW + 1).steps == ()
-    # It is tried again, and until then nothing is taken back or told anew.
+    # It is tried again, and until then nothing is removed or reported again.
     again = plans.plan(body, config_map=None, now=plans.NOW + 61)
     assert plans.steps(again)[1] == ["create ConfigMap pi-config"]
     assert "ErrResourceExists" in plans.conditions(again)

@@ -85,7 +85,7 @@ def test_the_name_of_a_worker_comes_back_behind_its_pod(version: str) -> None:
 
 @plans.DIALECTS
 def test_no_launcher_is_made_beside_workers_that_the_role_does_not_have_yet(version: str) -> None:
-    """Of a job that begins anew, while the Role has names of before: first these go."""
+    """Of a job that starts again while the Role has old names: these go first."""
     role = role_of("pi-worker-0", "pi-worker-7")
     found = plans.plan(resource(version, None, CREATED), role=role)
     assert order(found) == ["patch Role pi-launcher", "create Pod pi-worker-0", "create Pod pi-worker-1"]
@@ -251,22 +251,6 @@ def test_a_pod_that_was_there_before_the_job_is_never_in_reach(version: str, ind
     story.goes_on(6)
     assert story.names() == ["pi-worker-0", "pi-worker-1"]
     assert len(story.cluster.pods("launcher", "Running")) == 1
-
-
-@plans.DIALECTS
-def test_a_pod_that_takes_a_running_workers_name_gets_out_of_reach(version: str) -> None:
-    story = Story(version)
-    story.goes_on()
-    story.lose("pi-worker-1")
-    story.take("pi-worker-1")
-    story.operator.deliver_all()
-    story.operator.reconcile()  # it can't be made anew
-    story.goes_on()
-    assert story.names() == ["pi-worker-0"]
-    story.lose("pi-worker-1")
-    story.api.now += 61
-    story.goes_on()
-    assert story.names() == ["pi-worker-0", "pi-worker-1"]
 
 
 @plans.DIALECTS

@@ -161,7 +161,7 @@ FAILED = f"too often: {WORDS}"
 def test_a_failed_job_waits_for_the_end_of_its_pod_to_be_heard_of(
     condition: Object, pods: list[Object], more: Object, words: str
 ) -> None:
-    """Jobs and pods come by two watches."""
+    """Jobs and pods have separate watches."""
     found = plans.plan(body_of("v2beta1"), *workers(), *pods, launcher_job=batch_job(condition, failed=1), **more)
     if words:
         assert plans.conditions(found)["Failed"][2] == words

@@ -1,4 +1,4 @@
-"""Plan, by a leader whose clock is behind the former one's."""
+"""Plan, by a leader whose clock is behind the last leader's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_how_a_job_ended_is_written_before_its_pods_go_whatever_the_clock_says(v
 
 
 def test_what_is_not_urgent_is_written_as_well_and_tells_the_present_time() -> None:
-    """Else nothing would be said until the former leader's time has come."""
+    """Else nothing would be written until the last leader's time is reached."""
     body = running("v1") | {"status": running("v1")["status"] | {"lastReconcileTime": LATER}}
     found = plans.plan(body, launcher(), *workers(ready=False))
     assert plans.status(found)["lastReconcileTime"] == "2023-11-14T22:15:00Z"

@@ -1,4 +1,4 @@
-"""Which workers elastic jobs by ssh are told of: those that run, as soon as there is a launcher to ask."""
+"""Which workers elastic SSH jobs discover: those that run, as soon as there is a launcher to ask."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_a_job_that_is_suspended_while_it_starts_is_told_to_stop_at_once(version
 
 
 def test_what_the_status_alone_remembers_is_written_before_it_is_needed() -> None:
-    """That the launcher was made in debug mode; that a paused job goes on by its resumeSpecs."""
+    """That the launcher was created in debug mode; that a paused job is resumed with its resumeSpecs."""
     debug = {"metadata/annotations": {"mpi-agents/debug": "true"}}
     assert plans.conditions(plans.plan(new("v2beta1", debug), **plans.NOTHING))["Debugging"][0] == "True"
 

@@ -130,7 +130,7 @@ def test_a_worker_that_was_evicted_and_exits_with_0_comes_back(version: str) -> 
 
 
 def interrupted() -> tuple[Object, Object]:
-    """A job whose launcher was interrupted and exited with 0, and the status that says so."""
+    """A job whose launcher was interrupted and exited with 0, and the status that reports it."""
     body = body_of("v2beta1")
     first = plans.plan(body, ended(**DELETED), *workers())
     body["status"] = plans.status(first)

@@ -1,4 +1,4 @@
-"""Plan: what becomes of a launcher that ended, by dialect, restart policy and how it ended."""
+"""Plan: what happens to a launcher that exited, by dialect, restart policy and how it ended."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ VERSIONS = pytest.mark.parametrize("version", ["v1", "v2beta1", "t9k", "t9k-3"])
 
 
 def left(version: str, **more: Any) -> Body:
-    """A job that nobody has begun, and that was made at NOW."""
+    """A job that nobody has started, and that was created at NOW."""
     made = mpijob(version)
     made["metadata"] |= {"resourceVersion": "7", "creationTimestamp": "2026-01-01T12:00:00Z"}
     return made | more

@@ -1,5 +1,5 @@
-"""How a job is stopped and goes on: the launcher first, the workers when its ranks had their time, all of it twice over
-if the operator begins anew in between."""
+"""How a job is stopped and resumed: the launcher first, the workers when its ranks had their time; also if the operator
+restarts in between."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_what_is_resumed_runs_its_resume_specs_and_only_then(version: str) -> No
 
 @plans.DIALECTS
 def test_resuming_reaches_every_worker(version: str) -> None:
-    """None of a former template is kept: those of before are gone when the others are made."""
+    """None of an old template is kept: the old workers are gone before new ones are created."""
     mode = {"spec/runMode": {"pause": {"resumeSpecs": [{"type": "worker", "command": ["serve"]}]}}}
     body = suspended(version, mode)
     old = workers(2, annotations={"mpi-agents/template": "of-before"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import plans
 import pytest
-from job_states import CREATED, READY, RUNNING, condition, launcher, own, pod, resource, running, workers
+from job_states import CREATED, READY, RUNNING, condition, launcher, pod, resource, running, workers
 
 from agents.operator.actions import Plan
 from agents.operator.settings import PodSettings
@@ -112,13 +112,6 @@ def test_a_suspended_job_says_at_once_when_its_last_pod_has_ended(version: str) 
 
 
 @plans.DIALECTS
-def test_a_job_that_is_created_suspended_makes_nothing(version: str) -> None:
-    found = plans.plan(resource(version, {"spec/runPolicy/suspend": True}), **plans.NOTHING)
-    assert plans.steps(found) == [["write"], ["tell MPIJobCreated", "tell MPIJobSuspended"]]
-    assert "startTime" not in plans.status(found)
-
-
-@plans.DIALECTS
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_resumed_job_starts_anew(version: str, waits: bool) -> None:
     suspended = [condition("Running", "False"), CREATED, condition("Suspended", reason="MPIJobSuspended")]
@@ -147,18 +140,6 @@ def test_a_resumed_launcher_waits_for_the_end_of_the_former_one(version: str) ->
 def test_a_launcher_that_succeeded_while_it_was_suspended_has_succeeded(version: str) -> None:
     body = resource(version, {"spec/runPolicy/suspend": True}, CREATED, RUNNING)
     assert "Succeeded" in plans.conditions(plans.plan(body, launcher("Succeeded", code=0), *workers()))
-
-
-@plans.DIALECTS
-def test_a_launcher_that_a_suspension_stopped_has_not_succeeded_though_it_exits_with_0(version: str) -> None:
-    stopped = launcher("Succeeded", code=0, deleted=plans.START, created="2023-11-14T22:10:00Z")
-    job = own(version)
-    if version == "v2beta1":
-        job["launcher_job"]["metadata"]["deletionTimestamp"] = plans.START
-    suspended = resource(version, {"spec/runPolicy/suspend": True}, CREATED, RUNNING)
-    resumed = resource(version, None, CREATED)
-    for body in (suspended, resumed):
-        assert "Succeeded" not in plans.conditions(plans.plan(body, stopped, *workers(), **job))
 
 
 @plans.DIALECTS

@@ -20,7 +20,7 @@ COMPLETE = {"type": "Complete", "status": "True"}
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 
 
-def lost(*names: str, count: int | None = None, at: Any = AT, cause: str = "the pod is gone (deleted)") -> str:
+def lost(*names: str, count: int | None = None, at: Any = AT, cause: str = "the pod was deleted") -> str:
     ranks = [{"worker": name, "cause": cause, "at": at} for name in names]
     return json.dumps({"version": 1, "ranksLost": {"count": len(ranks) if count is None else count, "lost": ranks}})
 
@@ -45,14 +45,14 @@ WORDS = "its launcher exited with 0, but ranks were lost while mpirun ran:"
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (lost("pi-worker-1"), "pi-worker-1 (the pod is gone (deleted))"),
+        (lost("pi-worker-1"), "pi-worker-1 (the pod was deleted)"),
         (lost("pi-worker-1", "pi-worker-0", cause="x"), "pi-worker-1 (x), pi-worker-0 (x)"),
         (lost("a", "b", "c", "d", count=9, cause="x"), "a (x), b (x), c (x) and 6 more"),
         (lost("\x1b[2J\n", cause="\u202e"), "?[2J (?)"),
         ("", ""),
         (lost(), ""),
         (lost(count=3), ""),
-        (lost("pi-worker-1", at=AT - 100), ""),  # in a former try of the container
+        (lost("pi-worker-1", at=AT - 100), ""),  # in an earlier run of the container
         (lost("pi-worker-1", at=None), ""),
         (lost("pi-worker-1", at="now"), ""),
         ("its last line", ""),
@@ -113,7 +113,7 @@ def test_a_success_waits_for_the_hubs_end(version: str, name: str) -> None:
     ("more", "name"),
     [
         ({"beside": [{"name": "mesh", "state": {"running": {}}}]}, "hub"),  # the hub isn't told to end
-        ({"deleted": "2023-11-14T22:15:20Z"}, "hub"),  # it may be gone before we hear of its end
+        ({"deleted": "2023-11-14T22:15:20Z"}, "hub"),  # it may be gone before its exit is reported
         ({}, "hubble"),  # the user's
     ],
 )
@@ -141,7 +141,7 @@ def test_by_ssh_nobody_knows(version: str) -> None:
 
 
 def test_a_job_that_is_complete_waits_for_its_pod_to_be_seen() -> None:
-    """Jobs and pods come by two watches."""
+    """Jobs and pods have separate watches."""
     body = body_of("v2beta1")
     assert plans.plan(body, launcher(), *workers(), launcher_job=batch_job(COMPLETE)) == Plan()
     found = plans.plan(body, ended(lost("pi-worker-1")), *workers(), launcher_job=batch_job(COMPLETE))

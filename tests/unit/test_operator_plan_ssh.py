@@ -1,4 +1,4 @@
-"""What is made for a job by ssh, and what becomes of its keys."""
+"""What is created for an SSH job, and what happens to its keys."""
 
 from __future__ import annotations
 

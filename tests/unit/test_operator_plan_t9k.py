@@ -151,7 +151,7 @@ def test_a_job_that_ended_well_is_completed() -> None:
     status = plans.status(found)
     assert of_type(status)["Completed"]["status"] == "True"
     assert "Failed" not in of_type(status)
-    assert of_type(status)["Running"] == RUNNING  # it has begun
+    assert of_type(status)["Running"] == RUNNING  # it has started
     assert status["phase"] == "Succeeded"
     launcher = status["tasks"][0]["status"][0]
     assert launcher["containers"] == [{"name": "mpi-worker", "containerPhase": "Terminated", "exitCode": 0}]
@@ -204,7 +204,9 @@ def test_a_resumed_job_that_ends_before_all_its_pods_ran_is_not_called_paused() 
     paused = condition("Running", "False", "The job is paused.", "Paused")
     body = resource("t9k", None, INITIALIZED, paused, condition("Paused", "False", "", "Resumed"))
     status = plans.status(plans.plan(body, one("launcher", "Succeeded", code=0), one("worker-0")))
-    assert of_type(status)["Running"]["message"] == "The job ended without all of its pods having run at one time."
+    assert (
+        of_type(status)["Running"]["message"] == "The job ended before all of its pods were running at the same time."
+    )
 
 
 def test_a_job_that_is_made_paused_has_no_pods() -> None:

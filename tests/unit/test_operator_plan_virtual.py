@@ -174,19 +174,19 @@ def test_a_login_pod_that_has_ended_is_replaced_and_ends_nothing(ended: Object) 
     assert plans.actions(found, "delete") == ["delete Pod vc-login"]
     told = plans.conditions(found)
     assert {"Succeeded", "Failed"}.isdisjoint(told)
-    assert told["Restarting"][2].startswith("The login pod is replaced because it ended: ")
+    assert told["Restarting"][2].startswith("The login pod is replaced because it exited: ")
     assert told["Ready"][0] == "False"
 
 
 def test_a_login_container_that_was_started_again_is_an_event() -> None:
     found = plan(settled(loginStartedAt="2023-11-14T22:00:00Z"), *NODES, LOGIN)
-    message = "vc-login was started again: what the earlier one had started on the nodes is ended"
+    message = "vc-login was restarted: everything that it had started on the nodes is terminated"
     assert plans.events(found) == [("Warning", "LoginReplaced", message)]
     assert plans.status(found)["loginStartedAt"] == START
     with_dvm = plan(settled(DVM, loginStartedAt="2023-11-14T22:00:00Z", dvmNodes=1), *NODES, LOGIN)
     assert plans.status(with_dvm)["dvmNodes"] == 2
     assert plans.events(with_dvm) == [
-        ("Warning", "LoginReplaced", f"{message}. Its DVM is ended on all nodes, and a new one is started")
+        ("Warning", "LoginReplaced", f"{message}. Its DVM is terminated on all nodes and restarted")
     ]
 
 

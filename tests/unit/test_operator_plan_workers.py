@@ -18,7 +18,7 @@ POLICY = f"{plans.WORKER}/restartPolicy"
 
 
 def acts(found: Plan) -> list[list[str]]:
-    """What is done but for the status and events."""
+    """All actions except the status and events."""
     steps = [[one for one in step if not one.startswith(("tell", "write"))] for step in plans.steps(found)]
     return [step for step in steps if step]
 

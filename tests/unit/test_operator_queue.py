@@ -83,13 +83,6 @@ TestAgainstModel = AgainstModel.TestCase
 TestAgainstModel.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 
 
-def test_keys_come_in_their_order() -> None:
-    one = queue()
-    for key in "cab":
-        one.add(key)
-    assert [one.get(0), one.get(0), one.get(0)] == ["c", "a", "b"]
-
-
 def test_failures_wait_longer_each_time_up_to_a_minute() -> None:
     clock = Clock()
     one = queue(clock)

@@ -101,15 +101,6 @@ def test_the_echo_of_what_we_are_writing_is_no_news_though_it_be_quicker_than_th
     assert [each["metadata"]["resourceVersion"] for each in told] == ["1", "3", "4", "5"]
 
 
-def test_what_was_seen_deleted_stays_deleted_for_answers_that_come_late() -> None:
-    one, told = store()
-    one.put(pod(version=1))
-    one.event("DELETED", pod(version=5))
-    one.put(pod(version=4, phase="Running"))
-    assert seen(one) == []
-    assert told == [(None, "Pending"), ("Pending", None)]
-
-
 def test_an_older_deletion_leaves_what_has_come_back() -> None:
     """A label that was taken away and set again: the second answer came before the first event."""
     one, _ = store()
@@ -151,15 +142,6 @@ def test_what_leaves_the_selection_can_come_back() -> None:
     assert seen(one) == [("u", "6")]
 
 
-def test_a_list_takes_away_what_it_lacks_but_not_what_is_newer() -> None:
-    one, _ = store()
-    one.put(pod("a", "a", 5))
-    one.put(pod("b", "b", 5))
-    one.put(pod("c", "c", 11))  # made by us after the list was
-    one.replace([pod("b", "b", 8)], "10")
-    assert seen(one) == [("b", "8"), ("c", "11")]
-
-
 def test_a_list_of_one_namespace_leaves_the_others() -> None:
     one, _ = store()
     one.put(pod("a", "a", 5))
@@ -180,7 +162,7 @@ def test_a_list_of_one_namespace_revives_nothing_in_another() -> None:
     one.put(pod("a", "a", 1))
     one.remove("ns", "a", "a")
     one.replace([], "6", namespace="other")
-    one.event("MODIFIED", pod("a", "a", 5), namespace="ns")  # of before the deletion
+    one.event("MODIFIED", pod("a", "a", 5), namespace="ns")  # older than the deletion
     assert seen(one) == []
     one.replace([], "9", namespace="ns")
     one.event("ADDED", pod("a", "a", 10), namespace="ns")
@@ -214,7 +196,7 @@ DEEDS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["write", "del
 
 
 class Server:
-    """The pods there are, and what is to be heard of them."""
+    """The pods that exist, and the events and answers about them."""
 
     def __init__(self) -> None:
         self.truth: dict[str, Body] = {}

@@ -123,8 +123,8 @@ ENDS: list[tuple[dict[str, Any] | None, tuple[str, int] | None]] = [
     (raw_pod(containerStatuses=[]), None),
     (raw_pod(phase="Unknown"), None),
     ({**BEFORE, "metadata": {**BEFORE["metadata"], "deletionTimestamp": "…"}}, None),  # it has its grace period
-    (None, ("the pod is gone (deleted)", 255)),
-    (REPLACED, ("the pod was replaced by a new one of its name", 255)),
+    (None, ("the pod was deleted", 255)),
+    (REPLACED, ("the pod was replaced by a new pod of the same name", 255)),
     (raw_pod(phase="Failed", reason="Evicted"), ("the pod has ended (Failed: Evicted)", 255)),
     (raw_pod(phase="Failed", containerStatuses=[ended(3)]), ("the pod has ended (Failed)", 3)),
     (

@@ -123,8 +123,8 @@ def terminated() -> pods.Pod:
 @pytest.mark.parametrize(
     ("now", "cut"),
     [
-        ({}, "the pod is gone (deleted)"),
-        ({"worker-0": pod("b")}, "the pod was replaced by a new one of its name"),
+        ({}, "the pod was deleted"),
+        ({"worker-0": pod("b")}, "the pod was replaced by a new pod of the same name"),
         ({"worker-0": terminated()}, "its container main exited with 137 (OOMKilled)"),
         ({"worker-0": pod("a")}, ""),
     ],

@@ -167,6 +167,7 @@ def test_a_kubectl_with_another_checksum_fails(tmp_path: Path) -> None:
     assert not target.exists()
     fetch(str(source), target, sha256=found.upper())
     assert target.read_bytes() == PROGRAM
+    assert os.access(target, os.X_OK)
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def _members(job: Job) -> Body:
 
 
 def least_members(job: Job) -> int:
-    """Return how many pods must find a place at once: all, but for a launcher that waits for ready workers."""
+    """Return how many pods must find a place at once: all, except a launcher that waits for ready workers."""
     chosen = job.policy.scheduling.min_available
     return chosen if chosen is not None else job.worker.replicas + (0 if job.launcher_waits else 1)
 

@@ -20,7 +20,7 @@ def is_made(job: Job) -> bool:
 
 
 def service_account(job: Job, settings: PodSettings) -> Body | None:
-    """Return the launcher's ServiceAccount; None if the user has named one, or none is to be made."""
+    """Return the launcher's ServiceAccount; None if the user has named one, or the job manages no rights."""
     if not is_made(job) or own_account(job):
         return None
     return {
@@ -30,14 +30,14 @@ def service_account(job: Job, settings: PodSettings) -> Body | None:
 
 
 def role(job: Job, settings: PodSettings, hosts: Sequence[int]) -> Body | None:
-    """Return the Role for a job whose workers have these indexes; None if none is to be made."""
+    """Return the Role for a job whose workers have these indexes; None if the job needs none."""
     if not is_made(job):
         return None
     return {**names.new_object(ROLE, job, job.launcher_name, settings), "rules": rules(job, hosts)}
 
 
 def role_binding(job: Job, settings: PodSettings, bound: str = "") -> Body | None:
-    """Return the RoleBinding of the launcher's ServiceAccount; None if none is to be made.
+    """Return the RoleBinding of the launcher's ServiceAccount; None if the job needs none.
 
     `bound`: that of the launcher that is there, as the template may name another one by now.
     """

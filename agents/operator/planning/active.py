@@ -184,7 +184,7 @@ def _list_attempts(view: View, builder: StatusBuilder) -> None:
 
 
 def _is_complete(view: View, found: Launcher) -> bool:
-    """Whether all pods have been made, but for a launcher that waits for them."""
+    """Whether all pods have been created, except a launcher that waits for them."""
     has_launcher = found.stage is not Stage.ABSENT or view.job.launcher_waits
     return has_launcher and all(index in view.workers for index in view.wanted)
 

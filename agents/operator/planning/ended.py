@@ -14,7 +14,7 @@ container keeps Running, has a minute to end before it is deleted: its log goes 
 unless pods may be left running. All that comes after the status that says how the job ended was written.
 
 Workers that only wait (`planning.idling`) go a moment later, when the launcher's hub has ended what was left in them,
-and at once then: the kubelet knows no shorter grace period once it has begun to end a pod.
+with a short grace period: the kubelet can't shorten it when it has started to terminate a pod.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _noticed_at(view: View) -> float:
 
 
 def clean(view: View, failed: str, noticed_at: float) -> tuple[tuple[Removal, ...], float | None]:
-    """Return what is to be deleted of a job that ended (`failed`: the reason), and when more will be."""
+    """Return which objects of an ended job to delete now, and when to delete more. `failed`: the reason."""
     policy = view.job.policy.clean_pods
     is_cut_off = failed == DEADLINE_EXCEEDED or failed.startswith(BACKOFF_LIMIT_EXCEEDED)
     if policy is CleanPodPolicy.NONE and is_cut_off and view.job.dialect is Dialect.V1:

@@ -71,7 +71,7 @@ def _held(view: View, builder: StatusBuilder, found: Launcher) -> Iterator[tuple
     if kind and reason and found.pod:
         yield kind, described(found.pod, reason)
     elif found.stage is Stage.RUNNING and launcher.is_running(view) and not view.job.dialect.never_ends:
-        return  # whatever is wrong with workers, the job goes on; a virtual cluster is not ready
+        return  # the job keeps running whatever is wrong with workers; a virtual cluster is not ready
     if found.pod is None and found.why and found.tried == TRIED and found.counts.failed > 1:
         yield Type.CRASH_LOOP, found.why
     rejected = conditions.find(builder.status["conditions"], Type.CREATION_REFUSED)

@@ -1,16 +1,16 @@
 """The launcher's state, and whether one that ended is retried: in v1 it is a Pod, in v2beta1 a batch Job.
 
-A pod that succeeded decides for both; a v2beta1 launcher has failed when its Job says so, which counts the tries.
+A pod that succeeded decides for both; a v2beta1 launcher has failed when its Job, which counts the tries, reports it.
 
 A launcher whose program was terminated by something else than the job was interrupted, whatever its exit code: its pod
-was being deleted (also by a drain), or is a DisruptionTarget, or the kubelet says so. Its end says nothing about the
+was being deleted (also by a drain), or is a DisruptionTarget, or the kubelet reports it. Its end says nothing about the
 program: another launcher takes its place, and no limit counts it. In v2beta1 the Job does that by itself, and is
 recreated if that would end it: as complete, or with its last try. What ended before the interruption counts.
 
 With exec, a success waits for the hub's end, a second later, which reports whether ranks were lost: then the job fails
-with RanksLost, for good, unless it is elastic or `ranksLost` is Ignore (`planning.lost_workers`).
+with RanksLost, permanently, unless it is elastic or `ranksLost` is Ignore (`planning.lost_workers`).
 
-What becomes of a v1 launcher pod that failed (backoffLimit counts new pods, but for those of the first row, and
+What happens to a v1 launcher pod that failed (backoffLimit counts new pods, except those of the first row, and
 restarts in place as training-operator v1.9.3 counts them; without one there is no limit):
 
 | how it failed | Never | OnFailure, Always | ExitCode |
@@ -56,7 +56,7 @@ TRIED_AGAIN = "; its Job tries again"  # the end of its message
 
 _FIRST_DELAY_S = 10
 _LONGEST_DELAY_S = 360
-_EVIDENCE_S = 3  # for a pod's end to be heard of after its Job's: they come by two watches
+_EVIDENCE_S = 3  # for a pod's exit to arrive after its Job's: they have separate watches
 
 
 class Stage(Enum):
@@ -67,7 +67,7 @@ class Stage(Enum):
     RUNNING = auto()
     ENDING = auto()  # its program has succeeded, and the hub has not reported yet whether ranks were lost
     GOING = auto()  # being deleted
-    RETRY = auto()  # it failed or was interrupted, and another one is to take its place: in v2beta1 another Job
+    RETRY = auto()  # it failed or was interrupted, and will be replaced: in v2beta1 by another Job
     SUCCEEDED = auto()
     FAILED = auto()
 
@@ -150,7 +150,7 @@ def _expects_rank_report(view: View) -> bool:
 
 
 def _is_stopped(view: View, pod: PodView) -> bool:
-    """Whether a suspension stops or stopped this pod, or it waited for its user: its 0 is no success."""
+    """Whether a suspension stops or stopped this pod, or it was in debug mode: its exit code 0 is no success."""
     return pod.is_going and (_is_stopping(view) or pod.created_at < (view.time("startTime") or 0.0))
 
 
@@ -255,7 +255,7 @@ def _state_of_job(view: View, ended: Sequence[tuple[PodView, End]]) -> Launcher:
     complete, failure = true_condition(reported, "Complete"), _failure(view, status)
     if complete is not None and not (_is_stopping(view) and is_going):
         if _expects_rank_report(view) and last is not None and not last.is_over and not last.is_going:
-            return Launcher(Stage.ENDING, counts, last)  # its pod is over as well: we have not heard of it yet
+            return Launcher(Stage.ENDING, counts, last)  # its pod is over as well: its watch has not reported it yet
         at = seconds(status.get("completionTime"))
         return Launcher(Stage.SUCCEEDED, Counts(succeeded=1, failed=counts.failed), ended_at=at)
     if failure is not None:

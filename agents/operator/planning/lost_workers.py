@@ -33,7 +33,7 @@ def lost_ranks(view: View, pod: PodView) -> str:
     reported = part(_load(pod.hub.message), "ranksLost")
     started_at = pod.started_at(view.launcher_containers) or 0.0
     lost = [one for one in mappings(reported.get("lost")) if _number(one.get("at")) >= int(started_at)]
-    if not lost:  # or in a former try of the container
+    if not lost:  # or in an earlier run of the container
         return ""
     more = int(_number(reported.get("count"))) - min(len(lost), _NAMES_MAX)
     named = (f"{one_line(str(one.get('worker')))} ({one_line(str(one.get('cause')))})" for one in lost[:_NAMES_MAX])
@@ -92,7 +92,7 @@ def first_failure(view: View) -> str:
 
 
 def is_elastic(view: View) -> bool:
-    """Whether the launcher goes on without workers that it loses."""
+    """Whether the launcher keeps running without workers that it loses."""
     spec = json.dumps(view.job.launcher.template.get("spec"))
     return any(word in spec for word in _ELASTIC)
 

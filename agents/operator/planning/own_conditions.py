@@ -110,7 +110,7 @@ def _stuck_message(view: View, stuck: Sequence[PodView]) -> str:
     more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
     return (
         f"{pod.name}{more} can't be replaced: it is being deleted, and its node {pod.state.node} does not confirm"
-        f" that it has ended. If that node is down for good: kubectl delete node {pod.state.node}, or"
+        f" its exit. If that node is permanently down: kubectl delete node {pod.state.node}, or"
         f" kubectl -n {view.job.namespace} delete pod {pod.name} --force"
     )
 
@@ -185,7 +185,7 @@ def _how_to_enter(view: View) -> str:
     container = str(main_container(view.job.launcher.template, view.job.main_container).get("name", ""))
     line = f"; the job's command: {shlex.join(view.job.launch_command)}" if view.job.launch_command else ""
     return (
-        "the launcher waits and starts nothing by itself. To enter it: "
+        "the launcher waits and does not start mpirun. To enter it: "
         f"kubectl -n {view.job.namespace} exec -it {_launcher_resource(view)} -c {container} -- sh{line}"
     )
 
@@ -199,7 +199,7 @@ def _launcher_resource(view: View, pod: str = "") -> str:
 
 
 def set_rejections(view: View, builder: StatusBuilder, creates: Sequence[Create]) -> None:
-    """State what holds now. `creates`: what is to be made, and so is not there."""
+    """Report what holds now. `creates`: what this plan creates, and so does not exist yet."""
     conflicts, rejected = sorted(view.observed.name_conflicts), view.observed.rejected
     invalid = sorted(key for key, message in rejected.items() if is_invalid_message(message))
     others = sorted(rejected.keys() - invalid)

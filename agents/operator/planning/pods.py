@@ -50,7 +50,7 @@ class PodView:
         self.name, self.uid = self.state.name, self.state.uid
         self.phase = self.state.phase  # Pending, Running, Succeeded, Failed or Unknown; "" before its first status
         self.is_going = self.state.deleting  # being deleted
-        self.is_over = self.phase in ("Succeeded", "Failed")  # all its containers have ended for good
+        self.is_over = self.phase in ("Succeeded", "Failed")  # all its containers have exited permanently
         self.created_at = seconds(self._metadata.get("creationTimestamp")) or 0.0  # epoch seconds
         # When its grace period is, or was, over; None if it is not being deleted.
         self.deleted_by = seconds(self._metadata.get("deletionTimestamp")) if self.is_going else None

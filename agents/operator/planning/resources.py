@@ -30,9 +30,9 @@ SPEC_HASH = f"{PREFIX}spec"  # annotation of a PodGroup, whose spec the cache do
 
 
 def changes(view: View) -> tuple[Create | Patch, ...]:
-    """Return what makes all but the Role be there and up to date. The ConfigMap follows the workers' number.
+    """Return what creates or updates all objects except the Role. The ConfigMap follows the workers' number.
 
-    The RoleBinding follows the template's ServiceAccount, but not before the launcher of the former one is gone. What
+    The RoleBinding follows the template's ServiceAccount, but not before the launcher of the old one is gone. What
     someone else has changed in them is changed back. A Secret that is gone comes back with new keys.
     """
     job, settings, seen = view.job, view.settings, view.observed
@@ -118,7 +118,7 @@ def _listed(role: Object | None) -> set[str]:
 def pod_group_end(view: View) -> tuple[Delete, ...]:
     """Return the deletion of the PodGroup, if there is one: it would hold its place in the queue for nothing."""
     kind = pod_group_kind(view.settings.gang_scheduler)
-    return deletion(kind, view.observed.pod_group, "no pods are to be scheduled")
+    return deletion(kind, view.observed.pod_group, "no pods to schedule")
 
 
 def unused_rights(view: View) -> tuple[Delete, ...]:

@@ -55,7 +55,7 @@ def first_write_at(
 class Steps:
     """The steps of one plan, behind the write of its status.
 
-    A plan that makes pods writes the status even if it stays the same: a plan made from a former state of the job is
+    A plan that makes pods writes the status even if it stays the same: a plan made from an old state of the job is
     rejected there, before it creates a pod that is no longer wanted. Before the first write is due that is a dry run,
     which the API server also rejects if the job has changed.
     """
@@ -69,7 +69,7 @@ class Steps:
         first_at = first_write_at(view.job, view.observed.resource, builder, view.now, view.observed.seen_at)
         self._is_held = first_at is not None
         due_at = written_at + _WAITS_S[builder.urgency] if first_at is None else first_at
-        # A former leader's clock may have been ahead of ours: what is urgent waits for no clock.
+        # The last leader's clock may have been ahead of ours: what is urgent waits for no clock.
         is_due = first_at is None and (
             builder.urgency is Urgency.AT_ONCE or due_at <= view.now or written_at > view.now
         )

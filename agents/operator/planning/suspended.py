@@ -2,8 +2,8 @@
 
 The launcher goes first: its mpirun is terminated, ends the ranks, and these may use its grace period to save what they
 have. The workers go when no program of the launcher runs any more, or that period is over; those that only wait
-(`planning.idling`) when its pod has gone, and at once then. A job that is resumed before all pods are gone is stopped
-to the end: what it is then, it is recreated from its templates.
+(`planning.idling`) when its pod has gone, with a short grace period. A job that is resumed before all pods are gone is
+stopped completely first; then its pods are recreated from its templates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HUB_END_S = 5  # for a launcher's hub, which the kubelet ends last
 
 
 def plan(view: View) -> Plan:
-    """Plan for a job that is to have no pods."""
+    """Plan for a job that must have no pods."""
     builder = StatusBuilder(view.job, view.observed.resource, view.now)
     builder.created(starts=False)
     builder.suspended()

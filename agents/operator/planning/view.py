@@ -115,7 +115,7 @@ class View:
 
     @cached_property
     def is_stopping(self) -> bool:
-        """Whether the job is to have no pods: until it is resumed, and then until those of before are gone."""
+        """Whether the job must have no pods: until it is resumed, and then until its old pods are gone."""
         was_suspended = conditions.is_true(self.conditions, Type.SUSPENDED)
         return self.job.policy.is_suspended or (was_suspended and bool(self._pods))
 

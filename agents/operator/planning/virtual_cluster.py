@@ -39,8 +39,8 @@ def set_login(view: View, builder: StatusBuilder) -> None:
     nodes = {"dvmNodes": _count_nodes(view, login, started_at)} if view.job.has_dvm else {}
     builder.fields({"loginStartedAt": since, **nodes}, Urgency.AT_ONCE)
     if before is not None:
-        message = f"{view.job.launcher_name} was started again: what the earlier one had started on the nodes is ended"
-        started = ". Its DVM is ended on all nodes, and a new one is started" if view.job.has_dvm else ""
+        message = f"{view.job.launcher_name} was restarted: everything that it had started on the nodes is terminated"
+        started = ". Its DVM is terminated on all nodes and restarted" if view.job.has_dvm else ""
         builder.events.append(Event("Warning", "LoginReplaced", message + started))
 
 

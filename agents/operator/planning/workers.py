@@ -10,7 +10,7 @@ What happens to a worker pod while the job needs it:
 | its program ended with 128 or more | replaced | replaced |
 | its program ended with 0 (Succeeded) | left as it is | left as it is |
 | it was started as an sshd, and ended with 0 | replaced | replaced |
-| is being deleted | waited for, then created again | the same |
+| is being deleted | created again when it is gone | the same |
 
 `Never` is for the kubelet: it restarts no container in its pod. kubeflow has it as the workers' default
 and lets the job hang on a failed one; here another pod comes. For a Succeeded one no other comes with kubeflow by any
@@ -128,15 +128,15 @@ def _outdated(view: View, candidates: Sequence[int]) -> tuple[list[int], list[in
     """
     current = objects.template_hash(view.job.worker)
     alive = {index: pod for index in candidates if (pod := view.workers.get(index)) and not pod.is_going}
-    former = [index for index, pod in alive.items() if pod.annotations.get(TEMPLATE, current) != current]
+    outdated = [index for index, pod in alive.items() if pod.annotations.get(TEMPLATE, current) != current]
     update = view.job.worker_update
     is_kept = update is WorkerUpdate.ON_DELETE or (update is WorkerUpdate.AUTO and launcher.is_running(view))
-    if is_kept or not former:
-        return [], former
-    unready = [index for index in former if not view.is_ready(index)]
+    if is_kept or not outdated:
+        return [], outdated
+    unready = [index for index in outdated if not view.is_ready(index)]
     if unready:
         return sorted(unready, reverse=True), []
-    return ([max(former)] if view.ready == len(view.wanted) else []), []
+    return ([max(outdated)] if view.ready == len(view.wanted) else []), []
 
 
 def _delete(pod: PodView, reason: str) -> Delete:

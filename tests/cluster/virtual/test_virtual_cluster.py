@@ -124,7 +124,7 @@ def test_a_dvm_keeps_its_nodes_until_the_login_pod_is_replaced(
     running.until_ready(3)
     assert running.hosts(PRUN) == nodes(2)
     replaced(running, running.login)
-    assert "Its DVM is ended on all nodes" in running.until_event("LoginReplaced")
+    assert "Its DVM is terminated on all nodes" in running.until_event("LoginReplaced")
     running.until(lambda status: _is_current(status, 3), "has a DVM of 3 nodes")
     assert running.hosts(PRUN) == nodes(3)
     for node in nodes(2):
@@ -140,7 +140,7 @@ def test_a_dvm_that_loses_a_node_is_started_again(cluster: Cluster, transport: s
     running.until(
         lambda status: status.get("loginStartedAt") != began and _is_current(status, 2), "has a new DVM of 2 nodes"
     )
-    assert "Its DVM is ended on all nodes" in running.until_event("LoginReplaced")
+    assert "Its DVM is terminated on all nodes" in running.until_event("LoginReplaced")
     assert running.hosts(PRUN) == nodes(2)
 
 
