@@ -129,30 +129,6 @@ def test_a_selected_watch_sees_a_pod_come_and_go(cluster: Cluster) -> None:
         assert watch.short() == ("DELETED", "w-0")
 
 
-def test_a_replaced_pod_has_another_uid(cluster: Cluster) -> None:
-    token = cluster.token()
-    first = cluster.create_pod("w-0", steps=())["metadata"]["uid"]
-    version = listed(cluster, token)["metadata"]["resourceVersion"]
-    with RawWatch(cluster, token, f"resourceVersion={version}") as watch:
-        second = cluster.replace_pod("w-0", steps=())["metadata"]["uid"]
-        assert [watch.short()[0] for _ in range(3)] == ["MODIFIED", "DELETED", "ADDED"]
-    assert first != second
-
-
-def test_pods_go_through_their_steps(cluster: Cluster) -> None:
-    token = cluster.token()
-    with RawWatch(cluster, token, "") as watch:
-        cluster.create_pod("w-0", steps=((0.0, "unschedulable"), (0.05, "pulling"), (0.05, "running"), (0.05, "ready")))
-        phases = []
-        for _ in range(5):
-            event = watch.event()
-            assert event is not None
-            status = event["object"]["status"]
-            ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status["conditions"])
-            phases.append((status["phase"], ready))
-    assert phases == [("Pending", False)] * 3 + [("Running", False), ("Running", True)]
-
-
 def test_too_old_versions_are_gone(cluster: Cluster) -> None:
     token = cluster.token()
     version = listed(cluster, token)["metadata"]["resourceVersion"]
