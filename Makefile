@@ -2,12 +2,13 @@
 # PYTHON=/path/to/python3 chooses the interpreter; CC the compiler; ARGS is handed on (make test ARGS="-k hub").
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-cluster test-release cluster-up cluster-down lint format bench bench-cluster \
-	bench-operator bench-start bench-virtual-cluster install-yaml lock base-digests venv clean
+.PHONY: help demo test test-steady test-core test-cluster test-release cluster-up cluster-down lint format bench \
+	bench-cluster bench-operator bench-start bench-virtual-cluster install-yaml lock base-digests venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+ROUNDS ?= 10
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-21s %s\n", $$1, $$2 }' Makefile
@@ -17,6 +18,9 @@ demo: $(VENV)/.playground compiler  ## watch a kubeflow MPIJob run to Succeeded,
 
 test: $(VENV)/.dev compiler  ## all tests that need no cluster
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder $(ARGS)
+
+test-steady: $(VENV)/.dev compiler  ## contract tests on a busy machine, in random order (ROUNDS=10)
+	@$(BIN)/python -m tests.steady $(ROUNDS) $(ARGS)
 
 test-core: $(VENV)/.cluster compiler  ## the core of the tests on a real Kubernetes: KUBECONFIG's, or our own (root, Debian)
 	@$(BIN)/python -m tests.cluster test -m core $(ARGS)

@@ -12,7 +12,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rshagent.native import client_build
+from tests.building import built
 
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="NEW_EXAMPLES" not in os.environ
@@ -28,9 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def client(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Path of the real client, compiled once."""
-    path = str(tmp_path_factory.mktemp("client") / "rshagent")
-    client_build.build(path)
-    return path
+    return os.fspath(built(tmp_path_factory, "rshagent"))
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -78,7 +78,7 @@ class Loop:
     @property
     def pending(self) -> int:
         """How many calls are due later."""
-        return sum(one.call is not None for one in self._timers)
+        return sum(timer.call is not None for _, _, timer in self._timers)
 
     def on_signals(self, numbers: Iterable[int], call: Callable[[int], None]) -> None:
         """Call `call(number)` from the loop when one of the signals arrives."""

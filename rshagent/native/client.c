@@ -33,7 +33,7 @@
 
 const char program_name[] = "rshagent";
 
-enum { LOCAL_NULL_STDIN = 1, PATIENCE_MS = 10000, RETRY_MS = 100, LASTING_MS = 1000, STALL_S = 2 };
+enum { LOCAL_NULL_STDIN = 1, PATIENCE_MS = PATIENCE_S * 1000, RETRY_MS = 100, LASTING_MS = 1000, STALL_S = 2 };
 
 struct client {
     int signals, parent, hub;     /* signalfd, pidfd, socket; -1: none */
@@ -172,11 +172,11 @@ static void check_deadlines(const struct client *c, int64_t now) {
     bool running = c->opening->kind == RESUME;
     if (c->told && c->hub < 0 && !running) exit(128 + c->told);
     if (c->told && now >= c->told_until)
-        end(128 + c->told, "ended by signal %d; the hub at %s did not answer for 10 s%s", c->told,
-            c->address.sun_path, running ? ", so the command may still run in the worker" : "");
+        end(128 + c->told, "ended by signal %d; the hub at %s did not answer for %d s%s", c->told,
+            c->address.sun_path, PATIENCE_S, running ? ", so the command may still run in the worker" : "");
     if (c->hub < 0 && !c->told && now >= c->hub_until)
-        end(FAILED, "no hub at %s for 10 s (%s): %s; see %s", c->address.sun_path, strerror(c->why),
-            running ? "how the command ended is not known" : "nothing was started", c->log);
+        end(FAILED, "no hub at %s for %d s (%s): %s; see %s", c->address.sun_path, PATIENCE_S,
+            strerror(c->why), running ? "how the command ended is not known" : "nothing was started", c->log);
 }
 
 int main(int argc, char **argv) {

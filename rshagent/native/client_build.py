@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from types import MappingProxyType
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SIGNALS = os.path.join(_HERE, "client_signals.c")
@@ -47,14 +48,23 @@ class BuildError(Exception):
     """The client can't be compiled here; the text is one line that says what is missing."""
 
 
-def build(out: str, *, sanitize: bool = False, sources: list[str] = CLIENT) -> None:
-    """Compile the client, or another program, to the file `out` (mode 0755, replaced at once). Raises BuildError."""
+def build(
+    out: str,
+    *,
+    sanitize: bool = False,
+    sources: list[str] = CLIENT,
+    constants: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """Compile the client, or another program, to the file `out` (mode 0755, replaced at once). Raises BuildError.
+
+    `constants`: those that a test shortens, as PATIENCE_S (messages.h) and TERM_S (runner_processes.c).
+    """
     folder = os.path.dirname(os.path.abspath(out))
     try:
         with tempfile.TemporaryDirectory(prefix=".client-", dir=folder) as scratch:
             made = os.path.join(scratch, "rshagent")
             flags = _SANITIZE if sanitize else [*_HARDENING, *_STATIC, *(_ENTRY if _SIGNALS in sources else [])]
-            _compile(sources, made, [*_WARNINGS, *flags])
+            _compile(sources, made, [*_WARNINGS, *flags, *(f"-D{name}={value}" for name, value in constants.items())])
             os.chmod(made, 0o755)  # noqa: S103 (a program for every user)
             os.replace(made, out)
     except OSError as error:

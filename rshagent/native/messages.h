@@ -8,6 +8,9 @@
 #include <stdint.h>
 
 enum { START = 1, RESUME = 2, SIGNAL = 3, CHECK = 4, TICKET = 16, EXIT = 17, LOCAL = 18, FAIL = 19, OK = 20 };
+#ifndef PATIENCE_S
+#define PATIENCE_S 10 /* how long to wait for the other side; shorter in tests */
+#endif
 enum { VERSION = 1, PAYLOAD_MAX = 4 << 20, TICKET_MAX = 4096, STRINGS_MAX = 65536, FAILED = 255 };
 
 struct header {

@@ -33,7 +33,7 @@
 
 const char program_name[] = "mpi-runner";
 
-enum { SESSIONS_MAX = 1024, FILES = 3, START_MS = 10000, FULL_MS = 100 };
+enum { SESSIONS_MAX = 1024, FILES = 3, FULL_MS = 100 };
 
 struct session {
     int connection, signals;
@@ -85,7 +85,7 @@ static void receive(struct session *s, void *to, size_t length, int64_t until) {
                                .msg_controllen = sizeof rights};
         struct pollfd on[] = {{s->connection, POLLIN, 0}, {s->signals, POLLIN, 0}};
         int64_t left = until - now_ms();
-        if (left <= 0 || poll(on, 2, (int)left) == 0) fail(s, FAILED, "the first message did not come within 10 s");
+        if (left <= 0 || poll(on, 2, (int)left) == 0) fail(s, FAILED, "the first message did not come within %d s", PATIENCE_S);
         if (on[1].revents) fail(s, FAILED, "mpi-runner has ended");
         ssize_t n = recvmsg(s->connection, &piece, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -103,7 +103,7 @@ static void receive(struct session *s, void *to, size_t length, int64_t until) {
 
 /* Reads START, and answers all else that can come first. Ends the session unless it is a valid START. */
 static char *read_start(struct session *s, size_t *length) {
-    const int64_t until = now_ms() + START_MS;
+    const int64_t until = now_ms() + PATIENCE_S * 1000;
     struct header first;
     receive(s, &first, sizeof first, until);
     *length = ntohl(first.length);

@@ -28,7 +28,7 @@
 
 const char program_name[] = "mpi-wrap";
 
-enum { PATIENCE_MS = 10000, RETRY_MS = 100, STALL_S = 2 };
+enum { RETRY_MS = 100, STALL_S = 2 };
 
 struct wrap {
     const char *folder, *wanted, *container; /* of the sockets; the container's name, as asked for, and found */
@@ -198,7 +198,7 @@ static void name_dvm(void) {
 int main(int argc, char **argv) {
     const char *folder = getenv("MPI_WRAP_FOLDER"), *wanted = getenv("MPI_WRAP_CONTAINER");
     struct wrap w = {.folder = folder && *folder ? folder : "/run/mpi-app", .runner = -1,
-                     .wanted = wanted && *wanted ? wanted : NULL, .until = now_ms() + PATIENCE_MS};
+                     .wanted = wanted && *wanted ? wanted : NULL, .until = now_ms() + PATIENCE_S * 1000};
     char **program = read_arguments(argv + (argc > 0), &w);
     w.signals = take_signals();
     w.parent = watch_parent();
@@ -215,13 +215,13 @@ int main(int argc, char **argv) {
         if (now_ms() < w.until)
             connect_runner(&w);
         else if (w.container)
-            end(FAILED, "container %s: no mpi-runner answers for 10 s (%s); nothing was started; is the container at its "
-                "limit of processes, or restarting?", w.container, strerror(w.why));
+            end(FAILED, "container %s: no mpi-runner answers for %d s (%s); nothing was started; is the container at its "
+                "limit of processes, or restarting?", w.container, PATIENCE_S, strerror(w.why));
         else if (*w.others)
-            end(FAILED, "container %s: it has no socket in %s for 10 s, only: %s; nothing was started", w.wanted,
-                w.folder, w.others);
+            end(FAILED, "container %s: it has no socket in %s for %d s, only: %s; nothing was started", w.wanted,
+                w.folder, PATIENCE_S, w.others);
         else
-            end(FAILED, "no application container has a socket in %s for 10 s; nothing was started; are the pod's "
-                "containers running?", w.folder);
+            end(FAILED, "no application container has a socket in %s for %d s; nothing was started; are the pod's "
+                "containers running?", w.folder, PATIENCE_S);
     }
 }

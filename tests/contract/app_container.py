@@ -12,6 +12,7 @@ import pytest
 from scripted_hub import SANITIZERS, Connection
 
 from rshagent.native import client_build, protocol
+from tests.building import built
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -169,17 +170,19 @@ class Peer(Connection):
 
 
 class Programs:
-    """mpi-runner and mpi-wrap of one build."""
+    """mpi-runner and mpi-wrap of one build: `static`, as in images; `sanitized`; `hasty`, which waits a second."""
 
-    def __init__(self, folder: Path, *, sanitize: bool) -> None:
-        self.runner, self.wrap = folder / "mpi-runner", folder / "mpi-wrap"
-        client_build.build(os.fspath(self.runner), sanitize=sanitize, sources=client_build.RUNNER)
-        client_build.build(os.fspath(self.wrap), sanitize=sanitize, sources=client_build.WRAP)
+    def __init__(self, factory: pytest.TempPathFactory, build: str) -> None:
+        is_static = build == "static"
+        patience = {"PATIENCE_S": 1} if build == "hasty" else {}
+        term = {} if is_static else {"TERM_S": 1}
+        self.wrap = built(factory, "mpi-wrap", client_build.WRAP, sanitize=not is_static, **patience)
+        self.runner = built(factory, "mpi-runner", client_build.RUNNER, sanitize=not is_static, **patience, **term)
 
 
-@pytest.fixture(scope="session", params=["static", "sanitized"])
+@pytest.fixture(scope="session", params=["sanitized"])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    return Programs(tmp_path_factory.mktemp("programs"), sanitize=request.param == "sanitized")
+    return Programs(tmp_path_factory, request.param)
 
 
 @pytest.fixture
@@ -197,4 +200,8 @@ def app(programs: Programs, sockets: Path) -> Iterator[Container]:
     container.end()
 
 
+in_static_build, in_hasty_build, in_both_builds = (
+    pytest.mark.parametrize("programs", builds, indirect=True)
+    for builds in (["static"], ["hasty"], ["static", "sanitized"])
+)
 FIXTURES = programs, sockets, app  # a module of tests adopts them by these names

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Start = Callable[..., "Running"]
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 ALL = ["openmpi5", "openmpi4", "mpich", "impi", "horovod"]
 MPI = [name for name in ALL if LAUNCHERS[name].mpi]
@@ -112,7 +112,7 @@ class Running:
 
     def assert_nothing_left(self) -> None:
         """No process is left in any worker."""
-        until(lambda: not self.job.leftovers(), "no process is left in a worker", 30.0)
+        until(lambda: not self.job.leftovers(), "no process is left in a worker")
 
 
 class Gate:
@@ -142,7 +142,7 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, client: str) -> Iterator[Start]:
     """Make the stage for a launcher; with a program, start it."""
     clusters: list[Cluster] = []
 
@@ -156,7 +156,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         cluster.start()
         job = Job(cluster, launcher, workers=workers)
         job.create(worker_environ=how.pop("worker_environ", {}))
-        job.build_client()
+        job.add_client(client)
         job.start_hub()
         job.deliver(subprocess.DEVNULL)
         running = Running(job, tmp_path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WORKERS = ["worker-0", "worker-1"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]  # for `unshare`
 # Short enough to meet every limit in a test, long enough for a slow machine.
 LIMITS = "start=20,acknowledge=12,worker=3,absent=3,unready=1,settle=10,reap=8,ping=0.5,silence=3"

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent.native import client_build, protocol
+from rshagent.native import protocol
+from tests.building import built
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-PATIENCE_S = 20  # how long a test waits for something that ought to come at once
+PATIENCE_S = 60  # how long a test waits for something that ought to come at once
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
@@ -173,16 +174,14 @@ def launcher(folder: Path, name: str) -> Path:
     return script
 
 
-@pytest.fixture(scope="session", params=["static", "sanitized"])
+@pytest.fixture(scope="session", params=["sanitized"])
 def build(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def program(build: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp(build) / "rshagent"
-    client_build.build(os.fspath(out), sanitize=build == "sanitized")
-    return out
+    return built(tmp_path_factory, "rshagent", sanitize=build == "sanitized")
 
 
 @pytest.fixture
@@ -199,4 +198,7 @@ def clients(program: Path, hub: ScriptedHub) -> Iterator[Clients]:
     clients.end()
 
 
+in_static_build, in_both_builds = (
+    pytest.mark.parametrize("build", builds, indirect=True) for builds in (["static"], ["static", "sanitized"])
+)
 FIXTURES = build, program, hub, clients  # a module of tests adopts them by these names

@@ -32,7 +32,7 @@ from sshd_bootstrap.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 RUN = "/run/mpi-agents/ssh"
 DEFAULT = (SSHD, "-D", "-e", "-f", f"{RUN}/sshd_config")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -134,7 +134,7 @@ class Pod:
         assert self._first.stdout is not None
         assert self._first.stdout.readline() == b"ready\n", "the pod's namespaces can't be made"
         with open(f"/proc/{self._first.pid}/task/{self._first.pid}/children", encoding="ascii") as file:
-            self._pid = file.read().split()[0]
+            self.pid = file.read().split()[0]
 
     def close(self) -> None:
         assert self._first.stdin is not None
@@ -148,7 +148,7 @@ class Pod:
         """Return the command line that runs another in the pod, as its user, with this environment alone."""
         uid = str(self.spec.uid if self.spec.run_as is None else self.spec.run_as)
         variables = [f"{name}={value}" for name, value in {"PATH": PATH, **_SANITIZERS, **(environment or {})}.items()]
-        enter = ["nsenter", "--target", self._pid, "--mount", "--net", "--pid", "--wd=/"]
+        enter = ["nsenter", "--target", self.pid, "--mount", "--net", "--pid", "--wd=/"]
         become = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"]
         return [*enter, *become, f"--bounding-set={self.spec.capabilities}", "env", "-i", *variables, *words]
 
@@ -161,7 +161,7 @@ class Pod:
         if pid == 0:
             code = 1
             try:
-                network = os.open(f"/proc/{self._pid}/ns/net", os.O_RDONLY)
+                network = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
                 if ctypes.CDLL(None).setns(network, 0) == 0:
                     what()
                     code = 0

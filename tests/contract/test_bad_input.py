@@ -109,7 +109,7 @@ def test_credentials_that_are_of_no_use(cluster: Cluster, tmp_path: Path, accoun
     spoil(account)
     environ = {**environment(cluster, tmp_path, ["worker-0"]), "MPI_AGENT_SERVICE_ACCOUNT": str(account)}
     hub = [sys.executable, "-m", "rshagent.hub"]
-    done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=30, check=False)
+    done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=90, check=False)
     assert done.returncode == 3
     assert said in one_line(done)
 
@@ -142,7 +142,7 @@ def test_a_hub_that_can_not_serve(
 ) -> None:
     environ = {**environment(cluster, tmp_path, ["worker-0"]), **changed}
     hub = [sys.executable, "-m", "rshagent.hub", *options]
-    done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=30, check=False)
+    done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=90, check=False)
     assert done.returncode == code, done.stderr
     assert said in done.stderr.decode().splitlines()[-1]
     assert b"Traceback" not in done.stderr
@@ -152,7 +152,7 @@ def test_a_second_hub_at_the_same_socket(cluster: Cluster, client: str, tmp_path
     environ = environment(cluster, tmp_path, ["worker-0"])
     with WithHub(environ, client, tmp_path) as first:
         hub = [sys.executable, "-m", "rshagent.hub"]
-        done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=30, check=False)
+        done = subprocess.run(hub, cwd=ROOT, env=environ, capture_output=True, timeout=90, check=False)
         assert done.returncode == 3
         assert "another hub serves" in one_line(done)
         assert run(first, "-n", "worker-0", "exit 4").returncode == 4, "the first one serves on"

@@ -12,7 +12,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_hub import FIXTURES, ended, launcher
+from scripted_hub import FIXTURES, ended, in_both_builds, launcher
 
 from rshagent.native import protocol
 
@@ -28,6 +28,7 @@ build, program, hub, clients = FIXTURES
 # ---- what it hands over ----
 
 
+@in_both_builds
 def test_start_carries_argv_the_agents_variables_cwd_and_instance(
     clients: Clients, hub: ScriptedHub, tmp_path: Path
 ) -> None:
@@ -225,8 +226,9 @@ def test_a_command_that_no_message_holds_is_refused_in_one_line(clients: Clients
 # ---- how it ends ----
 
 
+@in_both_builds
 def test_every_exit_code(clients: Clients, hub: ScriptedHub, build: str) -> None:
-    for code in range(256) if build == "static" else (0, 1, 3, 127, 128, 137, 254, 255):
+    for code in range(256) if build == "static" else (0, 1, 255):
         client = clients.start()
         connection = hub.accept()
         connection.expect(protocol.START)
@@ -264,7 +266,7 @@ def test_a_stderr_that_nobody_reads_does_not_hold_it(clients: Clients, hub: Scri
     os.write(theirs, bytes(fcntl.fcntl(theirs, fcntl.F_GETPIPE_SZ)))
     client = clients.start(stderr=theirs)
     hub.accept().finish(protocol.fail_message(7, "nobody reads this"))
-    assert client.wait(timeout=20) == 7
+    assert client.wait(timeout=90) == 7
     os.close(ours)
     os.close(theirs)
 

@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_hub import FIXTURES, ended, output
+from scripted_hub import FIXTURES, ended, in_both_builds, in_static_build, output
 
 from rshagent.native import protocol
 
@@ -46,12 +46,14 @@ def assert_nobody_called(hub: ScriptedHub) -> None:
         hub.listener.accept()
 
 
+@in_both_builds
 @pytest.mark.parametrize("number", ENDING)
 def test_one_that_came_before_its_start_starts_nothing(clients: Clients, hub: ScriptedHub, number: int) -> None:
     assert ended(clients.start(before=already_sent(number))) == (128 + number, "")
     assert_nobody_called(hub)
 
 
+@in_both_builds
 def test_one_that_the_launcher_ignores_is_ignored_from_the_beginning(clients: Clients, hub: ScriptedHub) -> None:
     client = clients.start(before=already_sent(signal.SIGHUP, blocked=False))
     connection = hub.accept()
@@ -70,7 +72,7 @@ def test_one_of_the_applications_waits_for_the_hub(clients: Clients, hub: Script
     assert ended(client) == (3, "")
 
 
-@pytest.mark.parametrize("build", ["static"], indirect=True)  # the sanitizers' own start looks at files
+@in_static_build  # the sanitizers' own start looks at files
 @pytest.mark.parametrize("number", ENDING)
 @pytest.mark.parametrize("calls", [{_ACCESS}, range(1000)], ids=["look", "system call"])
 def test_one_that_comes_before_its_first(

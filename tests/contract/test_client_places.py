@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_hub import FIXTURES, Clients, ScriptedHub, ended, launcher, output
+from scripted_hub import FIXTURES, Clients, ScriptedHub, ended, in_static_build, launcher, output
 
 from rshagent.native import protocol
 
@@ -191,9 +191,8 @@ def test_without_signalfd_it_says_so(clients: Clients) -> None:
     assert (code, told.startswith("rshagent: signalfd fails: Operation not permitted; ")) == (255, True)
 
 
-def test_a_root_that_holds_nothing_else(program: Path, build: str, hub: ScriptedHub, tmp_path: Path) -> None:
-    if build != "static":
-        pytest.skip("the sanitized build is not static")
+@in_static_build
+def test_a_root_that_holds_nothing_else(program: Path, hub: ScriptedHub, tmp_path: Path) -> None:
     if subprocess.run(["unshare", "-r", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no user namespaces here")
     root = tmp_path / "root"

@@ -123,7 +123,7 @@ def test_who_asks_before_a_hub_has_its_first_list_is_told_that(job: Job) -> None
         until(lambda: has_asked(asked) or asked.poll() is not None, "the hub is asked")
     finally:
         job.cluster.resume()
-    told, said = asked.communicate(timeout=30)
+    told, said = asked.communicate(timeout=90)
     expected = "".join(f"pi-worker-{number}.{DOMAIN}:4\n" for number in range(2))
     assert (asked.returncode, told.decode(), said) == (0, expected, b"")
 
@@ -154,7 +154,7 @@ def test_a_worker_that_was_taken_away_ends_its_sessions_and_is_none_any_more(job
     session = start(job.agent, "-n", "pi-worker-1", "sleep 60")
     job.cluster.until(lambda stats: stats["running"] >= 1)
     job.scale(1)
-    assert session.wait(30) in {137, 255}  # killed with its pod, or told that it is gone
+    assert session.wait(90) in {137, 255}  # killed with its pod, or told that it is gone
     session.communicate()
     job.until_discovered(0)
     refused = run(job.agent, "-n", "pi-worker-1", "exit 7")
@@ -189,10 +189,10 @@ def test_a_session_in_such_a_worker_outlives_its_hub(job: Job) -> None:
     job.agent.start()
     fresh = start(job.agent, "-n", "pi-worker-2", "exit 8")
     until(lambda: "can't be watched" in job.agent.log(), "the hub has no list of workers yet")
-    assert fresh.wait(30) == 8
+    assert fresh.wait(90) == 8
     fresh.communicate()
     until(lambda: not job.cluster.leftovers("pi-worker-2"), "its stdin has ended with the stream, and so has it")
-    out, said = session.communicate(timeout=30)
+    out, said = session.communicate(timeout=90)
     assert (session.returncode, out, said) == (7, b"", b"")
 
 
@@ -207,7 +207,7 @@ def test_a_worker_that_is_gone_is_waited_for_a_while_and_one_that_starts_for_lon
         refused = run(agent, "-n", "pi-worker-1", "exit 7")
         assert refused.returncode == 255
         assert b"did not become ready within 1 s: there is no such pod" in refused.stderr
-        assert starting.wait(30) == 7
+        assert starting.wait(90) == 7
         starting.communicate()
     cluster.delete_pod("pi-worker-0")
 
@@ -222,5 +222,5 @@ def test_a_role_that_comes_to_name_a_worker_late(job: Job) -> None:
     late = start(job.agent, "-n", "pi-worker-2", "exit 7")
     until(lambda: "host=pi-worker-2 retry=2" in job.agent.log(), "the hub asks again")
     job.cluster.token(*(rule.replace("worker-0", "worker-0,pi-worker-2") for rule in rules), token=job.token)
-    out, said = late.communicate(timeout=30)
+    out, said = late.communicate(timeout=90)
     assert (late.returncode, out, said) == (7, b"", b"")

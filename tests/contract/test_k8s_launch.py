@@ -14,6 +14,7 @@ import pytest
 from running import WORKERS, WithHub, environment
 
 from rshagent.native import client_build
+from tests.building import built
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -27,11 +28,9 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0:exitc
 USAGE = "(usage: k8s-launch [-q] [--agent PROGRAM] -f HOSTFILE -- COMMAND...)\n"
 
 
-@pytest.fixture(scope="module", params=["static", "sanitized"])
+@pytest.fixture(scope="module", params=["sanitized"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp(f"launch-{request.param}") / "k8s-launch"
-    client_build.build(str(path), sanitize=request.param == "sanitized", sources=client_build.K8S_LAUNCH)
-    return path
+    return built(tmp_path_factory, "k8s-launch", client_build.K8S_LAUNCH, sanitize=request.param == "sanitized")
 
 
 class Launch:
@@ -263,10 +262,11 @@ def members(group: int) -> list[int]:
 
 
 def test_a_signal_that_the_caller_ignores_is_ignored(launch: Launch) -> None:
-    code = """import os, signal
-for name, code in ("HUP", 40), ("TERM", 0): signal.signal(signal.Signals["SIG" + name], lambda *_, c=code: os._exit(c))
+    code = """import signal, sys
+numbers = {signal.SIGHUP, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 print("ready", flush=True)
-while True: signal.pause()"""
+sys.exit(0 if signal.sigwait(numbers) == signal.SIGTERM else 40)"""
     agent = launch.agent(f"exec {sys.executable} -c '{code}'")
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
@@ -300,11 +300,10 @@ def test_many_hosts_at_once(launch: Launch) -> None:
     assert (process.wait(), process.communicate()[1]) == (0, "")
 
 
-def test_with_the_real_agent(launch: Launch, cluster: Cluster, tmp_path: Path) -> None:
-    client = tmp_path / "kubexec.sh"
-    client_build.build(str(client))
-    with WithHub(environment(cluster, tmp_path, WORKERS), str(client), tmp_path) as agent:
+@pytest.mark.parametrize("program", ["static"], indirect=True)
+def test_with_the_real_agent(launch: Launch, cluster: Cluster, client: str, tmp_path: Path) -> None:
+    with WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path) as agent:
         hosts = "".join(f"{worker} slots=2\n" for worker in WORKERS)
-        launched = ["-q", "--agent", str(client), "--", "echo $PRTE_ESS_K8SGO_ID; exit 4"]
+        launched = ["-q", "--agent", client, "--", "echo $PRTE_ESS_K8SGO_ID; exit 4"]
         code, out, _ = launch.run(hosts, *launched, environ=agent.environ)
     assert (code, out) == (4, ["0", "1"])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.objects import Request
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def requests(metrics: Metrics, verb: str, code: str) -> float:

@@ -62,7 +62,7 @@ def test_a_signal_removes_everything(local: Playground, number: int, code: int) 
     until(lambda: local.output.count("begun") == 2, "the ranks run")
     process.send_signal(number)
     assert process.wait(60) == code, local.errors
-    until(lambda: not local.processes(), "all processes are gone", 20)
+    until(lambda: not local.processes(), "all processes are gone")
     assert not os.listdir(local.temporary)
 
 
@@ -70,7 +70,7 @@ def test_a_signal_removes_everything(local: Playground, number: int, code: int) 
 def test_what_is_not_installed_is_named(local: Playground, tmp_path: Path, module: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules['{module}'] = None\n")
     process = local.start_with(["env", f"PYTHONPATH={tmp_path}:{os.getcwd()}"], "local", "-f", PI)
-    assert process.wait(30) == 1
+    assert process.wait(90) == 1
     assert local.errors == f"mpi-playground: No module named '{module}': install mpi-agents[playground]\n"
 
 
@@ -84,6 +84,6 @@ def test_what_is_not_installed_is_named(local: Playground, tmp_path: Path, modul
     ],
 )
 def test_wrong_usage(local: Playground, arguments: list[str], words: str) -> None:
-    assert local.start(*arguments).wait(30) == 2
+    assert local.start(*arguments).wait(90) == 2
     assert words in local.errors
     assert "Traceback" not in local.errors

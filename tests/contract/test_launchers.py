@@ -17,7 +17,7 @@ __all__ = ["gate", "start"]
 
 
 @pytest.mark.parametrize("name", MPI)
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("workers", [8])
 def test_an_mpi_program_computes_across_workers(start: Start, name: str, workers: int) -> None:
     running = start(name, "python", f"{PROGRAMS}/pi.py", workers=workers)
     assert running.end() == 0, running.errors
@@ -30,6 +30,6 @@ def test_an_mpi_program_computes_across_workers(start: Start, name: str, workers
 
 
 @pytest.mark.parametrize("name", MPI)
-@pytest.mark.parametrize("workers", [2, 8, 70, 130])
+@pytest.mark.parametrize("workers", [2, 130])  # above 16, 64 and 128 a launcher may start workers by workers
 def test_every_worker_gets_a_rank_from_the_launcher_itself(start: Start, gate: Gate, name: str, workers: int) -> None:
     run_a_rank_on_every_worker(start, gate, name, workers)

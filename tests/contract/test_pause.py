@@ -12,17 +12,16 @@ import pytest
 from running import USER
 
 from rshagent.native import client_build
+from tests.building import built
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="module", params=["static", "sanitized"])
+@pytest.fixture(scope="module", params=["sanitized"])
 def pause(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("pause") / "pause")
-    client_build.build(path, sanitize=request.param == "sanitized", sources=client_build.PAUSE)
-    return path
+    return os.fspath(built(tmp_path_factory, "pause", client_build.PAUSE, sanitize=request.param == "sanitized"))
 
 
 def waits(pid: int) -> bool:
@@ -60,6 +59,7 @@ def test_ends_when_it_is_told_to(started: subprocess.Popen[str], number: signal.
     os.kill(orphan, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("pause", ["static"], indirect=True)
 def test_ends_as_a_containers_first_process(pause: str) -> None:
     """The kernel drops a signal for PID 1 that this has no handler for."""
     outer = subprocess.Popen(["unshare", *USER, "--pid", "--fork", "--kill-child", pause])

@@ -151,7 +151,7 @@ def test_a_signal_ends_operator_and_job(playground: Playground, tmp_path: Path, 
     if number == signal.SIGTERM:  # `timeout` and a shell may both send it
         process.send_signal(number)
     assert process.wait(60) == code, playground.errors
-    until(lambda: not playground.processes(), "all processes are gone", 20)
+    until(lambda: not playground.processes(), "all processes are gone")
     if number != signal.SIGKILL:
         assert not os.listdir(playground.temporary)
 
@@ -192,7 +192,7 @@ def test_closed_and_full_standard_streams(
     assert words.partition("condition")[0] in playground.errors
     assert arguments != "run" or words in playground.errors
     assert "Traceback" not in playground.errors
-    until(lambda: not playground.processes(), "all processes are gone", 20)
+    until(lambda: not playground.processes(), "all processes are gone")
 
 
 @NEEDS_KUBECTL
@@ -210,7 +210,7 @@ def test_up_runs_by_kubectl_what_it_says_and_each_job_with_its_own_mpi(playgroun
     kubectl("kubectl wait --for=condition=Succeeded --timeout=90s mpijobs.kubeflow.org/pi")
     assert "rank 1 of 2 on pi-worker-1" in kubectl("kubectl logs job/pi-launcher")
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130, playground.errors
+    assert process.wait(90) == 130, playground.errors
     assert not playground.processes()
     assert not os.listdir(playground.temporary)
 
@@ -248,7 +248,7 @@ def test_get_shows_what_holds_a_job_up(playground: Playground, tmp_path: Path, p
     )
     until(lambda: "Suspended" in playground.kubectl(get), "State is Suspended", 60)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130, playground.errors
+    assert process.wait(90) == 130, playground.errors
 
 
 @pytest.mark.parametrize(
@@ -263,13 +263,13 @@ def test_get_shows_what_holds_a_job_up(playground: Playground, tmp_path: Path, p
     ],
 )
 def test_wrong_usage(playground: Playground, arguments: list[str], words: str) -> None:
-    assert playground.start(*arguments).wait(30) == 2
+    assert playground.start(*arguments).wait(90) == 2
     assert words in playground.errors
     assert "Traceback" not in playground.errors
 
 
 def test_version(playground: Playground) -> None:
-    assert playground.start("--version").wait(30) == 0
+    assert playground.start("--version").wait(90) == 0
     assert playground.output == f"mpi-playground, version {__version__}\n"
 
 

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from app_container import FIXTURES, NULL, Container, Peer, Programs
+from app_container import FIXTURES, NULL, Container, Peer, Programs, in_both_builds, in_static_build
 
 from rshagent.native import protocol
 from tests.processes import is_alive
@@ -60,6 +60,7 @@ def started(app: Container, code: str, *words: str) -> Popen:
     return app.spawn(sys.executable, "-S", "-c", code, *words)
 
 
+@in_both_builds
 def test_every_signal_reaches_the_program(app: Container) -> None:
     process = started(app, CATCH)
     assert line_of(process) == b"up\n"
@@ -130,6 +131,7 @@ def test_a_killed_client_ends_its_program_and_all_below_it(app: Container) -> No
     assert not is_alive(inside)
 
 
+@in_static_build  # others wait a second
 def test_a_killed_client_gives_its_program_time_to_save(app: Container, tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     process = app.spawn(

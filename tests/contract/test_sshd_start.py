@@ -210,7 +210,7 @@ def test_sshd_gets_the_signals_and_leaves_nothing(pods: Pods) -> None:
     # It listens before it takes the signal, and is written down behind that.
     pid = until(lambda: pod.run("cat", f"{RUN}/sshd.pid").stdout.decode().strip(), "sshd is written down")
     pod.run("kill", "-TERM", pid)
-    assert process.wait(30) == 0, "plan takes this for a loss"
+    assert process.wait(90) == 0, "plan takes this for a loss"
     assert "Received signal 15; terminating." in pod.said()
     # Of a zombie it is empty.
     until(lambda: b"sshd-start" not in pod.run("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout, "its child has ended")

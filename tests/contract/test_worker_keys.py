@@ -69,7 +69,7 @@ def environment(pod: Pod) -> dict[str, str]:
 @pytest.fixture
 def worker(pod: Pod, tmp_path: Path) -> Iterator[Worker]:
     """The agent in a process namespace of its own, and in the pod's network."""
-    network = ["nsenter", "--target", pod._pid, "--net", "unshare", "--pid", "--fork", "--mount-proc"]
+    network = ["nsenter", "--target", pod.pid, "--net", "unshare", "--pid", "--fork", "--mount-proc"]
     slow = with_setting("sshd_monitor", "RESTART_S", 3.0)  # an sshd that begins anew may be held up
     with running(tmp_path, inside=[*network, *NO_CAPABILITIES], program=slow, **environment(pod)) as worker:
         until(lambda: worker.ask_socket("/healthz")[0] == 200, "it answers")
@@ -118,7 +118,7 @@ def test_keys_that_cannot_be_are_told_and_the_former_stay(
 
 
 def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path: Path) -> None:
-    shared = [*inside(int(pod._pid)), *NO_CAPABILITIES]
+    shared = [*inside(int(pod.pid)), *NO_CAPABILITIES]
     with running(tmp_path, inside=shared, **environment(pod)) as worker:
         sshd = pod.serve()
         until_ready(worker)
@@ -134,7 +134,7 @@ def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path
 def test_what_a_launch_by_ssh_has_left_is_ended(pod: Pod, tmp_path: Path, restrictions: list[str]) -> None:
     orders = Mounted(tmp_path / "orders")
     orders.write(order="debug")
-    shared = [*inside(int(pod._pid)), *restrictions]
+    shared = [*inside(int(pod.pid)), *restrictions]
     text = "sleep 1000 >/dev/null 2>&1 & echo $!; setsid sleep 1000 >/dev/null 2>&1 & echo $!; read end"
     with running(tmp_path, inside=shared, MPI_WORKER_GRACE="0s", **environment(pod)) as worker:
         pod.serve()
@@ -163,7 +163,7 @@ def outside(pod: Pod, pid: int) -> int:
     """Return the id outside of a process of a pod."""
     for found in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if os.readlink(f"/proc/{found}/ns/pid") != os.readlink(f"/proc/{pod._pid}/ns/pid"):
+            if os.readlink(f"/proc/{found}/ns/pid") != os.readlink(f"/proc/{pod.pid}/ns/pid"):
                 continue
             with open(f"/proc/{found}/status", encoding="utf-8") as file:
                 ids = next(line for line in file if line.startswith("NSpid:")).split()

@@ -65,7 +65,7 @@ class Shell:
         asked = {"_KUBECTL_MPI_COMPLETE": f"{shell}_complete", "COMP_WORDS": line + word, "COMP_CWORD": place}
         command = [sys.executable, "-m", "agents.kubectl_mpi"]
         done = subprocess.run(
-            command, env=self.environ(**asked), capture_output=True, text=True, timeout=50, check=False
+            command, env=self.environ(**asked), capture_output=True, text=True, timeout=90, check=False
         )  # less than the client waits for an answer
         assert done.stderr == ""
         return done.stdout
