@@ -78,12 +78,6 @@ def test_paused_and_resumed() -> None:
     assert first == "# mpi-example is paused: it has none of these until it goes on."
 
 
-def test_debugged() -> None:
-    *_, worker, launcher = yaml.safe_load_all(render([os.path.join(JOBS, "manual-debug-command.yaml")]))
-    assert launcher["spec"]["containers"][0]["command"][:2] == ["/bin/sh", "-c"]
-    assert worker["spec"]["containers"][0]["command"] == ["sleep", "inf"]
-
-
 def test_gang_scheduler(tmp_path: Path) -> None:
     assert "PodGroup/pi" in kinds(render([written(tmp_path, mpijob("v2beta1"))], gang_scheduler="volcano"))
 
