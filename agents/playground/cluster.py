@@ -285,7 +285,7 @@ class Cluster:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a suspended server go on."""
+        """Continue a suspended server."""
         self._signal(signal.SIGCONT)
 
     def listen(self, *, on: bool) -> None:
@@ -293,7 +293,7 @@ class Cluster:
         self._ask("listen", on=on)
 
     def cut(self) -> int:
-        """Reset every connection, whatever is going on on it; with `listen(on=False)`, an outage. Returns how many."""
+        """Reset every connection, whatever happens on it; with `listen(on=False)`, an outage. Returns how many."""
         return int(self._ask("cut"))
 
     def _signal(self, number: int) -> None:

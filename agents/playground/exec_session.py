@@ -1,11 +1,11 @@
 """One exec: what is wrong with its request, then a command in a pod, its pipes, and the WebSocket to the client.
 
-The API server's own checks are told by HTTP status. What kubelet finds comes after the 101: the API server translates
-the streams of v5.channel.k8s.io (apiserver `pkg/util/proxy/streamtranslator.go`).
+The API server answers its own checks with an HTTP status. What kubelet finds comes after the 101: the API server
+translates the streams of v5.channel.k8s.io (apiserver `pkg/util/proxy/streamtranslator.go`).
 
-Its steps: asked, 101, started, process and outputs at their end, Status, close frame, closed by the client. As in
-Kubernetes the end of the stream does not end the command: its stdin then ends, its output is no longer read, and it
-goes on.
+Its steps: request, 101, start of the command, end of the process and its outputs, Status, close frame, close by the
+client. As in Kubernetes the end of the stream does not end the command: its stdin then ends, its output is no longer
+read, and the command continues.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ExecSession:
         self._has_left = False  # the client
 
     async def serve(self) -> web.WebSocketResponse:
-        """Answer 101, start the command, and go on until the stream ends."""
+        """Answer 101, start the command, and serve the stream until it ends."""
         sending: asyncio.Task[None] | None = None
         self._counters.opened()
         try:

@@ -14,7 +14,7 @@ For execs (`on="exec"`):
   raw                  `data` on the connection when `after_bytes` of output have been sent (garbage, oversized frames…)
   slow                 at most `bytes_per_s` in each direction
   half-open            after `after_bytes` of output nothing is read or written any more; no close
-  silent               after `after_bytes` of output nothing is sent any more, not even pongs; reading goes on
+  silent               after `after_bytes` of output nothing is sent any more, not even pongs; reading continues
 For `on` = another verb ("list", "get", "watch", "create", "update", "patch", "delete", "deletecollection") or "review":
   http, no-answer, drop-before-upgrade
   gone                 (watch) an ERROR event with 410
@@ -102,7 +102,7 @@ class Faults:
 
 
 def reset(connection: web.Request | web.RequestHandler) -> None:
-    """Lose the connection at once, as a crashed peer does."""
+    """Reset the connection, as a crashed peer does."""
     transport = connection.transport
     if isinstance(transport, asyncio.Transport):
         sock = transport.get_extra_info("socket")

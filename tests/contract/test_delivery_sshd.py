@@ -239,14 +239,6 @@ def test_signal_ends_it_at_once_even_while_dns_hangs(launcher: Launcher) -> None
     assert "stopped by SIGTERM while waiting: 0/1 ready" in launcher.last_line
 
 
-def test_keys_that_are_missing(launcher: Launcher) -> None:
-    os.unlink(launcher.keys / "ssh-privatekey")
-    launcher.hosts_are("pi-worker-0")
-    assert launcher.run(ports="22") == exits.SSH_FILES
-    assert "ssh-privatekey" in launcher.last_line
-    assert launcher.last_line == f"mpi-delivery: {launcher.log.read_text()}"
-
-
 def test_ports_that_are_none(launcher: Launcher) -> None:
     assert launcher.run(ports="ssh") == exits.USAGE
     assert "MPI_SSH_PORTS is 'ssh'" in launcher.last_line

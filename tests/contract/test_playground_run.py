@@ -274,16 +274,6 @@ def test_version(playground: Playground) -> None:
     assert playground.output == f"mpi-playground, version {__version__}\n"
 
 
-def test_apply_names_a_misspelt_annotation_and_runs_the_job(playground: Playground, tmp_path: Path) -> None:
-    with open(PI, encoding="utf-8") as file:
-        text = file.read().replace("metadata:\n", "metadata:\n  annotations: {mpi-agents/rank-lost: Ignore}\n", 1)
-    (tmp_path / "job.yaml").write_text(text)
-    assert playground.start("apply", str(tmp_path / "job.yaml")).wait(90) == 0, playground.errors
-    said = "condition pi: SettingsIgnored: metadata.annotations[mpi-agents/rank-lost]: is unknown and ignored"
-    assert f"{said}; did you mean mpi-agents/ranks-lost?" in playground.errors
-    assert "condition pi: Succeeded: " in playground.errors
-
-
 @pytest.mark.parametrize("example", [PI, NEWER_PI])
 def test_apply_warns_of_a_job_that_used_no_worker(playground: Playground, tmp_path: Path, example: str) -> None:
     """As an mpirun that reads no hostfile does."""

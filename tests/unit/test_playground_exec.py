@@ -115,9 +115,8 @@ def test_a_program_that_is_not_there(cluster: Cluster, token: str) -> None:
         "Internal error occurred: Internal error occurred: error executing command in container: "
     )
     assert message.endswith(': exec: "no-such-program": executable file not found in $PATH: unknown')
-    cluster.create_pod("distroless", missing=("/bin/sh",))
-    with RawExec(cluster, "distroless", ["/bin/sh", "-c", "true"], token=token) as stream:
-        assert 'exec: "/bin/sh": stat /bin/sh: no such file or directory' in stream.finish()["message"]
+    with RawExec(cluster, "w-0", ["/no/sh", "-c", "true"], token=token) as stream:
+        assert 'exec: "/no/sh": stat /no/sh: no such file or directory' in stream.finish()["message"]
 
 
 def test_a_command_too_long_for_the_kernel(cluster: Cluster, token: str) -> None:

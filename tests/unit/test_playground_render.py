@@ -75,7 +75,7 @@ def test_paused_and_resumed() -> None:
     path = os.path.join(JOBS, "generation-3-launcher.yaml")
     assert render([path], is_resumed=True).splitlines()[0] == render([path]).splitlines()[0] + " --resume"
     first, _, _ = render([os.path.join(JOBS, "manual-pause.yaml")]).partition("\n")
-    assert first == "# mpi-example is paused: it has none of these until it goes on."
+    assert first == "# mpi-example is paused: it has none of these until it is resumed."
 
 
 def test_gang_scheduler(tmp_path: Path) -> None:

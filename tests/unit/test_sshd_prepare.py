@@ -92,13 +92,6 @@ def test_new_keys_replace_the_old_ones_and_the_rest_stays(pod: Path) -> None:
     }
 
 
-def test_what_a_killed_preparation_left_is_replaced(pod: Path) -> None:
-    (pod / "volume" / "run").mkdir()
-    (pod / "volume" / "run" / ".ssh_host_key.part").write_bytes(b"half")
-    prepare(settings(pod))
-    assert not any(name.endswith(".part") for name in tree(pod))
-
-
 def test_a_launcher_that_waits_inside_has_the_helper(pod: Path) -> None:
     prepare(replace(settings(pod), role=Role.LAUNCHER, waits_inside=True))
     assert tree(pod)["run/sshd-start"] == 0o755
