@@ -124,16 +124,6 @@ def test_one_of_several_addresses_is_enough(launcher: Launcher) -> None:
         assert launcher.run(ports=str(port)) == exits.READY
 
 
-def test_ssh_is_told_a_port_that_is_not_the_first(launcher: Launcher) -> None:
-    closed, port = free_port(), free_port()
-    launcher.hosts_are("pi-worker-0")
-    launcher.names(pi_worker_0=[FIRST])
-    with listening(FIRST, port):
-        assert launcher.run(ports=f"{closed} {port}") == exits.READY
-    for config in ("run/ssh_config", "auth/config"):
-        assert ssh_port(launcher.volume / config, "pi-worker-0.pi") == port
-
-
 def test_ssh_is_told_ports_that_differ(launcher: Launcher) -> None:
     mine, theirs = free_port(), free_port()
     third = "127.0.0.4"

@@ -19,7 +19,6 @@ V1 = "/apis/kubeflow.org/v1/namespaces/default/mpijobs"
 V2BETA1 = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(scope="module")

@@ -168,12 +168,3 @@ def test_watches_end_are_cut_stall_and_bring_garbage(cluster: Cluster) -> None:
         cluster.watches("raw", b'{"type":"HELLO"}\n')
         assert watch.event() == {"type": "HELLO"}
     cluster.until(lambda stats: stats["watches"] == 0 and stats["connections"] == 0)
-
-
-def test_a_thousand_pods_are_listed_and_watched(cluster: Cluster) -> None:
-    token = cluster.token()
-    cluster.create_workers(1000, "w", steps=())
-    page = listed(cluster, token)
-    assert len(page["items"]) == 1000
-    with RawWatch(cluster, token, "") as watch:
-        assert {watch.short()[1] for _ in range(1000)} == {f"w-{n}" for n in range(1000)}
