@@ -182,11 +182,11 @@ def test_run_hands_stdin_on(playground: Playground) -> None:
         (">/dev/full", 1, "mpi-playground: [Errno 28] No space left on device"),
     ],
 )
-@pytest.mark.parametrize("arguments", ["--help", "render", "run"])
+@pytest.mark.parametrize("arguments", ["render", "run"])
 def test_closed_and_full_standard_streams(
     playground: Playground, redirection: str, code: int, words: str, arguments: str
 ) -> None:
-    more = {"--help": "", "render": PI, "run": "--launcher mpich -- echo hello"}[arguments]
+    more = {"render": PI, "run": "--launcher mpich -- echo hello"}[arguments]
     line = f'exec "$@" {redirection}'
     process = playground.start_with(["sh", "-c", line, "sh"], arguments, *more.split())
     assert process.wait(100) == code, playground.errors

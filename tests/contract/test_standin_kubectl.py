@@ -176,19 +176,24 @@ def test_questions(kubeconfig: str, words: str, code: int, said: str) -> None:
     assert (done.returncode, said in (done.stdout + done.stderr).decode()) == (code, True), done
 
 
+UNKNOWN = 'strict decoding error: unknown field "spec.slotPerWorker"'
+
+
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("verb", "field", "said"),
     [
-        ("slotPerWorker: 1", 'strict decoding error: unknown field "spec.slotPerWorker"'),
-        ("runPolicy: {ttl: 1}", 'unknown field "spec.runPolicy.ttl"'),
-        ("slotsPerWorker: one", 'spec.slotsPerWorker in body must be of type integer: "string"'),
-        ("slotsPerWorker: true", 'spec.slotsPerWorker in body must be of type integer: "boolean"'),
-        ("transport: rsh", 'spec.transport: Unsupported value: "rsh": supported values: "exec", "ssh"'),
-        ("ssh: {port: 0}", "spec.ssh.port in body should be greater than or equal to 1"),
-        ("mpiReplicaSpecs: null", "spec.mpiReplicaSpecs: Required value"),
+        ("create", "slotPerWorker: 1", UNKNOWN),
+        ("apply", "slotPerWorker: 1", UNKNOWN),
+        ("apply --server-side", "slotPerWorker: 1", UNKNOWN),
+        ("apply --dry-run=server", "slotPerWorker: 1", UNKNOWN),
+        ("create", "runPolicy: {ttl: 1}", 'unknown field "spec.runPolicy.ttl"'),
+        ("create", "slotsPerWorker: one", 'spec.slotsPerWorker in body must be of type integer: "string"'),
+        ("create", "slotsPerWorker: true", 'spec.slotsPerWorker in body must be of type integer: "boolean"'),
+        ("create", "transport: rsh", 'spec.transport: Unsupported value: "rsh": supported values: "exec", "ssh"'),
+        ("create", "ssh: {port: 0}", "spec.ssh.port in body should be greater than or equal to 1"),
+        ("create", "mpiReplicaSpecs: null", "spec.mpiReplicaSpecs: Required value"),
     ],
 )
-@pytest.mark.parametrize("verb", ["create", "apply", "apply --server-side", "apply --dry-run=server"])
 def test_a_job_that_its_definition_does_not_allow_is_refused(kubeconfig: str, verb: str, field: str, said: str) -> None:
     about = "{apiVersion: kubeflow.org/v2beta1, kind: MPIJob, metadata: {name: wrong}"
     specs = "" if "mpiReplicaSpecs" in field else "mpiReplicaSpecs: {Worker: {replicas: 1}}, "
