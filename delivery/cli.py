@@ -23,7 +23,7 @@ from delivery.sshd.wait import SshdWait, sshd_wait
 if TYPE_CHECKING:
     from delivery.pod_wait import PodWait
 
-_EPILOG = "All settings, what is waited for and every exit code: docs/delivery.md."
+_EPILOG = "All settings, conditions and exit codes: docs/delivery.md."
 
 
 def main() -> None:

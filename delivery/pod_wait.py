@@ -132,7 +132,7 @@ class PodWait:
         """Start with what this pod's labels tell; ask again if that may help.
 
         A pod that may not be read, or isn't there under that name (hostNetwork, an own hostname), has no selector.
-        Whatever is wrong for good, the list of pods will meet it and report it.
+        If the error is permanent, the list of pods meets it too and reports it.
         """
         if lost is not None and not lost.is_final:
             message, wished_s = lost.reason, None

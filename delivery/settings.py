@@ -38,7 +38,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One delivery. `namespace` None: the API configuration's own; `target` "": nothing is to be put anywhere."""
+    """One delivery. `namespace` None: the API configuration's own; `target` "": nothing is copied or written."""
 
     environ: Mapping[str, str]
     is_ssh: bool

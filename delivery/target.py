@@ -99,7 +99,7 @@ _FOLDER_MODE = 0o755
 
 
 def copy_tree(source: str, path: str) -> bool:
-    """Copy the folder `source` to `path`, at once; return False if it was there already.
+    """Copy the folder `source` to `path`, atomically; return False if it was there already.
 
     Raises DeliveryError if the target can't take it, or the source can't be read or has links that lead out of it.
     """

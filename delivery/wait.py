@@ -125,7 +125,7 @@ class Wait:
         self._ready += (worker.reason is None) - was_ready
 
     def evaluate(self, now: float) -> Verdict:
-        """Return what is to be done, and why."""
+        """Return whether the wait continues or ends, and why."""
         total = len(self._workers)
         if self.ready:
             return Verdict(exits.READY, f"{total}/{total} ready after {durations.words(now - self._began)}")

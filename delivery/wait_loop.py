@@ -15,10 +15,10 @@ from agents.common.text import printable
 from delivery.exits import READY, DeliveryError
 from delivery.wait import Wait
 
-# Changes within this time are evaluated together, but that all are Ready is noticed at once.
+# Changes within this time are evaluated together, but readiness of all ends the wait immediately.
 GATHER_S = 0.1
 LOOK_S = 1.0  # a look at the hostfile is one stat(2)
-HELD_S = 2.0  # if all are ready and the wait goes on for longer, a line says why
+HELD_S = 2.0  # if all are ready and the wait continues for longer, a line says why
 
 
 def count(workers: int) -> str:
@@ -30,7 +30,7 @@ class WaitLoop:
     """Evaluates `wait` on changes and by the clock, and shows its progress.
 
     `standing` is one line that says where the wait is. `aside(now)` is appended to its lines. While all are
-    ready and `holds()` is true, the wait goes on.
+    ready and `holds()` is true, the wait continues.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ LIVE_S = 1.0  # how often the live line's durations are updated
 
 
 class Progress:
-    """Writes to `stream`. `now` is in seconds of any one monotonic clock; `show` is to be called again by `next_s`."""
+    """Writes to `stream`. `now` is in seconds of any one monotonic clock; call `show` again after `next_s`."""
 
     def __init__(self, stream: TextIO, *, live: bool | None = None) -> None:
         self._stream = stream

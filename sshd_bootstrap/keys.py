@@ -16,7 +16,7 @@ from sshd_bootstrap.exits import KEY_BROKEN, KEYS_DIFFER, SECRET_INCOMPLETE, Boo
 
 _REMEDY = "delete the Secret, and the operator creates a new pair, or put a complete pair into it"
 _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
-_CURRENT = "..data"  # the link by which the kubelet replaces all files of a Secret at once
+_CURRENT = "..data"  # the link by which the kubelet replaces all files of a Secret together
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -60,7 +60,7 @@ def without_keys(settings: Settings, helper: bytes) -> list[File]:
 
 
 def ssh_configs(settings: Settings, ports: Mapping[str, int]) -> list[File]:
-    """Return the files that name the ports, by host; none: they are not known yet, unless our configuration says so."""
+    """Return the files that name the ports, by host; {}: not known yet, except from our configuration."""
     counted = list(ports.values())
     port = max(counted, key=counted.count) if counted else None if settings.has_own_config else settings.port
     others = configs.ports_of({host: own for host, own in ports.items() if own != port})

@@ -15,7 +15,7 @@ SOURCES = [
 
 
 def build(out: str, *, sanitize: bool = False) -> None:
-    """Compile it to the file `out` (mode 0755, replaced at once). Raises client_build.BuildError."""
+    """Compile it to the file `out` (mode 0755, replaced atomically). Raises client_build.BuildError."""
     client_build.build(out, sanitize=sanitize, sources=SOURCES)
 
 

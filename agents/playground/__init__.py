@@ -3,14 +3,14 @@
     from agents.playground import Cluster, Container, Pod
 
     with Cluster(folder) as cluster:
-        cluster.create_workers(4, labels={"job": "pi"})             # worker-0 … worker-3, ready at once
+        cluster.create_workers(4, labels={"job": "pi"})             # worker-0 … worker-3, already ready
         environ = cluster.environ(cluster.token("get pods/exec", "create pods/exec", "list pods", "watch pods"))
         mpirun = cluster.exec_local("worker-0", ["mpirun", …], env=environ, stdout=PIPE)
 
 What it is not, with processes: pods are process trees of one user on one machine. They have a home, a temporary folder,
 an environment, a name and an address of their own; a host name, a hosts file, mounts, process ids and /dev/shm of their
-own only where namespaces are allowed (`Cluster.mounts`, `.processes_apart`). All else is shared by all
-pods, and containers are not apart from each other: images, users, resources and most probes mean nothing.
+own only where namespaces are allowed (`Cluster.mounts`, `.processes_apart`). Pods share everything else, and
+the containers of a pod are not separated: images, users, resources and most probes have no effect.
 
 The files, from the API inwards:
 

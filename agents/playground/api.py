@@ -22,7 +22,7 @@ from .watch_stream import WatchStream
 from .writes import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator
 
     from .access import Access, User
     from .counters import Counters
@@ -46,16 +46,13 @@ class Api:
         users: Access,
         faults: Faults,
         counters: Counters,
-        settings: Mapping[str, Any],
     ) -> None:
         self.store = store
         self.kubelet = kubelet
         self.access = users
         self.faults = faults
         self.counters = counters
-        self._minor = int(settings["minor"])  # of Kubernetes 1.x
-        self._runtime = str(settings["runtime"])
-        self.objects = ObjectApi(store, accept_pod=kubelet.accept, end_pod=self._end_pod, minor=self._minor)
+        self.objects = ObjectApi(store, accept_pod=kubelet.accept, end_pod=self._end_pod)
         later = asyncio.get_running_loop().call_later
         controllers.Collector(self.objects, later)
         controllers.JobController(self.objects, later)
@@ -101,8 +98,6 @@ class Api:
         found = self.objects.answer(call, user)
         if not isinstance(found, Response):
             return await self._watch(request, found, is_gone=fault is not None)
-        if fault is not None:  # its answer is lost
-            faults.reset(request)
         return web.Response(body=found.body, status=found.code, headers={"Content-Type": found.media, **found.headers})
 
     async def _watch(self, request: web.Request, watch: Watch, *, is_gone: bool) -> web.StreamResponse:
@@ -146,7 +141,7 @@ class Api:
 
     async def _exec(self, request: web.Request, call: Call, user: User, named: Target) -> web.StreamResponse:
         asked, namespace, name = call.request, named.namespace, named.name
-        self.objects.authorize(call, user, *exec_session.needed_verbs(asked.method, self._minor))
+        self.objects.authorize(call, user, *exec_session.needed_verbs(asked.method))
         fault = self._met_fault("exec", name)
         if (answer := await faults.instead(fault, request)) is not None:
             return answer
@@ -159,7 +154,7 @@ class Api:
         if not exec_session.offers_v5(asked):  # as golang.org/x/net/websocket refuses a handshake
             return web.Response(status=403)
         streams = {stream: asked.flag(stream) for stream in ("stdin", "stdout", "stderr", "tty")}
-        options = Options(asked.query["command"], self._runtime, **streams)
+        options = Options(asked.query["command"], **streams)
         container = asked.first("container") or thing["spec"]["containers"][0]["name"]
         place = {"pod": name, "namespace": namespace, "container": container}
         self.counters.commands.append({**place, **dataclasses.asdict(options)})

@@ -31,11 +31,11 @@ class Channel:
         self._socket.sendall(framed[sent:])
 
     def close(self) -> None:
-        """Close this end: the other side learns it."""
+        """Close this end; the other side sees the end."""
         self._socket.close()
 
     def wait(self) -> tuple[dict[str, Any], list[int]] | None:
-        """The next message, waited for; None at the end."""
+        """Wait for the next message; None at the end."""
         while True:
             message = self.next()
             if message is not None or not self.fill():

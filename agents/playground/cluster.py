@@ -15,7 +15,6 @@ from .namespaces import MOUNTS, PROCESSES
 from .pod_process import Leftover, PodProcess
 from .pods import Container, Pod
 from .server_process import ClusterError, ServerProcess
-from .statuses import RUNTIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,21 +29,18 @@ Stream = int | IO[Any] | None
 class Cluster:
     """A stand-in cluster. Use it as a context: at its end every process of every pod has been killed.
 
-    `minor` is the Kubernetes version 1.x it behaves as: from 35 on exec needs `create`
-    too. `runtime` (containerd, docker, cri-o) decides how a program that can't be started is refused.
-    Pods that come by the API are carried out as processes; without `runs_pods` they have none, are ready at once, and
-    end when `set_state` says so. `environ` is what every container's environment begins with (default: PATH, LANG,
-    LC_ALL and TZ of this process). `images` has another one for the pods of MPIJobs, by the job's MPI, and before
-    it a file that these pods wait for. With an `engine` (the arguments of engine.Engine) pods that come by the API are
-    containers, and `address` is the gateway of its network.
+    It behaves as Kubernetes 1.35 with containerd. Pods that are created through the API run as processes; without
+    `runs_pods` they have none, are ready immediately, and end when `set_state` ends them. `environ` is what every
+    container's environment begins with (default: PATH, LANG, LC_ALL and TZ of this process). `images` gives, by the
+    job's MPI, another environment for the pods of MPIJobs, and a file that these pods wait for before they start.
+    With an `engine` (the arguments of engine.Engine) pods created through the API are containers, and `address` is
+    the gateway of its network.
     """
 
-    def __init__(  # noqa: PLR0913 - settings
+    def __init__(
         self,
         folder: str | os.PathLike[str],
         *,
-        minor: int = 35,
-        runtime: str = "containerd",
         address: str = "127.0.0.1",
         port: int = 0,
         environ: Mapping[str, str] | None = None,
@@ -61,9 +57,7 @@ class Cluster:
         self.port = port
         self.pid = 0
         """The server's process; its CPU time is its own, commands' not among it."""
-        if runtime not in RUNTIMES:
-            raise ValueError(f"no runtime {runtime!r}; there are: {', '.join(RUNTIMES)}")
-        self._behaviour = {"minor": minor, "runtime": runtime, "address": address, "runs_pods": runs_pods}
+        self._behaviour: Object = {"address": address, "runs_pods": runs_pods}
         self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
         self._behaviour["images"] = dict(images or {})
         self._behaviour["engine"] = None if engine is None else dict(engine)
@@ -217,8 +211,7 @@ class Cluster:
     @property
     def url(self) -> str:
         """The server's address."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"https://{host}:{self.port}"
+        return f"https://{self.address}:{self.port}"
 
     @property
     def ca(self) -> str:
@@ -241,13 +234,11 @@ class Cluster:
         """Refuse a token from now on (401)."""
         self._ask("revoke", token=token)
 
-    def kubeconfig(
-        self, token: str | None = None, *, user: str | None = None, namespace: str = "default", inline: bool = False
-    ) -> str:
+    def kubeconfig(self, token: str | None = None, *, user: str | None = None, namespace: str = "default") -> str:
         """Write a kubeconfig in JSON form (kubectl reads it too) and return its path.
 
         With a token, or with a client certificate for `user` that may do everything, or (neither) with a new token that
-        may. `inline` puts certificates into it instead of paths.
+        may.
         """
         pair = None
         if user is not None:
@@ -256,9 +247,7 @@ class Cluster:
             self._ask("certificate", name=user, rules=["*"])
         elif token is None:
             token = self.token(namespace=namespace)
-        return write_kubeconfig(
-            self.folder, self.url, self.ca, token=token, pair=pair, namespace=namespace, inline=inline
-        )
+        return write_kubeconfig(self.folder, self.url, self.ca, token=token, pair=pair, namespace=namespace)
 
     def service_account_folder(self, token: str | None = None, namespace: str = "default") -> str:
         """A folder with `token`, `ca.crt` and `namespace`, as it is mounted into pods."""
@@ -296,7 +285,7 @@ class Cluster:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a suspended server go on."""
+        """Continue a suspended server."""
         self._signal(signal.SIGCONT)
 
     def listen(self, *, on: bool) -> None:
@@ -304,7 +293,7 @@ class Cluster:
         self._ask("listen", on=on)
 
     def cut(self) -> int:
-        """Reset every connection, whatever is going on on it; with `listen(on=False)`, an outage. Returns how many."""
+        """Reset every connection, whatever happens on it; with `listen(on=False)`, an outage. Returns how many."""
         return int(self._ask("cut"))
 
     def _signal(self, number: int) -> None:
@@ -329,7 +318,7 @@ class Cluster:
         return self._ask("commands")  # type: ignore[no-any-return]
 
     def reset_stats(self) -> None:
-        """Count anew."""
+        """Start the counters again at 0."""
         self._ask("reset_stats")
 
     def processes(self) -> Object:

@@ -81,7 +81,7 @@ class ContainerRuntime(PodRuntime):
         return identity
 
     def refill(self, config_map: Object) -> None:
-        """Write the files anew, which containers see at once."""
+        """Write the files again; containers see the change immediately."""
         if self._sandbox and self._volumes.shows(config_map):
             with contextlib.suppress(MissingError, ManifestError):
                 self._volumes.fill(self._issued)

@@ -6,13 +6,12 @@ from typing import Any
 
 
 class Counters:
-    """Requests by kind, sessions now and at most, commands."""
+    """Requests by kind, open and unacknowledged execs, commands."""
 
     def __init__(self) -> None:
         self.requests: dict[str, int] = {}
         self.by_kind: dict[str, int] = {}  # "create pods" →
         self.sessions = 0  # exec streams that are open
-        self.peak_sessions = 0
         self.unacknowledged = 0  # execs from the request until the command's first byte on stderr, or its end
         self.peak_unacknowledged = 0
         self.running = 0  # commands that have started and not ended, with or without a stream
@@ -30,17 +29,15 @@ class Counters:
         """An exec stream was asked for."""
         self.sessions += 1
         self.unacknowledged += 1
-        self.peak_sessions = max(self.peak_sessions, self.sessions)
         self.peak_unacknowledged = max(self.peak_unacknowledged, self.unacknowledged)
 
     def report(self) -> dict[str, Any]:
-        """All of it, but the commands."""
+        """Everything except the commands."""
         return {name: value for name, value in vars(self).items() if name != "commands"}
 
     def reset(self) -> None:
-        """Begin anew; what is going on now still counts."""
+        """Start again; execs that are open now still count."""
         self.requests = {}
         self.by_kind = {}
         self.commands = []
-        self.peak_sessions = self.sessions
         self.peak_unacknowledged = self.unacknowledged

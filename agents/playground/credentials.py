@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import secrets
@@ -20,22 +19,16 @@ def write_kubeconfig(
     token: str | None = None,
     pair: Pair | None = None,
     namespace: str = "default",
-    inline: bool = False,
 ) -> str:
-    """Write a kubeconfig in JSON form (kubectl reads it too) with a token or a client certificate; returns its path.
-
-    `inline` puts the certificates themselves into it instead of their paths.
-    """
-    cluster: dict[str, Any] = {"server": url, **_file("certificate-authority", ca, inline=inline)}
+    """Write a kubeconfig in JSON form (kubectl reads it too) with a token or a client certificate; returns its path."""
     login: dict[str, Any] = {"token": token} if token is not None else {}
     if pair is not None:
-        login |= _file("client-certificate", pair.certificate, inline=inline)
-        login |= _file("client-key", pair.key, inline=inline)
+        login |= {"client-certificate": pair.certificate, "client-key": pair.key}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "stand-in",
-        "clusters": [{"name": "stand-in", "cluster": cluster}],
+        "clusters": [{"name": "stand-in", "cluster": {"server": url, "certificate-authority": ca}}],
         "users": [{"name": "user", "user": login}],
         "contexts": [
             {"name": "stand-in", "context": {"cluster": "stand-in", "user": "user", "namespace": namespace}},
@@ -45,13 +38,6 @@ def write_kubeconfig(
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         json.dump(config, file, indent=1)
     return path
-
-
-def _file(name: str, path: str, *, inline: bool) -> dict[str, str]:
-    if not inline:
-        return {name: path}
-    with open(path, "rb") as file:
-        return {f"{name}-data": base64.b64encode(file.read()).decode()}
 
 
 def write_service_account(folder: str, token: str, ca: str, namespace: str) -> str:

@@ -1,6 +1,6 @@
 """The operator's own definitions of MPIJobs: what `kubectl explain` shows, and what the API server refuses of a job.
 
-Known are the words that the definitions use, but for CEL's rules and limits of length.
+It knows the keywords that the definitions use, except CEL rules and limits of length.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ _REVIEWS = ("authorization.k8s.io", "v1")
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
 
-def answer(path: str, minor: int, resources: Collection[Resource]) -> Object | None:
+def answer(path: str, resources: Collection[Resource]) -> Object | None:
     """The answer to a discovery path; None where the stand-in has nothing."""
     if path == "/version":
-        return {"major": "1", "minor": str(minor), "gitVersion": f"v1.{minor}.0", "platform": "linux/amd64"}
+        return {"major": "1", "minor": "35", "gitVersion": "v1.35.0", "platform": "linux/amd64"}
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"]}
     groups = {group["name"]: group for group in _groups(resources)}

@@ -1,11 +1,11 @@
 """One exec: what is wrong with its request, then a command in a pod, its pipes, and the WebSocket to the client.
 
-The API server's own checks are told by HTTP status. What kubelet finds comes after the 101: the API server translates
-the streams of v5.channel.k8s.io (apiserver `pkg/util/proxy/streamtranslator.go`).
+The API server answers its own checks with an HTTP status. What kubelet finds comes after the 101: the API server
+translates the streams of v5.channel.k8s.io (apiserver `pkg/util/proxy/streamtranslator.go`).
 
-Its steps: asked, 101, started, process and outputs at their end, Status, close frame, closed by the client. As in
-Kubernetes the end of the stream does not end the command: its stdin then ends, its output is no longer read, and it
-goes on.
+Its steps: request, 101, start of the command, end of the process and its outputs, Status, close frame, close by the
+client. As in Kubernetes the end of the stream does not end the command: its stdin then ends, its output is no longer
+read, and the command continues.
 """
 
 from __future__ import annotations
@@ -37,11 +37,9 @@ _CLOSE_WAIT_S = 10.0
 _NORMAL = (1000).to_bytes(2, "big")
 
 
-def needed_verbs(method: str, minor: int) -> list[str]:
-    """What the user must be allowed: a WebSocket is a GET, and from 1.35 on that needs create too (PR 134577)."""
-    if method == "GET":
-        return ["get", "create"] if minor >= 35 else ["get"]
-    return ["create"]
+def needed_verbs(method: str) -> list[str]:
+    """What the user must be allowed: a WebSocket is a GET, and from Kubernetes 1.35 on it needs create too."""
+    return ["get", "create"] if method == "GET" else ["create"]
 
 
 def refusal(request: Request, name: str, thing: pods.Object | None) -> statuses.Status | None:
@@ -91,10 +89,9 @@ def kubelet_error(thing: pods.Object, container: str) -> str | None:
 
 @dataclass(frozen=True)
 class Options:
-    """What an exec request asks for, and which runtime answers it."""
+    """What an exec request asks for."""
 
     command: list[str]
-    runtime: str
     stdin: bool
     stdout: bool
     stderr: bool
@@ -126,7 +123,7 @@ class ExecSession:
             decode_text=False,
         )
         self._stdio = Stdio()
-        self._command: asyncio.Task[statuses.Refusal] | None = None
+        self._command: asyncio.Task[statuses.Status] | None = None
         self._sent = 0  # bytes of output
         self._disturbance = ""  # hold, silence or freeze: see `disturb`
         self._is_acknowledged = False
@@ -134,7 +131,7 @@ class ExecSession:
         self._has_left = False  # the client
 
     async def serve(self) -> web.WebSocketResponse:
-        """Answer 101, start the command, and go on until the stream ends."""
+        """Answer 101, start the command, and serve the stream until it ends."""
         sending: asyncio.Task[None] | None = None
         self._counters.opened()
         try:
@@ -163,38 +160,34 @@ class ExecSession:
         self._close()
         return self._websocket
 
-    async def _run(self) -> statuses.Refusal:
+    async def _run(self) -> statuses.Status:
         """The command, to its end; its output may still be under way, or be held open by what it left behind."""
-        options = self.options
         try:
             if isinstance(self._start, dict):
-                return statuses.Refusal(self._start)
+                return self._start
             process = await self._start(self._stdio)
             self._stdio.close_theirs()
             self._counters.running += bool(process.pid)  # the pod may have ended before it could start
             code = await process.wait()
             self._counters.running -= bool(process.pid)
         except OSError as error:
-            exec_id, number = secrets.token_hex(32), error.errno or 0
-            return statuses.not_started(options.command, number, exec_id, options.runtime)
+            return statuses.not_started(self.options.command, error.errno or 0, secrets.token_hex(32))
         finally:
             self._stdio.close_theirs()
             if self._has_left:
                 self._stdio.close()
             elif self._stdio.stdin is not None:
                 self._stdio.stdin.abort()
-        return statuses.Refusal(statuses.exit_code(code) if code else statuses.success())
+        return statuses.exit_code(code) if code else statuses.success()
 
-    async def _send_all(self, command: asyncio.Task[statuses.Refusal]) -> None:
+    async def _send_all(self, command: asyncio.Task[statuses.Status]) -> None:
         """Send the output, and when all of it is sent how the command ended."""
         await asyncio.gather(*map(self._pump, self._stdio.outputs))
-        outcome = await asyncio.shield(command)
-        if outcome.text:
-            await self._send(outcome.channel, outcome.text.encode())
+        status = await asyncio.shield(command)
         self._acknowledge()
         self._is_finished = True
         self._hooks.has_output(self)
-        data = self._hooks.status(json.dumps(outcome.status, separators=(",", ":")).encode())
+        data = self._hooks.status(json.dumps(status, separators=(",", ":")).encode())
         if data is not None:
             await self._send(ERROR, data)
         if not self._has_left and not self._disturbance:
@@ -235,7 +228,7 @@ class ExecSession:
                 if message.data:
                     await self._take(message.data[0], message.data[1:])
             elif message.type is WSMsgType.PING:
-                if self._hooks.answers_pings and self._disturbance != "silence":
+                if self._disturbance != "silence":
                     await self._websocket.pong(message.data)
             elif message.type is not WSMsgType.PONG:
                 if message.type is WSMsgType.CLOSE and not self._is_finished and not self._disturbance:

@@ -14,12 +14,10 @@ For execs (`on="exec"`):
   raw                  `data` on the connection when `after_bytes` of output have been sent (garbage, oversized frames…)
   slow                 at most `bytes_per_s` in each direction
   half-open            after `after_bytes` of output nothing is read or written any more; no close
-  silent               after `after_bytes` of output nothing is sent any more, not even pongs; reading goes on
-  no-pong              pings are not answered; all else works
+  silent               after `after_bytes` of output nothing is sent any more, not even pongs; reading continues
 For `on` = another verb ("list", "get", "watch", "create", "update", "patch", "delete", "deletecollection") or "review":
   http, no-answer, drop-before-upgrade
   gone                 (watch) an ERROR event with 410
-  lost-answer          (create and the verbs after it) the request is carried out; a reset instead of its answer
 """
 
 from __future__ import annotations
@@ -35,8 +33,9 @@ from aiohttp import web
 from . import statuses
 from .pipes import PIECE
 
-WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-REQUESTS = frozenset({"exec", "list", "get", "watch", "review"}) | WRITES
+REQUESTS = frozenset(
+    ("exec", "list", "get", "watch", "review", "create", "update", "patch", "delete", "deletecollection")
+)
 _ANYWHERE = frozenset({"http", "no-answer", "drop-before-upgrade"})
 _STEP_S = 0.05  # of what is slow
 _TEXTS = {401: "Unauthorized", 429: "too many requests, please try again later"}
@@ -66,8 +65,7 @@ class Fault:
         """Raises ValueError if there is no such fault."""
         if self.on not in REQUESTS:
             raise ValueError(f"a fault is on one of {', '.join(sorted(REQUESTS))}, not {self.on!r}")
-        own = _HOOKS.keys() if self.on == "exec" else {"lost-answer"} if self.on in WRITES else {"gone"}
-        known = _ANYWHERE | own
+        known = _ANYWHERE | (_HOOKS.keys() if self.on == "exec" else {"gone"} if self.on == "watch" else set())
         if self.kind not in known:
             raise ValueError(f"no fault {self.kind!r} on {self.on}; there are: {', '.join(sorted(known))}")
 
@@ -104,7 +102,7 @@ class Faults:
 
 
 def reset(connection: web.Request | web.RequestHandler) -> None:
-    """Lose the connection at once, as a crashed peer does."""
+    """Reset the connection, as a crashed peer does."""
     transport = connection.transport
     if isinstance(transport, asyncio.Transport):
         sock = transport.get_extra_info("socket")
@@ -139,7 +137,6 @@ class Stream(Protocol):
 class ExecHooks:
     """What a fault may do to an exec. This one does nothing."""
 
-    answers_pings = True
     starts = True  # whether the command is started
 
     def __init__(self, fault: Fault) -> None:
@@ -216,10 +213,6 @@ class _Slow(ExecHooks):
         return count / self.fault.bytes_per_s
 
 
-class _NoPong(ExecHooks):
-    answers_pings = False
-
-
 _HOOKS = {
     "drop-after-upgrade": _Cut,
     "dial-error": _DialError,
@@ -232,7 +225,6 @@ _HOOKS = {
     "no-status": _Status,
     "status": _Status,
     "slow": _Slow,
-    "no-pong": _NoPong,
 }
 
 

@@ -73,7 +73,7 @@ class Kubelet:
         return live.object()
 
     def accept(self, thing: Object) -> Object:
-        """Take a pod that was created through the API, and run it, or have it ready at once. Raises store.ExistsError.
+        """Take a pod that was created through the API, and run it, or make it ready. Raises store.ExistsError.
 
         The answer is the pod as it was created: its status changes later, as in a cluster.
         """

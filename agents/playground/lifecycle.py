@@ -1,8 +1,8 @@
 """The lifecycle of a pod whose manifest is carried out: init containers in turn, sidecars, main containers, the end.
 
-As the kubelet does it (pkg/kubelet/kuberuntime, KEP-753 for sidecars), but for probes by HTTP, TCP and gRPC, which are
-taken to succeed, and for liveness probes, which are not looked at; nor are resources and users of processes. Config
-maps' changes reach the files at once.
+It does what the kubelet does (pkg/kubelet/kuberuntime, KEP-753 for sidecars), except that probes by HTTP, TCP and gRPC
+always succeed, and that liveness probes, resources and users of processes are ignored. Changes of config maps reach
+the files immediately.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class PodLifecycle:
         self._write_status()
 
     async def _success(self, one: ContainerState, kind: str) -> None:
-        """Until the container's probe succeeds: at once if it has none that is a command."""
+        """Wait until the container's probe succeeds; one that is no command always does."""
         probe = one.spec.get(kind) or {}
         if "exec" not in probe:
             return
@@ -221,7 +221,7 @@ class PodLifecycle:
         await self._runtime.end()
 
     async def _stop(self) -> None:
-        """Hooks are run first, all at once; then TERM, to sidecars when the others have ended."""
+        """Run all hooks together, then send TERM; to sidecars when the others have ended."""
         sidecars = [one for one in self._inits if one.is_sidecar]
         others = [one for one in (*self._inits, *self._mains) if not one.is_sidecar]
         await asyncio.gather(*map(self._hook_and_stop, others), *map(self._hook, sidecars))

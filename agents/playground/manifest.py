@@ -89,7 +89,7 @@ def moved(text: str, rewritten: Mapping[str, str]) -> str:
 
 
 def paths(pod: Object) -> dict[str, str]:
-    """What is to be seen in the pod: path → volume's name and path in it. Its containers share one view.
+    """What the pod's containers see, the same in all of them: path → volume's name and path in it.
 
     Volumes with a token are left out, so that only those containers have it that mount it (`token_volume`). Raises
     ManifestError if containers want different things at one path.

@@ -53,7 +53,7 @@ def prepare(level: int) -> None:
     """Be able to make what pods have of their own. Raises OSError.
 
     It may take a user namespace, which maps the user to itself; and as `fork` has to come back from a pid namespace, we
-    have to be in one that is ours: the caller goes on in a child, its first process, and what is left of us waits.
+    have to be in one that is ours: the caller continues in a child, its first process, and this process waits.
     """
     if level == NOTHING:
         return

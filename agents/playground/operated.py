@@ -121,7 +121,7 @@ class Operated:
         return Cluster(folder, address=address, engine={"run": engine.run, "network": engine.network})
 
     def _start_operator(self) -> None:
-        """It runs in a pod of its own: whatever becomes of us, it ends with the cluster."""
+        """Start it in a pod of its own, so that it ends with the cluster, however this process ends."""
         self.cluster.create_pod("mpi-operator", namespace=NAMESPACE)
         self.log = os.path.join(self.cluster.folder, "operator.log")
         environ = {"KUBECONFIG": self.cluster.kubeconfig(), "PYTHONPATH": _ROOT}

@@ -28,7 +28,7 @@ class OutputPipe:
         os.set_blocking(fd, False)
 
     async def read(self, size: int = PIECE) -> bytes:
-        """What is there, waited for; nothing at the end."""
+        """Wait for data; nothing at the end."""
         while self._is_open:
             try:
                 return os.read(self._fd, size)
@@ -85,7 +85,7 @@ class InputPipe(asyncio.BaseProtocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """End of file at once."""
+        """End of file, without the data that waits."""
         if not self._transport.is_closing() or self._transport.get_write_buffer_size():
             self._transport.abort()
 
@@ -103,7 +103,7 @@ class InputPipe(asyncio.BaseProtocol):
 
 
 class Stdio:
-    """The streams of one command. `theirs` (stdin, stdout, stderr) are to be given to it, and to be closed then."""
+    """The streams of one command. Give it `theirs` (stdin, stdout, stderr), then close them here."""
 
     def __init__(self) -> None:
         self.theirs: list[int] = []
@@ -111,7 +111,7 @@ class Stdio:
         self.stdin: InputPipe | None = None
         self.tty = ""
         self.resized: Callable[[int, int], None] = lambda _lines, _columns: None
-        """What else is to be called when the client's terminal has another size."""
+        """Called when the client's terminal has another size."""
         self._terminal = -1
 
     async def open(self, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> None:

@@ -51,7 +51,7 @@ class PodProcess:
             elif wanted is not None:
                 theirs[number] = wanted if isinstance(wanted, int) else wanted.fileno()
         self.theirs = [*theirs, notify]
-        """What the process gets: stdin, stdout, stderr, and where its exit code is to be written."""
+        """What the process gets: stdin, stdout, stderr, and the descriptor that takes its exit code."""
 
     def begin(self, pid: int) -> None:
         """It runs."""

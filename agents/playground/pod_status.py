@@ -1,4 +1,4 @@
-"""Containers of a pod, and the status that they add up to: as they run, or as a test says. Pure but for the clock."""
+"""A pod's status from its containers: as they run, or as a test sets them. Pure except for the clock."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ContainerState:
         self.is_up = self.is_ready = False
 
     def back_off(self, pod: str) -> float:
-        """It is to be started again; returns after how many seconds."""
+        """Count a restart; returns after how many seconds it is due."""
         self.last = self.state
         self.restarts += 1
         delay_s = min(_BACK_OFF_S * 2.0 ** (self.restarts - 1), _BACK_OFF_MAX_S)

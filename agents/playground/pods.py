@@ -30,7 +30,7 @@ class Container:
 class Pod:
     """What is asked of the cluster: one pod.
 
-    `steps` are (seconds since the step before, state) with the states of pod_status.py; the default is ready at once.
+    `steps` are (seconds since the step before, state) with the states of pod_status.py; the default: already ready.
     `mounts` are folders (or files) to show inside the pod, path there → path here; where the system does not allow
     that, the pod runs without them (`Cluster.mounted` tells).
     """
@@ -42,7 +42,6 @@ class Pod:
     containers: Sequence[Container] = (Container(),)
     environ: Mapping[str, str] = field(default_factory=dict)
     mounts: Mapping[str, str] = field(default_factory=dict)
-    missing: Sequence[str] = ()  # programs that its image does not have: exec refuses them (not those they would start)
     steps: Sequence[tuple[float, str]] = ((0.0, "ready"),)
     node: str = "node-1"
     address: str | None = None  # its podIP; None: one of its own out of 127.0.0.0/8
@@ -108,7 +107,7 @@ def of_object(thing: Object) -> Pod:
 
 
 def fault(body: Object) -> str:
-    """What is wrong with a pod that is to be created, in the API server's words; "" if nothing that is looked at."""
+    """Why the API server refuses to create a pod, in its words; "" if it does not. Few things are checked."""
     spec = body.get("spec") or {}
     volumes = {one.get("name") for one in spec.get("volumes") or ()}
     if not spec.get("containers"):

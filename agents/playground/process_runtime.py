@@ -77,7 +77,7 @@ class ProcessRuntime(PodRuntime):
         return None
 
     def refill(self, config_map: Object) -> None:
-        """A config map has changed: show it anew."""
+        """Show a config map that has changed."""
         if self._calls and self._volumes is not None and self._volumes.shows(config_map):
             with contextlib.suppress(MissingError, ManifestError):
                 self._volumes.fill(self._issued)

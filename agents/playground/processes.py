@@ -41,7 +41,7 @@ class Process:
     def started(self, pid: int) -> None:
         """It runs."""
         self.pid = pid
-        if not self.begun.done():  # its start may be waited for no more
+        if not self.begun.done():  # else nobody waits for its start any more
             self.begun.set_result(None)
 
     def failed(self, error: int) -> None:
@@ -99,7 +99,7 @@ class Zygote:
         return ours
 
     def close(self) -> None:
-        """End it. Its shims go on until their own sockets close."""
+        """End it. Its shims continue until their own sockets close."""
         self._socket.close()
         self._process.wait()
 

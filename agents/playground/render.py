@@ -32,7 +32,7 @@ def render(
 ) -> str:
     """Return the objects of manifests' jobs, each given with its file, as YAML documents. Raises DocumentError.
 
-    `namespace`: of jobs that name none. `is_resumed`: as they are made when a paused job goes on.
+    `namespace`: of jobs that name none. `is_resumed`: the objects of a paused job that is resumed.
     """
     settings = PodSettings(IMAGE, gang_scheduler=gang_scheduler)
     jobs = documents.jobs(found, namespace)
@@ -57,7 +57,7 @@ def bodies(job: Job, settings: PodSettings) -> list[Object]:
 
 
 def _text(job: Job, settings: PodSettings) -> str:
-    comments = [f"{job.name} is paused: it has none of these until it goes on."] if job.policy.is_suspended else []
+    comments = [f"{job.name} is paused: it has none of these until it is resumed."] if job.policy.is_suspended else []
     if job.launch_command:
         comments.append(shlex.join(job.launch_command))
     head = "".join(f"# {line}\n" for comment in comments for line in comment.splitlines())

@@ -87,7 +87,6 @@ class ObjectApi:
         accept_pod: Callable[[Object], Object] | None = None,
         end_pod: Callable[[Object, float], None] | None = None,
         resources: tuple[Resource, ...] = RESOURCES,
-        minor: int = 30,
     ) -> None:
         self.store = store
         self.lister = Lister(store)
@@ -95,7 +94,6 @@ class ObjectApi:
         self._accept_pod = accept_pod or self._keep_pod
         self._resources = resources
         self._target = functools.lru_cache(1024)(lambda path: target(path, resources))
-        self._minor = minor  # of Kubernetes 1.x
 
     # A request -------------------------------------------------------------------------------------------------------
 
@@ -165,7 +163,7 @@ class ObjectApi:
         path = call.request.path
         if path in {"/healthz", "/livez", "/readyz"}:
             return Response(200, b"ok", "text/plain; charset=utf-8")
-        found = discovery.answer(path.rstrip("/"), self._minor, self._resources)
+        found = discovery.answer(path.rstrip("/"), self._resources)
         if found is None:
             words = "the server could not find the requested resource"
             return Response.of(404, statuses.failure(404, words, details={}))

@@ -51,7 +51,7 @@ class PodRuntime(ABC):
 
     @abstractmethod
     def refill(self, config_map: Object) -> None:
-        """A config map has changed: show it anew."""
+        """Show a config map that has changed."""
 
     @abstractmethod
     def has_program(self, container: str) -> bool:

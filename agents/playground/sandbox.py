@@ -72,7 +72,7 @@ class PodSandbox:
     def processes(self) -> PodProcesses:
         """The pod's processes; the shim is started with the first."""
         settings: dict[str, Any] = {"name": self.pod.hostname or self.pod.name, "mounts": dict(self.pod.mounts)}
-        settings |= {"missing": list(self.pod.missing), "hosts": self.node.hosts.path}
+        settings |= {"hosts": self.node.hosts.path}
         return PodProcesses(self.node.zygote, {**settings, "stage": os.path.join(self.folder, "stage")})
 
     def environ(self) -> dict[str, str]:

@@ -67,7 +67,7 @@ class Server:
         store = Store()
         users = Access()
         self._kubelet = Kubelet(store, self._zygote, settings, users)
-        api = Api(store, self._kubelet, users, Faults(), self._counters, settings)
+        api = Api(store, self._kubelet, users, Faults(), self._counters)
         listener = Listener(settings, api.handle)
         await listener.open()
         self._kubelet.node.services = {

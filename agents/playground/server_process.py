@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _END_S = 20.0
-_SILENT_S = 30.0  # an answer that takes longer is waited for still, but what the server does meanwhile is reported
+_SILENT_S = 30.0  # after that it reports what the server is doing, and waits on
 
 
 def own_environment() -> dict[str, str]:

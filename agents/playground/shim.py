@@ -6,7 +6,7 @@ and ending a pod is to kill the children until there are none. Shim and zygote e
 their socket closes: nothing outlives the server.
 
 The server runs this with a light interpreter and without the package's `__init__` (processes.py): a shim takes 1 MiB.
-Messages are marshalled tuples over SOCK_SEQPACKET, file descriptors come by SCM_RIGHTS. Process ids are the server's.
+Messages are marshalled tuples over SOCK_SEQPACKET, with file descriptors by SCM_RIGHTS. Process ids are the server's.
   server → zygote  ("pod", settings)                              with the pod's socket
   zygote → server  ("level", level)                               what pods have of their own here: namespaces.py
   server → shim     ("exec", id, argv, environ, folder, tty)       with stdin, stdout, stderr
@@ -135,8 +135,6 @@ class Shim:
             actions += [(os.POSIX_SPAWN_DUP2, 0, target) for target in (1, 2)]
         try:
             os.chdir(folder)
-            if os.fsdecode(argv[0]) in self._settings["missing"]:
-                raise FileNotFoundError(errno.ENOENT, "")
             pid = os.posix_spawn(
                 _found(argv[0], environ.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin")),
                 argv,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-RUNTIMES = ("containerd", "docker", "cri-o")
 Status = dict[str, Any]
 
 _REASONS = {
@@ -109,34 +107,17 @@ def internal_error(message: str) -> Status:
     }
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """How an exec ends whose program can't be started: perhaps a text on a channel, and a Status."""
-
-    status: Status
-    channel: int = 0
-    text: str = ""
-
-
-def not_started(command: Sequence[str], error: int, exec_id: str, runtime: str) -> Refusal:
-    """How the exec of a program that can't be started (errno `error`) ends, by container runtime.
+def not_started(command: Sequence[str], error: int, exec_id: str) -> Status:
+    """How the exec of a program that can't be started (errno `error`) ends.
 
     containerd gives no exit code at all (cri `execInContainer`), and the API server wraps its words once more.
-    Docker prints the words on stdout and gives the shell's 127 or 126 (moby `daemon/exec.go`, docker/cli#2025), CRI-O
-    prints them on stderr and gives runc's 255.
     """
-    words = f"exec failed: unable to start container process: {runtime_error(command[0], error)}"
-    if runtime == "docker":
-        code = 127 if error == errno.ENOENT else 126
-        return Refusal(exit_code(code), 1, f"OCI runtime exec failed: {words}: unknown\r\n")
-    if runtime == "cri-o":
-        escaped = words.replace('"', '\\"')
-        return Refusal(exit_code(255), 2, f'level=error msg="{escaped}"\n')
     message = (
         f'error executing command in container: failed to exec in container: failed to start exec "{exec_id}": '
-        f"OCI runtime exec failed: {words}: unknown"
+        "OCI runtime exec failed: exec failed: unable to start container process: "
+        f"{runtime_error(command[0], error)}: unknown"
     )
-    return Refusal(internal_error(f"Internal error occurred: {message}"))
+    return internal_error(f"Internal error occurred: {message}")
 
 
 def runtime_error(name: str, error: int) -> str:

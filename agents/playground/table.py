@@ -1,4 +1,4 @@
-"""Other forms that clients ask objects in: kubectl's tables, and metadata alone. Pure but for the clock."""
+"""Other forms that clients ask objects in: kubectl's tables, and metadata alone. Pure except for the clock."""
 
 from __future__ import annotations
 

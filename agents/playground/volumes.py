@@ -60,7 +60,7 @@ class Volumes:
         return shown
 
     def mounts(self, container: Object) -> list[Mount]:
-        """What a container of its own mounts, but for the shared memory; to be called when all is filled."""
+        """What an engine's container mounts, except the shared memory. Call it after `fill`."""
         found = []
         for one in container.get("volumeMounts") or ():
             if self._is_shared_memory(one):
@@ -71,7 +71,7 @@ class Volumes:
         return found
 
     def shared_memory(self) -> str:
-        """The size of the volume in memory that is to be the pod's /dev/shm; "" if there is none, or it names none."""
+        """The size of the volume in memory that the pod has as /dev/shm; "" if there is none, or it names none."""
         for container in manifest.containers(self._pod):
             for mount in filter(self._is_shared_memory, container.get("volumeMounts") or ()):
                 return str(self._named(mount["name"])["emptyDir"].get("sizeLimit", ""))
@@ -87,7 +87,7 @@ class Volumes:
         return self._rewritten
 
     def fill(self, token: Callable[[], str]) -> None:
-        """Make all folders and files, or write them anew. Raises MissingError, ManifestError."""
+        """Make all folders and files, or write them again. Raises MissingError, ManifestError."""
         self._make_folders()
         for volume in self._volumes():
             self._fill(volume, token)

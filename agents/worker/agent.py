@@ -63,7 +63,7 @@ def at_port(port: int) -> socket.socket:
 
 
 def at_path(path: str) -> socket.socket:
-    """Listen at a Unix socket that every uid of the pod may connect to, replacing one that a former agent left.
+    """Listen at a Unix socket that every uid of the pod may connect to, replacing one that an earlier agent left.
 
     Raises FileNotFoundError where its folder is not there yet, else ServeError.
     """

@@ -16,7 +16,7 @@ import watchfiles
 from agents.common.loop import READ, Loop
 
 _STEP_MS = 250
-_ANYWAY_MS = 10_000  # for changes before the watch began, and those that could not be carried out at once
+_ANYWAY_MS = 10_000  # for changes before the watch started, and those that could not be applied immediately
 _POLL_S = 5.0
 
 

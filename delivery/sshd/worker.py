@@ -1,6 +1,6 @@
 """One wanted worker: what is known of its sshd, why it is not ready, and when to probe it again. Pure.
 
-An sshd that comes up soon is seen at once, and one that takes minutes costs little: probe intervals grow with the wait.
+An sshd that starts soon is seen soon, and one that takes minutes costs little: probe intervals grow with the wait.
 With many workers they are longer, as the launcher's init container may have a tenth of a CPU, and DNS is shared.
 
 A name that doesn't exist and a port that refuses connections may be a pod that still pulls its image, for as long as
@@ -127,7 +127,7 @@ class Worker:
         self.port = 0  # where its sshd answered
         self.is_wanted = True
         self.is_busy = False  # a probe is running, or is queued
-        self._is_doubted = False  # its name is to be looked up again, whatever is known of it
+        self._is_doubted = False  # look its name up again, whatever is known of it
         self._looked_up_at = self._answered_at = _NEVER
         self._asked_at = now  # for its address, whether or not there was one
         self._answer: Result | None = None

@@ -25,14 +25,6 @@ def test_ready_workers_are_written_down_and_the_client_is_in_place(launcher: Lau
     assert launcher.log.read_text() == ""
 
 
-def test_again_is_harmless(launcher: Launcher) -> None:
-    launcher.workers(2)
-    assert launcher.run() == exits.READY
-    before = sorted((path.name, path.read_bytes()) for path in launcher.kube.iterdir())
-    assert launcher.run() == exits.READY
-    assert sorted((path.name, path.read_bytes()) for path in launcher.kube.iterdir()) == before
-
-
 def test_workers_that_come_one_after_another(launcher: Launcher) -> None:
     names = launcher.workers(8, steps=PULLING)
     launcher.start()
@@ -60,19 +52,6 @@ def test_any_number_of_workers_costs_one_look_at_the_own_pod_one_list_and_one_wa
     assert {kind: requests.get(kind) for kind in ("get", "list", "watch")} == {"get": 1, "list": 1, "watch": 1}
 
 
-def test_worker_that_does_not_stay_ready_is_waited_for_again(launcher: Launcher) -> None:
-    first, second = launcher.workers(2, steps=PULLING)
-    launcher.start()
-    launcher.cluster.set_state(first, "ready")
-    launcher.until_told("1/2 ready")
-    launcher.cluster.set_state(first, "crash-loop")
-    launcher.until_told("0/2 ready · pi-worker-0 container worker crashes again and again")
-    launcher.cluster.set_state(second, "ready")
-    launcher.until_told("1/2 ready · pi-worker-0 container worker crashes again and again")
-    launcher.cluster.set_state(first, "ready")
-    assert launcher.end() == exits.READY
-
-
 def test_replaced_worker_is_written_down_with_its_new_address(launcher: Launcher) -> None:
     first, second = launcher.workers(2, steps=PULLING)
     launcher.cluster.set_state(first, "ready")
@@ -92,17 +71,8 @@ def test_replaced_worker_is_written_down_with_its_new_address(launcher: Launcher
 ENDS = {
     "invalid-image-name": (exits.CANNOT_START, "pi-worker-1 container worker can never start (InvalidImageName)"),
     "failed": (exits.ENDED, "pi-worker-1 failed and not replaced within N s: container worker exited with 1"),
-    "oom-killed": (exits.ENDED, "container worker exited with 137 (OOMKilled)"),
-    "succeeded": (exits.ENDED, "pi-worker-1 ended by itself (Succeeded)"),
-    "evicted": (exits.ENDED, "pi-worker-1 evicted and not replaced within N s: The node was low on resource"),
     "image-pull-backoff": (exits.GRACE_OVER, "pi-worker-1 container worker can't get its image (ImagePullBackOff)"),
-    "err-image-pull": (exits.GRACE_OVER, "(ErrImagePull)"),
-    "config-error": (exits.GRACE_OVER, "(CreateContainerConfigError) for N s, longer than the grace: secret"),
-    "run-error": (exits.GRACE_OVER, "(RunContainerError)"),
-    "crash-loop": (exits.GRACE_OVER, "crashes again and again (exit 1)"),
-    "unknown": (exits.GRACE_OVER, "on a node that does not report (NodeLost)"),
     "unschedulable": (exits.TIMED_OUT, "1/2 ready · pi-worker-1 unschedulable"),
-    "running": (exits.TIMED_OUT, "1/2 ready · pi-worker-1 running, container worker not ready yet"),
 }
 
 
@@ -130,9 +100,6 @@ def test_worker_that_is_gone_and_not_replaced(launcher: Launcher) -> None:
 
 HEALS = {
     "image-pull-backoff": "can't get its image",
-    "config-error": "can't be created",
-    "crash-loop": "crashes again and again",
-    "unschedulable": "unschedulable",
     "failed": "failed",
 }
 
@@ -147,14 +114,6 @@ def test_trouble_that_heals_does_not_end_the_wait(launcher: Launcher, state: str
         launcher.cluster.replace_pod(only, labels=LABELS)
     else:
         launcher.cluster.set_state(only, "ready")
-    assert launcher.end() == exits.READY
-
-
-def test_worker_that_is_not_created_yet(launcher: Launcher) -> None:
-    launcher.hostfile.write_text("pi-worker-0:1\n")
-    launcher.start()
-    launcher.until_told("0/1 ready · pi-worker-0 not created yet")
-    launcher.workers(1)
     assert launcher.end() == exits.READY
 
 

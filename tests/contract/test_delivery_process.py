@@ -19,26 +19,11 @@ from tests.processes import secrets_in_reach
 __all__ = ["cluster", "launcher"]
 
 
-def test_hostfile_that_is_missing_or_none(launcher: Launcher) -> None:
-    assert launcher.run() == exits.HOSTFILE
-    assert "hostfile can't be read: No such file or directory" in launcher.last_line
-    launcher.hostfile.write_bytes(b"\x7fELF\x00\x00\n")
-    assert launcher.run() == exits.HOSTFILE
-
-
 def test_job_without_workers_needs_no_api(launcher: Launcher) -> None:
     launcher.hostfile.write_text("pi-launcher slots=1\n")
     assert launcher.run(environ={}) == exits.READY
     assert "names no worker" in launcher.told
     assert launcher.hosts() == []
-
-
-def test_tools_that_are_missing_or_have_no_place(launcher: Launcher) -> None:
-    launcher.workers(1)
-    assert launcher.run("no-such-tool") == exits.TOOL_MISSING
-    launcher.kube.write_text("a file in the way")
-    assert launcher.run() == exits.TARGET
-    assert "can't be written" in launcher.last_line
 
 
 @pytest.mark.parametrize("arguments", [["--no-such-option"], ["--timeout"], ["--timeout", "soon"], ["/a:/b"]])

@@ -124,16 +124,6 @@ def test_one_of_several_addresses_is_enough(launcher: Launcher) -> None:
         assert launcher.run(ports=str(port)) == exits.READY
 
 
-def test_ssh_is_told_a_port_that_is_not_the_first(launcher: Launcher) -> None:
-    closed, port = free_port(), free_port()
-    launcher.hosts_are("pi-worker-0")
-    launcher.names(pi_worker_0=[FIRST])
-    with listening(FIRST, port):
-        assert launcher.run(ports=f"{closed} {port}") == exits.READY
-    for config in ("run/ssh_config", "auth/config"):
-        assert ssh_port(launcher.volume / config, "pi-worker-0.pi") == port
-
-
 def test_ssh_is_told_ports_that_differ(launcher: Launcher) -> None:
     mine, theirs = free_port(), free_port()
     third = "127.0.0.4"
@@ -156,7 +146,6 @@ def ssh_port(config: Path, host: str) -> int:
 HELD = {
     "a web server": (b"HTTP/1.1 400 Bad Request\r\n\r\n", 'no sshd on port {}: what listens there says "HTTP/1.1 400'),
     "closes": (b"", "closing connections to port {}: without an ssh banner"),
-    "full": (b"Exceeded MaxStartups\r\n", 'turning connections to port {} away: sshd says "Exceeded MaxStartups"'),
 }
 
 
@@ -174,15 +163,6 @@ def test_what_is_no_sshd_ends_the_wait_after_the_grace(launcher: Launcher, what:
     assert not (launcher.kube / "hosts").exists()
 
 
-def test_listener_that_says_nothing(launcher: Launcher) -> None:
-    port = free_port()
-    launcher.hosts_are("pi-worker-0")
-    launcher.names(pi_worker_0=[FIRST])
-    with listening(FIRST, port, b"", stays=True):
-        assert launcher.run("--grace", "1ms", ports=str(port)) == exits.GRACE_OVER
-    assert f"pi-worker-0 silent on port {port}" in launcher.last_line
-
-
 def test_worker_that_vanishes_and_is_not_replaced(launcher: Launcher) -> None:
     port = free_port()
     launcher.hosts_are("pi-worker-0")
@@ -192,13 +172,6 @@ def test_worker_that_vanishes_and_is_not_replaced(launcher: Launcher) -> None:
     launcher.names()
     assert launcher.end() == exits.GONE
     assert "pi-worker-0 gone from DNS and not replaced within" in launcher.last_line
-
-
-def test_timeout(launcher: Launcher) -> None:
-    port = free_port()
-    launcher.hosts_are("pi-worker-0")
-    assert launcher.run("--timeout", "5s", ports=str(port)) == exits.TIMED_OUT
-    assert "(--timeout): 0/1 ready · pi-worker-0 not in DNS yet" in launcher.last_line
 
 
 def test_worker_that_answered_long_ago_is_asked_again(launcher: Launcher) -> None:
@@ -254,14 +227,6 @@ def test_signal_ends_it_at_once_even_while_dns_hangs(launcher: Launcher) -> None
     launcher.process.send_signal(signal.SIGTERM)
     assert launcher.end() == 128 + signal.SIGTERM
     assert "stopped by SIGTERM while waiting: 0/1 ready" in launcher.last_line
-
-
-def test_keys_that_are_missing(launcher: Launcher) -> None:
-    os.unlink(launcher.keys / "ssh-privatekey")
-    launcher.hosts_are("pi-worker-0")
-    assert launcher.run(ports="22") == exits.SSH_FILES
-    assert "ssh-privatekey" in launcher.last_line
-    assert launcher.last_line == f"mpi-delivery: {launcher.log.read_text()}"
 
 
 def test_ports_that_are_none(launcher: Launcher) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
-from ssh_pods import LAUNCHED_BY, PATIENCE_S, RUN, Pods, helpers, needs_pods, pods, write_keys
+from ssh_pods import RUN, Pods, helpers, needs_pods, pods
 from ssh_server import SSHD
 from test_sshd_sessions import HERE, MPIUSER
 
@@ -69,30 +67,3 @@ def test_the_images_own_host_keys_are_kept_in_mind(pods: Pods) -> None:
     refused = pod.ssh(HERE, "echo there")
     assert refused.returncode == 255
     assert b"Host key verification failed" in refused.stderr
-
-
-def test_new_keys_reach_an_sshd_that_runs(pods: Pods) -> None:
-    pod = pods.new()
-    old = shutil.copy(f"{pod.volume}/run/identity", pod.folder)
-    process = pod.serve()
-    words = pod.words(*LAUNCHED_BY, HERE, "echo begun; read line; echo $line; exit 9")
-    session = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert session.stdout is not None
-    assert session.stdout.readline() == b"begun\n"
-
-    write_keys(pod.keys)
-    pod.prepare()
-    pod.wait_for("^Server listening on 0.0.0.0", process, count=2)
-    assert pod.ssh(HERE, "echo by the new key").stdout == b"by the new key\n", pod.said()
-
-    assert b"Permission denied" in pod.ssh_with(old).stderr
-    out, _ = session.communicate(b"goes on\n", PATIENCE_S)
-    assert (out, session.returncode) == (b"goes on\n", 9)
-
-
-def test_the_same_keys_again_disturb_nothing(pods: Pods) -> None:
-    pod = pods.new()
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(pod.volume) for name in names]
-    before = {path: os.stat(path).st_ino for path in paths}
-    pod.prepare()
-    assert {path: os.stat(path).st_ino for path in paths} == before

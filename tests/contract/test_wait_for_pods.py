@@ -89,18 +89,6 @@ def test_without_files_it_only_waits(waiter: Waiter) -> None:
     assert not waiter.by_name.parent.exists()
 
 
-def test_running_is_not_ready_and_each_pod_has_its_reason(waiter: Waiter) -> None:
-    names = waiter.pods(2, steps=PULLING)
-    waiter.in_dns(*names)
-    waiter.wait_for(2)
-    waiter.until_told("0/2 ready · hpc-cn-0, hpc-cn-1 pulling image")
-    waiter.cluster.set_state("hpc-cn-0", "ready")
-    waiter.cluster.set_state("hpc-cn-1", "running")
-    waiter.until_told("1/2 ready · hpc-cn-1 running, container worker not ready yet")
-    waiter.cluster.set_state("hpc-cn-1", "ready")
-    assert waiter.end() == exits.READY
-
-
 def test_pods_of_other_labels_do_not_count(waiter: Waiter) -> None:
     waiter.cluster.create_pod("hpc-cn-0", labels={"hpcnode": "compute-node", "hpcjob": "other"})
     waiter.wait_for(1)
@@ -162,14 +150,6 @@ def test_an_address_that_never_comes_ends_the_wait(waiter: Waiter) -> None:
     assert "does the Service not select it?" in waiter.last_line
 
 
-def test_without_the_right_to_list_the_rule_is_named(waiter: Waiter) -> None:
-    waiter.pods(1)
-    environ = waiter.cluster.environ(waiter.cluster.token("get pods"))
-    waiter.wait_for(1, environ=environ)
-    assert waiter.end() == exits.API_REFUSED
-    assert "cannot list" in waiter.last_line
-
-
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
@@ -190,17 +170,3 @@ def test_wrong_usage_is_one_line_and_not_success(waiter: Waiter, arguments: list
     waiter.start(*arguments)
     assert waiter.end() == exits.USAGE
     assert waiter.told == f"k8s-wait-for-pods.sh: {wrong} (usage: k8s-wait-for-pods.sh {usage})\n"
-
-
-def test_a_namespace_that_can_not_be_one(waiter: Waiter) -> None:
-    waiter.start("1", "no/such", "a=b", "svc", "p")
-    assert waiter.end() == exits.USAGE
-    assert waiter.told == "k8s-wait-for-pods.sh: 'no/such' can't be a namespace's name\n"
-
-
-def test_a_folder_that_can_not_be_written(waiter: Waiter) -> None:
-    waiter.in_dns(*waiter.pods(1))
-    waiter.by_name.parent.write_text("")  # a file
-    waiter.wait_for(1)
-    assert waiter.end() == exits.TARGET
-    assert f"{waiter.by_name} can't be written" in waiter.last_line

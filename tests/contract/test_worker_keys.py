@@ -101,22 +101,6 @@ def test_rotated_keys_reach_an_sshd_that_runs(pod: Pod, secret: Secret, worker: 
     assert "PRIVATE" not in worker.log()
 
 
-def test_keys_that_cannot_be_are_told_and_the_former_stay(
-    pod: Pod, secret: Secret, worker: Worker, tmp_path: Path
-) -> None:
-    pod.serve()
-    until_ready(worker)
-    secret.write(**{"ssh-privatekey": "c2VjcmV0", "ssh-publickey": "ssh-ed25519 AAAA"})
-    line = worker.until_said("can't be used; the previous ones stay in use")
-    assert "c2VjcmV0" not in line
-    assert pod.ssh(HERE, "true").returncode == 0
-    assert worker.ask_socket("/readyz")[0] == 200
-    secret.rotate(tmp_path / "third")
-    worker.until_said("new connections use them")
-    until(lambda: pod.ssh(HERE, "true").returncode == 0, "sshd has the new keys")
-    assert worker.log().count("can't be used") == 1
-
-
 def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path: Path) -> None:
     shared = [*inside(int(pod.pid)), *NO_CAPABILITIES]
     with running(tmp_path, inside=shared, **environment(pod)) as worker:

@@ -57,16 +57,6 @@ def test_an_order_is_taken_when_the_annotation_changes(worker: Worker, orders: M
     assert worker.ask("/readyz") == (200, "ready\n")
 
 
-def test_a_word_that_is_no_order_is_told_once(worker: Worker, orders: Mounted) -> None:
-    orders.write(order="halt")
-    line = worker.until_said("is unknown")
-    assert line == "mpi-worker: order 'halt' is unknown: use run or debug; it stays run"
-    orders.write(order="halt\n")
-    orders.write(order="debug")
-    worker.until_said("order: debug")
-    assert worker.log().count("'halt'") == 1
-
-
 @needs_namespaces
 def test_a_node_without_inotify_left_is_no_reason_to_miss_an_order(tmp_path: Path, orders: Mounted) -> None:
     orders.write(order="run")
@@ -78,41 +68,8 @@ def test_a_node_without_inotify_left_is_no_reason_to_miss_an_order(tmp_path: Pat
         worker.until("/readyz", 200, "debug: ready")
 
 
-def test_an_order_of_before_its_start_is_taken(tmp_path: Path, orders: Mounted) -> None:
-    orders.write(order="debug")
-    with running(tmp_path) as worker:
-        assert worker.until("/readyz", 200) == "debug: ready\n"
-
-
-@pytest.mark.parametrize(
-    ("sent", "code"),
-    [
-        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"200"),
-        (b"HEAD /readyz HTTP/1.0\r\n\r\n", b"200"),
-        (b"GET /metrics?x=%00 HTTP/1.1\r\n\r\n", b"200"),
-        (b"GET /processes HTTP/1.1\r\n\r\n", b"404"),
-        (b"GET /../etc/passwd HTTP/1.1\r\n\r\n", b"404"),
-        (b"DELETE /healthz HTTP/1.1\r\n\r\n", b"405"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
-        (b"\xff\xfe\r\n\r\n", b"400"),
-        (b"GET /" + b"a" * 100_000, b"400"),
-    ],
-)
-def test_each_request_has_its_answer(worker: Worker, sent: bytes, code: bytes) -> None:
-    answer = received(connected(worker, sent))
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 " + code), answer
-    length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
-    assert length > 0
-    assert len(body) == (0 if sent.startswith(b"HEAD") else length)
-
-
-def test_clients_that_say_nothing_keep_nobody_from_an_answer(worker: Worker) -> None:
-    with contextlib.ExitStack() as stack:
-        for _ in range(200):
-            stack.enter_context(connected(worker, b"GET /he"))
-        assert worker.ask("/healthz") == (200, "ok\n")
-    assert worker.ask("/healthz") == (200, "ok\n")
+def test_the_process_view_is_not_served_over_tcp(worker: Worker) -> None:
+    assert worker.ask("/processes")[0] == 404
 
 
 def test_at_its_end_it_is_not_ready_and_answers_who_has_asked(tmp_path: Path, orders: Mounted) -> None:
@@ -167,8 +124,6 @@ def refused(tmp_path: Path, *words: str, **environ: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
-        ({"MPI_WORKER_PORT": "http"}, "MPI_WORKER_PORT: 'http' is not a port"),
-        ({"MPI_SSH_PORTS": "22 70000"}, "MPI_SSH_PORTS: '70000' is not a port"),
         ({"MPI_WORKER_GRACE": "soon"}, "MPI_WORKER_GRACE: 'soon' is not a duration"),
     ],
 )

@@ -10,7 +10,6 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_ssh import listening
 from running import DEADLINE_S
 from ssh_server import SshServer, needs_sshd
 from worker_running import running
@@ -111,13 +110,6 @@ def test_sshd_is_asked_once_as_long_as_its_socket_is_the_same(tmp_path: Path) ->
         # Reset, where sshd has begun its key exchange before it sees the end.
         until(lambda: "[preauth]" in sshd.log(), lambda: f"sshd has told of the connection's end: {sshd.log()}")
     assert len(re.findall("Connection (closed|reset) by", sshd.log())) == 1, "each connection costs it a line"
-
-
-@pytest.mark.parametrize("words", [b"220 smtp ready\r\n", b"\x00\x01\x02"])
-def test_another_program_at_the_port_is_no_sshd(tmp_path: Path, words: bytes) -> None:
-    port = free_port()
-    with listening("127.0.0.1", port, words), running(tmp_path, MPI_SSH_PORTS=f"{port}") as worker:
-        worker.until("/readyz", 503, "is no sshd")
 
 
 def test_a_stopped_sshd_is_not_ready(tmp_path: Path) -> None:

@@ -137,13 +137,6 @@ def test_a_broken_service_account_is_one_line(account: Path, name: str, content:
     assert str(error.value).isprintable()
 
 
-def test_a_folder_in_the_tokens_place(account: Path) -> None:
-    (account / "token").unlink()
-    (account / "token").mkdir()
-    with pytest.raises(ConfigError, match=r"the token can't be read from .*: Is a directory"):
-        Cluster.load(environ(account))
-
-
 SERVERS: list[tuple[str, tuple[str, int, str]]] = [
     ("https://api.example:6443", ("api.example", 6443, "")),
     ("https://api.example", ("api.example", 443, "")),

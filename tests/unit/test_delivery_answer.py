@@ -15,79 +15,69 @@ from delivery.sshd import worker
 from delivery.sshd.dns import look_up
 from rshagent.call.hosts import Entry
 
-LACKS: dict[str, tuple[NotReady | None, str, Tolerance, int]] = {
-    "not in DNS": (worker.no_name(0, was_there=False), "not in DNS yet", Tolerance.UNLIMITED, exits.GRACE_OVER),
-    "gone": (worker.no_name(0, was_there=True), "gone from DNS", Tolerance.REPLACEMENT, exits.GONE),
+REASONS: dict[str, tuple[NotReady | None, str, Tolerance]] = {
+    "not in DNS": (worker.no_name(0, was_there=False), "not in DNS yet", Tolerance.UNLIMITED),
+    "gone": (worker.no_name(0, was_there=True), "gone from DNS", Tolerance.REPLACEMENT),
     "DNS says nothing": (
         worker.no_lookup("Temporary failure in name resolution", 4.9),
         "not in DNS yet",
         Tolerance.UNLIMITED,
-        exits.GRACE_OVER,
     ),
     "DNS says nothing for long": (
         worker.no_lookup("Temporary failure in name resolution", 5.0),
         "not in DNS yet: DNS gives no answer (Temporary failure in name resolution)",
         Tolerance.UNLIMITED,
-        exits.GRACE_OVER,
     ),
     "refused": (
         worker.why_not_ready(Result(Outcome.REFUSED, 22), [22], 0),
         "not listening on port 22 yet",
         Tolerance.UNLIMITED,
-        exits.GRACE_OVER,
     ),
     "refused for long": (
         worker.why_not_ready(Result(Outcome.REFUSED, 22), [22, 2222], 61),
         "not listening on ports 22 and 2222 yet: its image, its init containers or its sshd: see `kubectl describe pod`"
         " and `kubectl logs`",
         Tolerance.UNLIMITED,
-        exits.GRACE_OVER,
     ),
     "no route": (
         worker.why_not_ready(Result(Outcome.UNREACHABLE, 22, "No route to host"), [22], 0),
         "not reachable: No route to host",
         Tolerance.GRACE,
-        exits.GRACE_OVER,
     ),
     "dropped": (
         worker.why_not_ready(Result(Outcome.TIMED_OUT, 22), [22, 2222, 2200], 0),
         "not answering on ports 22, 2222 and 2200: connections time out",
         Tolerance.GRACE,
-        exits.GRACE_OVER,
     ),
     "silent": (
         worker.why_not_ready(Result(Outcome.SILENT, 2222), [2222], 0),
         "silent on port 2222: something other than sshd listens there, or sshd hangs",
         Tolerance.GRACE,
-        exits.GRACE_OVER,
     ),
     "closed": (
         worker.why_not_ready(Result(Outcome.CLOSED, 2222), [2222], 0),
         "closing connections to port 2222: without an ssh banner",
         Tolerance.GRACE,
-        exits.GRACE_OVER,
     ),
     "something else": (
         worker.why_not_ready(Result(Outcome.NOT_SSH, 2222, "HTTP/1.1 400"), [22, 2222], 0),
         'no sshd on port 2222: what listens there says "HTTP/1.1 400"',
         Tolerance.GRACE,
-        exits.GRACE_OVER,
     ),
     "overloaded": (
         worker.why_not_ready(Result(Outcome.BUSY, 2222, "Exceeded MaxStartups"), [2222], 0),
         'turning connections to port 2222 away: sshd says "Exceeded MaxStartups"',
         Tolerance.GRACE,
-        exits.GRACE_OVER,
     ),
 }
 
 
-@pytest.mark.parametrize(("lack", "text", "patience", "code"), LACKS.values(), ids=LACKS)
-def test_lacks_in_words(lack: NotReady | None, text: str, patience: Tolerance, code: int) -> None:
-    assert lack is not None
-    assert (f"{lack.message}: {lack.detail}" if lack.detail else lack.message) == text
-    assert (lack.tolerance, exits.of_reason(lack)) == (patience, code)
-    assert lack.hint or patience is Tolerance.UNLIMITED  # what ends the wait says what to do
+@pytest.mark.parametrize(("reason", "text", "tolerance"), REASONS.values(), ids=REASONS)
+def test_each_reason_in_words(reason: NotReady | None, text: str, tolerance: Tolerance) -> None:
+    assert reason is not None
+    assert (f"{reason.message}: {reason.detail}" if reason.detail else reason.message) == text
+    assert reason.tolerance is tolerance
+    assert reason.hint or tolerance is Tolerance.UNLIMITED  # what ends the wait says what to do
 
 
 def test_every_answer_has_its_words_and_a_ready_one_none() -> None:

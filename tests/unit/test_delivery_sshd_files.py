@@ -90,57 +90,6 @@ def keys(launcher: Launcher) -> tuple[Files, list[str]]:
     return files, said
 
 
-def test_keys_that_have_changed_are_told_once(launcher: Launcher) -> None:
-    launcher.has(made())
-    looking, said = keys(launcher)
-    looking.take_new_keys()
-    assert said == []
-    pair = made()
-    launcher.has(pair)
-    looking.take_new_keys()
-    looking.take_new_keys()
-    assert said == ["the keys in the Secret have changed: new connections use them"]
-    assert launcher.identity == pair["ssh-privatekey"]
-
-
-def test_a_new_version_with_the_same_keys_is_no_change(launcher: Launcher) -> None:
-    pair = made()
-    launcher.has(pair)
-    looking, said = keys(launcher)
-    launcher.has(pair)
-    looking.take_new_keys()
-    assert said == []
-
-
-def test_keys_that_can_not_be_taken_are_told_and_so_is_their_end(launcher: Launcher) -> None:
-    pair = made()
-    launcher.has(pair)
-    looking, said = keys(launcher)
-    launcher.has({"ssh-privatekey": b"broken"})
-    looking.take_new_keys()
-    looking.take_new_keys()
-    assert len(said) == 1
-    assert "can't be used; the previous ones stay in use" in said[0]
-    launcher.has(pair)
-    looking.take_new_keys()
-    assert said[1:] == ["the keys in the Secret are the previous ones again"]
-
-
-def test_keys_whose_writing_was_broken_off_are_told_when_they_are_whole(launcher: Launcher) -> None:
-    launcher.has(made())
-    looking, said = keys(launcher)
-    obstacle = launcher.folder / "volume" / "run" / ".known_hosts.part"
-    obstacle.mkdir()
-    pair = made()
-    launcher.has(pair)
-    looking.take_new_keys()
-    assert "can't be written" in said[0]
-    obstacle.rmdir()
-    looking.take_new_keys()
-    assert said[1:] == ["the keys in the Secret have changed: new connections use them"]
-    assert launcher.identity == pair["ssh-privatekey"]
-
-
 def test_a_public_key_that_alone_has_changed_is_told(launcher: Launcher) -> None:
     launcher.has(made())
     looking, said = keys(launcher)
@@ -189,17 +138,6 @@ def test_a_folder_where_the_key_was_costs_no_descriptor(launcher: Launcher) -> N
     before = len(os.listdir("/proc/self/fd"))
     looking.take_new_keys()
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_pipe_of_the_users_holds_nobody_up(launcher: Launcher) -> None:
-    launcher.has(made())
-    looking, said = keys(launcher)
-    path = launcher.folder / "volume" / "run" / "identity"
-    path.unlink()
-    os.mkfifo(path)
-    launcher.has(made())
-    looking.take_new_keys()
-    assert len(said) == 1
 
 
 def test_a_broken_secret_is_an_error(launcher: Launcher) -> None:

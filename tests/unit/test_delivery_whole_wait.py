@@ -1,4 +1,4 @@
-"""The wait for sshds from its beginning to its end: who is asked again, and what is left of it."""
+"""The wait for sshds from start to end: which workers are probed again, and what it leaves behind."""
 
 from __future__ import annotations
 

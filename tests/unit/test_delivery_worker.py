@@ -1,4 +1,4 @@
-"""One worker whose sshd is waited for: when its name is looked up, what it lacks over time, when it is asked again."""
+"""A wait for one worker's sshd: when its name is looked up, why it is not ready, when it is probed again."""
 
 from __future__ import annotations
 

@@ -118,12 +118,6 @@ def test_a_launcher_of_another_mpi_than_the_jobs_is_refused() -> None:
         apply([("x", t9ks(SECOND))], LAUNCHERS["mpich"])
 
 
-def test_a_jobs_namespace_is_its_own() -> None:
-    body = t9ks(SECOND)
-    found = job_of({**body, "metadata": {"name": "pi", "namespace": "mine"}})
-    assert found.namespace == "mine"
-
-
 def test_each_implementation_has_a_launcher_that_runs_its_jobs() -> None:
     assert {name: LAUNCHERS[DEFAULTS[name]].implementation for name in DEFAULTS} == {
         str(one): str(one) for one in Implementation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -12,7 +11,6 @@ import pytest
 from raw_api import STDOUT, RawExec
 
 from agents.playground import Cluster, ClusterError, server_process
-from agents.playground.processes import PodProcesses, Zygote
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -108,22 +106,3 @@ def is_pending(pid: int, number: int) -> bool:
     with open(f"/proc/{pid}/status", encoding="ascii") as file:
         pending = next(line for line in file if line.startswith("ShdPnd"))
     return bool(int(pending.split()[1], 16) >> (number - 1) & 1)
-
-
-def test_the_end_of_a_pod_reaches_everyone(tmp_path: Path) -> None:
-    assert asyncio.run(codes_of_a_lost_pod(str(tmp_path))) == [137, 137]
-
-
-async def codes_of_a_lost_pod(folder: str) -> list[int]:
-    zygote = Zygote()
-    settings = {"name": "one", "mounts": {}, "missing": [], "hosts": os.devnull, "stage": folder}
-    processes = PodProcesses(zygote, settings)
-    reader, writer = os.pipe()
-    await processes.enter()
-    commands = [await processes.exec([b"/bin/cat"], {}, folder, [reader, writer, writer]) for _ in range(2)]
-    os.kill(processes.pid, signal.SIGKILL)
-    await processes.end()
-    zygote.close()
-    for fd in (reader, writer):
-        os.close(fd)
-    return [await command.wait() for command in commands]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import socket
-import ssl
 import subprocess
 import sys
 from subprocess import DEVNULL, PIPE
@@ -127,22 +124,6 @@ def test_leftovers_are_found_and_end_with_the_pod(cluster: Cluster) -> None:
         cluster.leftovers("leaver")
 
 
-def test_a_main_process_is_the_container_s_life(cluster: Cluster) -> None:
-    cluster.create_pod(
-        "main", containers=(Container(command=["sh", "-c", "echo hello; read x < fifo; exit 3"]),), steps=()
-    )
-    os.mkfifo(f"{cluster.pod_folder('main')}/home/fifo")
-    cluster.set_state("main", "ready")
-    with open(f"{cluster.pod_folder('main')}/home/fifo", "w", encoding="ascii") as file:
-        assert cluster.pod("main")["status"]["phase"] == "Running"
-        file.write("\n")
-    cluster.until(lambda _stats: cluster.pod("main")["status"]["phase"] == "Failed")
-    status = cluster.pod("main")["status"]["containerStatuses"][0]
-    assert (status["state"]["terminated"]["exitCode"], status["ready"]) == (3, False)
-    with open(f"{cluster.pod_folder('main')}/worker.log", encoding="ascii") as file:
-        assert file.read() == "hello\n"
-
-
 def test_an_ended_pod_has_no_processes(cluster: Cluster) -> None:
     cluster.create_pod("oom")
     token = cluster.token()
@@ -214,28 +195,6 @@ def test_roles(cluster: Cluster) -> None:
     assert (answer.status, json.loads(body)["message"]) == (401, "Unauthorized")
 
 
-def test_before_1_35_get_is_enough(tmp_path: Path) -> None:
-    with Cluster(tmp_path / "old", minor=34, runtime="docker") as cluster:
-        cluster.create_pod("w-0")
-        token = cluster.token("get pods/exec")
-        with RawExec(cluster, "w-0", ["nothing-there"], token=token) as stream:
-            assert stream.finish()["details"]["causes"][0]["message"] == "127"
-            assert b"executable file not found" in stream.output[STDOUT]
-
-
-def test_a_server_on_ipv6(tmp_path: Path) -> None:
-    try:
-        cluster = Cluster(tmp_path / "six", address="::1")
-        cluster.start()
-    except ClusterError:
-        pytest.skip("no IPv6 here")
-    with contextlib.closing(cluster):
-        assert cluster.url == f"https://[::1]:{cluster.port}"
-        context = ssl.create_default_context(cafile=cluster.ca)
-        with socket.create_connection(("::1", cluster.port)) as plain:
-            context.wrap_socket(plain, server_hostname="::1").close()
-
-
 def test_access_reviews(cluster: Cluster) -> None:
     token = cluster.token("get pods/exec")
 
@@ -257,15 +216,6 @@ def test_client_certificates(cluster: Cluster) -> None:
     pair = (user["client-certificate"], user["client-key"])
     assert request(cluster, PODS, None, certificate=pair)[0].status == 200
     assert request(cluster, PODS, None)[0].status == 401
-
-
-def test_what_an_agent_in_the_cluster_finds(cluster: Cluster) -> None:
-    environ = cluster.environ(cluster.token("list pods"), namespace="default")
-    assert environ["KUBERNETES_SERVICE_PORT"] == str(cluster.port)
-    folder = environ["MPI_AGENT_SERVICE_ACCOUNT"]
-    assert sorted(os.listdir(folder)) == ["ca.crt", "namespace", "token"]
-    with open(f"{folder}/token", encoding="ascii") as file:
-        assert request(cluster, PODS, file.read())[0].status == 200
 
 
 # Requests that make no sense

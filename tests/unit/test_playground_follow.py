@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from agents.playground.follow import Follower, Log
+from agents.playground.follow import Follower
 from agents.playground.resources import MPI_JOBS, PODS
 
 if TYPE_CHECKING:
@@ -93,14 +93,6 @@ def test_output_is_shown_as_it_is_written_line_by_line(tmp_path: Path) -> None:
     made.until(lambda: len(output) > 1, lambda: None)
     assert output == ["one\n", "two\n"]
     assert not made.ended()
-
-
-def test_the_end_of_a_log_is_returned_once(tmp_path: Path) -> None:
-    log = Log(str(tmp_path / "log"))
-    assert (log.lines(), log.is_complete) == ([], False)
-    log.is_over = True
-    (tmp_path / "log").write_bytes(b"last")
-    assert [log.lines(), log.lines(), log.is_complete] == [["last"], [], True]
 
 
 def test_jobs_of_one_name_in_two_namespaces_end_each_by_itself(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pods that come by the stand-in's API, carried out as processes."""
+"""Pods that are created through the stand-in's API and run as processes."""
 
 from __future__ import annotations
 

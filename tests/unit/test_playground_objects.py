@@ -19,7 +19,6 @@ V1 = "/apis/kubeflow.org/v1/namespaces/default/mpijobs"
 V2BETA1 = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +84,6 @@ def test_status_and_the_rest_are_written_apart(user: User) -> None:
     assert ("mpi-agents", "status") in managers
     code, changed = user.ask("PUT", f"{V1}/apart", {**told, "spec": {"slotsPerWorker": 2}, "status": {}})
     assert (changed["metadata"]["generation"], changed["status"]) == (2, told["status"])
-
-
-def test_a_dry_run_is_refused_as_the_write_would_be_and_writes_nothing(user: User) -> None:
-    path = f"{V1}/dry/status?fieldManager=mpi-agents&dryRun=All"
-    made = user.made(V1, {"metadata": {"name": "dry"}, "spec": {"slotsPerWorker": 1}})
-    assert user.ask("PUT", path, {**made, "status": {}})[0] == 200
-    assert user.ask("GET", f"{V1}/dry")[1] == made
-    changed = user.ask("PUT", f"{V1}/dry", {**made, "spec": {"slotsPerWorker": 2}})[1]
-    code, refused = user.ask("PUT", path, {**made, "status": {}})
-    assert (code, refused["reason"]) == (409, "Conflict")
-    assert user.ask("GET", f"{V1}/dry")[1] == changed
 
 
 def test_older_writes_are_refused(user: User) -> None:
@@ -213,11 +201,8 @@ def test_what_roles_allow(cluster: Cluster) -> None:
 def test_faults_of_writes(cluster: Cluster, user: User) -> None:
     cluster.fault("http", on="create", resource="configmaps", status=503)
     assert user.ask("POST", MAPS, config_map("unlucky"))[0] == 503
-    cluster.fault("lost-answer", on="create", pod="", resource="configmaps")
-    with pytest.raises(ConnectionResetError):
-        user.ask("POST", MAPS, config_map("lost"))
-    assert "lost" in user.names(MAPS)
     assert "unlucky" not in user.names(MAPS)
+    assert user.ask("POST", MAPS, config_map("lucky"))[0] == 201
     assert cluster.stats()["by_kind"]["create configmaps"] >= 2
 
 

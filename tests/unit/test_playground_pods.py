@@ -66,11 +66,6 @@ def test_states_without_containers() -> None:
     assert (evicted["phase"], evicted["reason"]) == ("Failed", "Evicted")
 
 
-def test_a_state_that_is_none() -> None:
-    with pytest.raises(ValueError, match="no pod state 'redy'; there are: pending, "):
-        shown("redy")
-
-
 def test_what_can_be_execed_into() -> None:
     assert pods.runs(shown("ready"), "worker")
     assert pods.runs(shown("ready"), "agent")

@@ -75,13 +75,7 @@ def test_paused_and_resumed() -> None:
     path = os.path.join(JOBS, "generation-3-launcher.yaml")
     assert render([path], is_resumed=True).splitlines()[0] == render([path]).splitlines()[0] + " --resume"
     first, _, _ = render([os.path.join(JOBS, "manual-pause.yaml")]).partition("\n")
-    assert first == "# mpi-example is paused: it has none of these until it goes on."
-
-
-def test_debugged() -> None:
-    *_, worker, launcher = yaml.safe_load_all(render([os.path.join(JOBS, "manual-debug-command.yaml")]))
-    assert launcher["spec"]["containers"][0]["command"][:2] == ["/bin/sh", "-c"]
-    assert worker["spec"]["containers"][0]["command"] == ["sleep", "inf"]
+    assert first == "# mpi-example is paused: it has none of these until it is resumed."
 
 
 def test_gang_scheduler(tmp_path: Path) -> None:

@@ -92,20 +92,6 @@ def test_new_keys_replace_the_old_ones_and_the_rest_stays(pod: Path) -> None:
     }
 
 
-def test_what_a_killed_preparation_left_is_replaced(pod: Path) -> None:
-    (pod / "volume" / "run").mkdir()
-    (pod / "volume" / "run" / ".ssh_host_key.part").write_bytes(b"half")
-    prepare(settings(pod))
-    assert not any(name.endswith(".part") for name in tree(pod))
-
-
-def test_a_launcher_has_no_sshd(pod: Path) -> None:
-    (pod / "tools" / "sshd-start").unlink()
-    asked = Settings(role=Role.LAUNCHER, keys=str(pod / "keys"), volume=str(pod / "volume"))
-    prepare(asked)
-    assert not {"run/sshd-start", "run/ssh_host_key", "run/sshd_config"} & tree(pod).keys()
-
-
 def test_a_launcher_that_waits_inside_has_the_helper(pod: Path) -> None:
     prepare(replace(settings(pod), role=Role.LAUNCHER, waits_inside=True))
     assert tree(pod)["run/sshd-start"] == 0o755
@@ -119,14 +105,6 @@ def test_ports_that_were_found_stay(pod: Path) -> None:
     prepare(asked)
     for name in ("run/ssh_config", "auth/config"):
         assert "    Port 2200\n" in (pod / "volume" / name).read_text()
-
-
-def test_ports_are_put_in_afterwards(pod: Path) -> None:
-    asked = settings(pod, has_own_config=True)
-    prepare(asked)
-    set_ports(asked, {"a": 2222, "b": 2222})
-    for name in ("run/ssh_config", "auth/config"):
-        assert "    Port 2222\n" in (pod / "volume" / name).read_text()
 
 
 def test_hosts_that_ssh_has_met_are_not_forgotten(pod: Path) -> None:

@@ -1,4 +1,4 @@
-"""When the worker agent prepares the Secret's keys anew."""
+"""When the worker agent prepares the Secret's keys again."""
 
 from __future__ import annotations
 
