@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_exec import Bench, benches, pod
+from scripted_exec import Bench, Exec, benches, pod
 
 from rshagent.session.events import State
 from rshagent.stream.status import Exited, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 GRACE_S = SECOND_LOOK_S = 1.0
 TERM, INT, KILLED_BY = 15, 2, 128
@@ -69,7 +69,35 @@ def test_what_does_not_end_by_itself_is_ended(
     assert (bench.session.facts.is_client_dead, bench.session.facts.signal) == (number is None, number)
 
 
-def test_only_the_first_word_counts(bench: Bench) -> None:
+def found_lost(bench: Bench) -> Exec:
+    start = bench.start()
+    start.open()
+    start.end()
+    return start
+
+
+WAYS: dict[str, Callable[[Bench], object]] = {
+    "requested": lambda bench: bench.start().open(),
+    "recovering": lambda bench: bench.run().end(),
+    "stalled": lambda bench: bench.run().stall(),
+    "finding": found_lost,
+    "between two tries": lambda bench: (found_lost(bench), bench.ask().answer("gone")),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_dead_client_ends_the_remote_command(bench: Bench, way: str) -> None:
+    WAYS[way](bench)
+    bench.session.end(None)
+    bench.wait(GRACE_S + 0.2)
+    bench.reap().answer("left 0 0")
+    bench.wait(SECOND_LOOK_S + 0.2)
+    if not bench.ends:
+        bench.reap().answer("left 0 0")
+    assert bench.end == (255, "the client has died")
+
+
+def test_only_the_first_signal_counts(bench: Bench) -> None:
     bench.run()
     bench.session.end(INT)
     bench.session.end(TERM)

@@ -25,7 +25,6 @@ from scripted_api import (
 )
 
 from agents.common.loop import Loop
-from rshagent.net import tls
 from rshagent.net.cluster import Cluster
 from rshagent.net.connection import Link, Lost
 from rshagent.net.tls import Context
@@ -228,12 +227,3 @@ def test_a_server_of_older_tls_than_1_2(authority: Authority, certificate: tuple
     offered = hello[0].partition(b"\x00\x2b")[2]
     versions = offered[3 : 3 + offered[2]]
     assert {versions[at : at + 2] for at in range(0, len(versions), 2)} == {b"\x03\x03", b"\x03\x04"}
-
-
-def test_the_names_that_this_python_must_have() -> None:
-    import _ssl  # noqa: PLC0415
-
-    for name in ("_SSLContext", "PROTOCOL_TLS_CLIENT", "PROTO_TLSv1_2", "VERIFY_X509_PARTIAL_CHAIN"):
-        assert hasattr(_ssl, name)
-    assert issubclass(tls.UntrustedCertificate, tls.TlsError)
-    assert not issubclass(tls.WantRead, tls.EndOfStream)
