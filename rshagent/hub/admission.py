@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agents.common.loop import Loop
     from rshagent.session.session import Session
 
-_TEXT_MAX = 16 << 20  # bytes of commands that are to be started, together
+_TEXT_MAX = 16 << 20  # bytes of all commands that wait for their start
 _SHORT_TEXT = 4096  # commands up to this have always room: of as many as there can be sessions, that is 16 MiB, too
 _LONG_TEXT, _COPIES = 64 << 10, 4  # while a long one is sent there are so many copies of it
 _ROOM_AGAIN_S = 0.1

@@ -245,7 +245,7 @@ class PodWatch:
         elif lost is not None:
             self._lost(lost, relist=False)
         elif is_short:
-            self._wait("the watch ended as soon as it had begun", 0, relist=False)
+            self._wait("the watch ended immediately after its start", 0, relist=False)
         else:  # the server's own time limit
             self._watch()
 

@@ -99,7 +99,7 @@ def test_a_command_whose_output_is_lost_is_no_success(
     process = start(agent, "-n", "worker-0", f"echo {line}; {waits}; echo {line}; exit {code}")
     assert process.stderr is not None
     told = process.stderr.readline().decode()
-    assert told.startswith("rshagent: worker-0: the stream was lost, so what the command writes from here on")
+    assert told.startswith("rshagent: worker-0: the stream was lost; further output is unavailable")
     with open(cluster.pod_folder("worker-0") + "/home/go", "w"):
         _, err = process.communicate(timeout=60)
     assert process.returncode == ends_with, (err, agent.log())

@@ -48,7 +48,7 @@ def test_a_status_within_the_grace_is_the_end(bench: Bench, code: int) -> None:
     [
         (TERM, "TERM", (KILLED_BY + TERM, "ended by SIGTERM")),
         (INT, "INT", (KILLED_BY + INT, "ended by SIGINT")),
-        (13, "TERM", (KILLED_BY + 13, "nobody reads its output any more")),
+        (13, "TERM", (KILLED_BY + 13, "stdout was closed by its reader")),
         (None, "TERM", (255, "the client has died")),
     ],
 )
