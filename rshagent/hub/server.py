@@ -70,11 +70,9 @@ class Hub:
         self.sessions: set[Session] = set()
         self._clients: set[Client] = set()
         self._connect: Callable[[Hub, socket.socket], Client]
-        self.admission = Admission(
-            loop, self.sessions, is_watching=settings.watch, finds_workers=self.engine.finds_workers
-        )
+        self.admission = Admission(loop, self.sessions, finds_workers=self.engine.finds_workers)
         self._watch: PodWatch | None = None
-        self.why_unwatched = "no list of them has come yet" if settings.watch else "the hub does not watch them"
+        self.why_unwatched = "no list of them has come yet"
         self.refusal = ""  # why no command is started any more
         self._deadline = Deadline(loop, self.end)
         is_successor = os.path.lexists(settings.socket)  # of a hub that died, and did not say where it had been
@@ -225,8 +223,6 @@ class Hub:
         self.log(f"session={mark.session} host={mark.pod} outage={quoted(message)}")
 
     def _start_watch(self) -> None:
-        if not self._settings.watch:
-            return
         cluster = self.engine.cluster
         self._watch = PodWatch(
             self.loop,

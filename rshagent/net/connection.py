@@ -33,15 +33,10 @@ _view = memoryview(_buffer)
 
 
 class Lost(NamedTuple):
-    """Why a connection ended, in one line for people; `is_untrusted`: another try can't help."""
+    """Why a connection ended, in one line for people; `is_final`: we don't trust the server, and a retry can't help."""
 
     reason: str
-    is_untrusted: bool = False
-
-    @property
-    def is_final(self) -> bool:
-        """Whether another try can't help."""
-        return self.is_untrusted
+    is_final: bool = False
 
 
 class Owner:
@@ -198,7 +193,7 @@ class Link:
             self._lose(Lost("the API server closed the connection"))
         except UntrustedCertificate as error:
             reason = getattr(error, "verify_message", "") or "verification failed"
-            self._lose(Lost(f"the API server's certificate is not trusted: {reason}", is_untrusted=True))
+            self._lose(Lost(f"the API server's certificate is not trusted: {reason}", is_final=True))
         except TlsError as error:
             self._lose(Lost(f"TLS with the API server failed: {error.reason or error}"))
         except HttpError as error:
