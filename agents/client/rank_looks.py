@@ -19,7 +19,7 @@ from agents.client.reader import Reader
 from agents.common.text import one_line
 
 _SAMPLE_S = 1.0  # between the two samples of a first look
-_ANSWER_S, _STACKS_S = 15.0, 60.0
+_ANSWER_S = 60.0  # py-spy takes long, and so does the agent in a busy worker with a small CPU limit
 _ANSWER_MAX = 4 << 20  # bytes
 _HIDDEN = "set runAsUser and runAsGroup in the workers' template as the image has them (docs/worker.md#processes)"
 # One after the other, as each takes a CPU. nonblocking: the program is not stopped meanwhile.
@@ -90,7 +90,7 @@ class RankLooks:
     def _py_spy(self, pod: PodFacts, pids: Iterable[int]) -> dict[int, tuple[str, ...]]:
         words = ["sh", "-c", _PY_SPY, "py-spy", *map(str, pids)]
         try:
-            done = self._client.execute(pod, words, timeout_s=_STACKS_S, most=_ANSWER_MAX)
+            done = self._client.execute(pod, words, timeout_s=_ANSWER_S, most=_ANSWER_MAX)
         except RefusedError:  # an image without a shell has no py-spy either
             return {}
         found = ranks.python_stacks(done.stdout)

@@ -20,6 +20,10 @@ _ABSENT_S = 30.0
 _PATIENCE_S = {401: 3.0, 403: 5.0, 404: _ABSENT_S}
 _RETRY_AFTER_MAX_S = 60.0  # a request per minute is no load, and no wait may last for hours
 
+# A kubelet that has just started knows no pods yet (Kubernetes' pkg/kubelet/server). The API server says of a pod that
+# is not there: pods "x" not found.
+_KUBELET_STARTS = "pod does not exist"
+
 # The runtime's words for an executable that the image does not have (containerd, CRI-O, runc, crun).
 _NO_EXECUTABLE = ("executable file not found", "no such file or directory", "stat /bin/sh", "command not found")
 
@@ -106,6 +110,8 @@ def from_http(
         said = forbidden.format(text) if forbidden else f"{what} is forbidden: {text}. {rule}"
     elif status == 401:
         said = f"{what}: the API server does not accept the token or certificate (401)"
+    if status == 404 and text == _KUBELET_STARTS:
+        status = 503
     retryable = status in (401, 403, 404, 408, 409, 429) or status >= 500
     wished_s = None if status in (400, 401, 403) else _seconds(retry_after)  # these are soon meant as they are said
     return Failure(said, retryable=retryable, retry_after_s=wished_s, http_status=status)

@@ -69,6 +69,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.timeout(_TEST_S))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist puts the groups behind the names
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the groups in their order. A run of the core has all of it."""
     if "core" in config.option.markexpr and (names := without_test(item.nodeid for item in items)):

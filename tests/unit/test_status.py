@@ -121,6 +121,11 @@ def test_http_refusals(
     assert failure.message.startswith("exec in worker-3")
 
 
+def test_a_kubelet_that_knows_no_pods_yet_does_not_mean_that_the_pod_is_gone() -> None:
+    failure = status.from_http(404, b"pod does not exist", None, what="exec")
+    assert (failure.retryable, failure.http_status, failure.patience_s) == (True, 503, None)
+
+
 def test_a_403_prints_the_body_the_verb_and_the_rule() -> None:
     said = 'pods "worker-0" is forbidden: User "x" cannot create resource "pods/exec" in API group ""'
     message = status.from_http(403, json.dumps({"message": said}).encode(), None, what="exec").message
