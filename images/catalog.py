@@ -112,7 +112,7 @@ IMAGES = {image.name: image for image in (AGENTS, KUBECTL, *EXAMPLES, *BARE)}
 
 
 def _files(path: str) -> list[str]:
-    """The file itself, or a folder's files but for what Python makes there."""
+    """The file itself, or a folder's files except Python's caches."""
     if not os.path.isdir(path):
         return [path]
     found = [os.path.join(top, name) for top, _, names in os.walk(path) for name in names]
@@ -120,10 +120,10 @@ def _files(path: str) -> list[str]:
 
 
 def bases_in(dockerfile: str) -> dict[str, str]:
-    """Return the images of others that a Dockerfile's text begins from, by their build arguments."""
-    begun = set(re.findall(r"^FROM \$\{(\w+)\}", dockerfile, re.MULTILINE))
+    """Return the images of others that a Dockerfile builds on, by their build arguments."""
+    used = set(re.findall(r"^FROM \$\{(\w+)\}", dockerfile, re.MULTILINE))
     found = dict(re.findall(r"^ARG (\w+)=(\S+)$", dockerfile, re.MULTILINE))
-    return {name: image for name, image in found.items() if name in begun and not image.startswith(AGENTS.repository)}
+    return {name: image for name, image in found.items() if name in used and not image.startswith(AGENTS.repository)}
 
 
 def in_order(names: tuple[str, ...]) -> list[Image]:

@@ -6,8 +6,8 @@
 
 PACKAGES is a folder of packages to take along, COMMANDs are entry points of theirs. A `tree` can be moved: it has its
 own loader and C library, which direct_start.c calls by their paths, and of packages and the standard library no more
-than what `rshagent` imports, early or late. A `root` has library and packages but for what no service needs, and its
-files where the loader looks for them. The image holds both, and most of the one is in the other.
+than what `rshagent` imports, early or late. A `root` has library and packages, except what no service needs, where
+the loader looks for them. The image holds both, and most of the one is in the other.
 
 Modules are compiled and go without their sources: nothing can be out of date, so nothing is checked.
 """
@@ -103,7 +103,7 @@ def _modules(packages: str, root: str) -> list[str]:
 
 
 def everything(packages: str) -> dict[str, str]:
-    """The library but for `_NOT_SERVED`, packages but for `_NOT_PACKED`: path under the library folder, source file."""
+    """The library except `_NOT_SERVED`, packages except `_NOT_PACKED`: path under the library folder, source file."""
     library = _files(STDLIB, lambda path: _NOT_SERVED.fullmatch(os.path.basename(path)) is None)
     packed = _files(packages, lambda path: _NOT_PACKED.fullmatch(path) is None)
     return library | {os.path.join("dist-packages", inside): path for inside, path in packed.items()}

@@ -18,7 +18,7 @@ _FIELDS = ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase
 _COLUMNS = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 _WIDE = ("IP", "NODE", "NOMINATED NODE", "READINESS GATES")
 _TEXT_MAX = 120_000  # Linux takes 128 KiB in one argument, which is what a shell's text is
-_OPTION_MAX = 4096  # of a selector, each part of which becomes objects
+_OPTION_MAX = 4096  # of a selector: each of its parts becomes objects
 _UNKNOWN = "<unknown>"
 
 

@@ -54,10 +54,9 @@ def shared_first_process() -> str:
 
 
 def life(environ: Mapping[str, str], instance: str, shared: str) -> str:
-    """Return how the instances begin that live as long as this one: of all mount namespaces of its container.
+    """Return the prefix of the instances that live as long as this one: of all mount namespaces of its container.
 
-    They have its PID 1. Where that is one that outlives containers (`shared`) a restarted container has it as well, and
-    nothing is known: "".
+    They have its PID 1. If that outlives containers (`shared`), a restarted container has it too: "".
     """
     began, dash, _ = instance.partition("-")
     if environ.get("MPI_AGENT_INSTANCE") or not dash or not began.isdecimal() or began in ("0", shared):

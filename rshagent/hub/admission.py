@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agents.common.loop import Loop
     from rshagent.session.session import Session
 
-_TEXT_MAX = 16 << 20  # bytes of commands that are to be started, together
+_TEXT_MAX = 16 << 20  # bytes of all commands that wait for their start
 _SHORT_TEXT = 4096  # commands up to this have always room: of as many as there can be sessions, that is 16 MiB, too
 _LONG_TEXT, _COPIES = 64 << 10, 4  # while a long one is sent there are so many copies of it
 _ROOM_AGAIN_S = 0.1
@@ -19,11 +19,11 @@ _ROOM_AGAIN_S = 0.1
 class Admission:
     """Calls the clients that wait, in the order in which they came, each from the loop."""
 
-    def __init__(self, loop: Loop, sessions: Iterable[Session], *, is_watching: bool, finds_workers: bool) -> None:
+    def __init__(self, loop: Loop, sessions: Iterable[Session], *, finds_workers: bool) -> None:
         """`sessions` hold commands; `finds_workers`: an unknown host may be in the first list of workers."""
         self._loop, self._sessions = loop, sessions
-        self.is_listed = not (is_watching and finds_workers)  # a list of workers has come, or never will
-        self.is_answered = not is_watching  # a list has come, or the reason why there is none
+        self.is_listed = not finds_workers  # a list of workers has come, or never will
+        self.is_answered = False  # a list has come, or the reason why there is none
         self._for_list: dict[object, Callable[[], None]] = {}
         self._for_answer: dict[object, Callable[[], None]] = {}
         self._for_room: dict[object, tuple[int, Callable[[], None]]] = {}

@@ -279,11 +279,11 @@ class ClientConnection:
         except (ValueError, TypeError, RecursionError, hosts.UnknownHost, parsed.UsageError) as error:
             if self._once_known(error, partial(self._resume, token)):
                 return
-            self._fail(self._hub.no_hostfile() or f"the session that is to be resumed is none of this job's: {error}")
+            self._fail(self._hub.no_hostfile() or f"the session to resume does not belong to this job: {error}")
             return
         known = isinstance(found, hosts.Worker) and (found.namespace, found.pod) == (target.namespace, target.pod)
         if not known or mark.launcher != self._hub.engine.launcher:
-            self._fail("the session that is to be resumed is none of this job's")
+            self._fail("the session to resume does not belong to this job")
             return
         self._make(target, mark, options, wants_stdin=False).resume(pid)
         self._pass_on_early_signals()

@@ -1,10 +1,10 @@
 """How the hub ends with its pod: when it has to begin, and what it ends in the workers.
 
-When a pod is deleted the kubelet runs the preStop hooks of all its containers at once, then tells the main containers
-to end. A native sidecar such as the hub is told only when those have ended, or when the grace period is over: then it
-has 2 s left. So its hook tells it at the beginning (`rshagent-hub --ending`), and where the main container does not
-end by itself the hub begins `SWEEP_S` before the end of the grace period. The hooks also run, followed at once by
-SIGTERM, when the main containers have ended by themselves.
+When a pod is deleted, the kubelet runs the preStop hooks of all its containers in parallel, then sends SIGTERM to the
+main containers. A native sidecar such as the hub gets SIGTERM only when those have exited, or when the grace period is
+over and 2 s are left. So its hook announces the deletion (`rshagent-hub --ending`). If the main container does not
+exit, the hub starts its cleanup `SWEEP_S` before the end of the grace period. The hooks also run, followed immediately
+by SIGTERM, when the main containers have exited by themselves.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Deadline:
 
 
 def grace_left(pod: bytes, now: float) -> float | None:
-    """Return how long a pod has until it is to be gone; None if it is not being deleted, or can't be read.
+    """Return the seconds until a pod's deadline; None if it is not being deleted, or its object can't be read.
 
     Where this clock and the API server's differ, the shorter of the two is right: the hooks run at the beginning.
     """
@@ -95,9 +95,9 @@ def kill_after(left_s: float | None) -> float:
 
 
 class Cleanup:
-    """Ends all that carries this launcher's marks in some workers, as many at once as may be started in at once.
+    """Ends all processes with this launcher's tags in some workers; the start limiter holds for it too.
 
-    `mark_of(target)` says which: where a pod ends its own, as a batch Job's next pod may have begun its job already.
+    `mark_of(target)` says which tags: only this pod's own, if a batch Job's next pod may have started its job already.
     `may_hold(target)` says whether there can be anything of ours that nobody else ends; whoever changes what it says
     calls `look_again`. Where a job is deleted its workers go, and the rights to exec into them before: refusals are
     believed after seconds.

@@ -1,7 +1,7 @@
-"""The clients without a session: those that are about to say what they want, and those that wait for their turn.
+"""The clients without a session: those whose first message is not complete, and those that wait for their turn.
 
-Any process of the pod can connect, so what they make the hub hold is bounded: in number, in bytes, and in time. Who is
-in the way is closed, the oldest first: a client that is closed before it has its answer begins again at once.
+Any process of the pod can connect, so their number, bytes and time are bounded. Beyond a bound the oldest client is
+closed: our client then reconnects immediately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Pending:
         return len(self._due)
 
     def add(self, client: Client) -> None:
-        """Take in a client that is to be gone, or have a session, in 10 s."""
+        """Add a client, which must have a session or be gone within 10 s."""
         self._due[client] = self._loop.now() + _FIRST_S
         if len(self._due) > self._most:
             next(iter(self._due)).close()
@@ -53,7 +53,7 @@ class Pending:
             self._loop.call_later(_LOOK_S, self._look)
 
     def remove(self, client: Client) -> None:
-        """Let go of one that has a session now, or is closed; harmless for others."""
+        """Remove a client that has a session now, or is closed; any other call has no effect."""
         self._due.pop(client, None)
         self._bytes -= self._held.pop(client, 0)
 

@@ -70,11 +70,9 @@ class Hub:
         self.sessions: set[Session] = set()
         self._clients: set[Client] = set()
         self._connect: Callable[[Hub, socket.socket], Client]
-        self.admission = Admission(
-            loop, self.sessions, is_watching=settings.watch, finds_workers=self.engine.finds_workers
-        )
+        self.admission = Admission(loop, self.sessions, finds_workers=self.engine.finds_workers)
         self._watch: PodWatch | None = None
-        self.why_unwatched = "no list of them has come yet" if settings.watch else "the hub does not watch them"
+        self.why_unwatched = "no list of them has come yet"
         self.refusal = ""  # why no command is started any more
         self._deadline = Deadline(loop, self.end)
         is_successor = os.path.lexists(settings.socket)  # of a hub that died, and did not say where it had been
@@ -98,10 +96,10 @@ class Hub:
         self._connect = connect
         self.loop.add(self._socket.fileno(), select.EPOLLIN, self._accept)
         self._start_watch()
-        self.log(f"serving {self._settings.socket}, at most {self._settings.max_starts} starts at once")
+        self.log(f"serving {self._settings.socket}, at most {self._settings.max_starts} parallel starts")
 
     def pod_ends(self, grace_s: int) -> None:
-        """Take the preStop hook's word that our pod is being deleted: start no more, and know when to end the job."""
+        """Take the preStop hook's message that our pod is being deleted: start no more, and set the deadline."""
         if self._deadline.is_set:
             return
         self.log("the pod ends")
@@ -114,7 +112,7 @@ class Hub:
         if self._shutdown.has_begun:
             return
         if not self._deadline.is_set:
-            self.log(f"the hub was told to end ({Signals(number).name}), so the job is ended")
+            self.log(f"the hub was terminated ({Signals(number).name}); ending the job")
         self._leave_message()
         self.loop.remove(self._socket.fileno())
         self._socket.close()
@@ -161,18 +159,18 @@ class Hub:
         self._shutdown.stop_if_done()
 
     def _leave_message(self) -> None:
-        """Say which daemons were lost, or that none was asked for: at once, as the kubelet may cut our end short."""
+        """Report lost daemons, or that no session was requested; immediately, because the kubelet may kill us soon."""
         message = termination.UNUSED if self._is_unused else self.cuts.message()
         if message and not self._settings.is_own:
             termination.leave(message, self.environ)
 
     def hosts_now(self) -> list[str] | None:
-        """Return the hosts that are Ready, by the last that was heard of them; None where that is nothing."""
+        """Return the hosts that were Ready at the last event of the watch; None before its first list."""
         pods = self.engine.pods
         return None if pods is None else self.workers.discover(pods, self._settings.slots)
 
     def pods_now(self) -> list[Pod] | None:
-        """Return the workers' pods, by the last that was heard of them; None where that is nothing."""
+        """Return the workers' pods as of the last event of the watch; None before its first list."""
         pods = self.engine.pods
         return None if pods is None else [*self.workers.seen(pods).values()]
 
@@ -225,8 +223,6 @@ class Hub:
         self.log(f"session={mark.session} host={mark.pod} outage={quoted(message)}")
 
     def _start_watch(self) -> None:
-        if not self._settings.watch:
-            return
         cluster = self.engine.cluster
         self._watch = PodWatch(
             self.loop,

@@ -29,7 +29,6 @@ class Settings(NamedTuple):
     max_starts: int
     metrics: str | None
     text_by_stdin: bool
-    watch: bool
     check: bool
     ending: bool
     grace_s: int
@@ -54,7 +53,6 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         max_starts=options.max_starts,
         metrics=options.metrics,
         text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),
-        watch=not options.no_watch,
         check=options.check,
         ending=options.ending,
         grace_s=options.grace,
@@ -93,7 +91,6 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     add("--max-starts", type=_positive, default=MAX_STARTS, help="maximum number of concurrent starts (%(default)s)")
     add("--metrics", metavar="[HOST]:PORT", help="serve Prometheus metrics there (default: don't)")
-    add("--no-watch", action="store_true", help="do not watch the worker pods")
     add("--check", action="store_true", help="check the running hub; exit with 0 if it is healthy, else 1")
     add("--ending", action="store_true", help="preStop hook: tell the running hub that the pod is being deleted")
     add(

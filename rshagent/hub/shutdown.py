@@ -57,7 +57,7 @@ class Shutdown:
         self.has_begun = True
         longest_s = min(left_s or LONGEST_S, LONGEST_S)
         targets = self._targets()
-        self._log(f"ending {len(self._sessions)} sessions, and what is left in {len(targets)} workers")
+        self._log(f"ending {len(self._sessions)} sessions, and remaining processes in {len(targets)} workers")
         cleaned = {_key(target) for target in targets}
         # Those that wait first: a start slot that becomes free would be theirs.
         for session in sorted(self._sessions, key=lambda one: one.facts.state not in NOT_REQUESTED):

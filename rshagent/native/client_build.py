@@ -55,7 +55,7 @@ def build(
     sources: list[str] = CLIENT,
     constants: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Compile the client, or another program, to the file `out` (mode 0755, replaced at once). Raises BuildError.
+    """Compile the client, or another program, to the file `out` (mode 0755, replaced atomically). Raises BuildError.
 
     `constants`: those that a test shortens, as PATIENCE_S (messages.h) and TERM_S (runner_processes.c).
     """

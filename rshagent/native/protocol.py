@@ -44,7 +44,7 @@ class Message:
     def number(self) -> int:
         """Return the u32 that the payload begins with: a signal, a code, flags, seconds. Raises ProtocolError."""
         if len(self.payload) < 4:
-            raise ProtocolError(f"message {self.kind} lacks its number")
+            raise ProtocolError(f"message {self.kind} has no number")
         return int.from_bytes(self.payload[:4], "big")
 
     def number_to(self, most: int) -> int:

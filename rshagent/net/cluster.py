@@ -188,7 +188,7 @@ def _client_context(cluster: dict[str, Any], user: dict[str, Any], folder: str) 
         context = tls_context(ca_file=os.path.join(folder, str(file)) if file else None)
     certificate, key = (_part(user, name, folder) for name in ("client-certificate", "client-key"))
     if bool(certificate) != bool(key):
-        raise ConfigError("the kubeconfig has one of client certificate and key, and lacks the other")
+        raise ConfigError("the kubeconfig must have both a client certificate and its key")
     if certificate and key:
         try:
             context.use_certificate_data(certificate, key)

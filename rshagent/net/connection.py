@@ -33,15 +33,10 @@ _view = memoryview(_buffer)
 
 
 class Lost(NamedTuple):
-    """Why a connection ended, in one line for people; `is_untrusted`: another try can't help."""
+    """Why a connection ended, in one line for people; `is_final`: we don't trust the server, and a retry can't help."""
 
     reason: str
-    is_untrusted: bool = False
-
-    @property
-    def is_final(self) -> bool:
-        """Whether another try can't help."""
-        return self.is_untrusted
+    is_final: bool = False
 
 
 class Owner:
@@ -85,7 +80,7 @@ class Link:
     )
 
     def __init__(self, loop: Loop, cluster: Cluster, owner: Owner) -> None:
-        """Begin to connect; the result comes by the loop, never from within this call."""
+        """Start to connect; the loop reports the result, never this call."""
         self._loop, self._cluster, self._owner = loop, cluster, owner
         self._sock: socket.socket | None = None
         self._context = cluster.tls
@@ -191,14 +186,14 @@ class Link:
         self._guard(self._advance)
 
     def _guard(self, step: Callable[[], None]) -> None:
-        """Run a step; a failed connection is the owner's to hear of, any other error is a bug and goes up."""
+        """Run a step; report a failed connection to the owner. Any other error is a bug and is raised."""
         try:
             step()
         except EndOfStream:
             self._lose(Lost("the API server closed the connection"))
         except UntrustedCertificate as error:
             reason = getattr(error, "verify_message", "") or "verification failed"
-            self._lose(Lost(f"the API server's certificate is not to be trusted: {reason}", is_untrusted=True))
+            self._lose(Lost(f"the API server's certificate is not trusted: {reason}", is_final=True))
         except TlsError as error:
             self._lose(Lost(f"TLS with the API server failed: {error.reason or error}"))
         except HttpError as error:

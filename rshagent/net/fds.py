@@ -7,7 +7,7 @@ so setting it would change mpirun's side too (and every sibling's): it is never 
   (RWF_NOWAIT works on pipes from Linux 6.4 only, and reopening /proc/self/fd/N is denied under another uid);
 - sockets: MSG_DONTWAIT, and whole messages where the socket has such;
 - terminals: an open file of our own where /proc lets us have one, which then can have O_NONBLOCK; poll(2) first in any
-  case, then no more than a terminal takes at once;
+  case, then no more than a terminal takes in one write;
 - regular files and the likes of /dev/null: a plain call, which waits for nothing but a disk;
 - whatever else there is (eventfd, timerfd, epoll, inotify, userfaultfd …): never, as a call may wait whatever poll(2)
   says. As stdin it is at its end, as stdout it is closed.
@@ -111,7 +111,7 @@ def kind_of(fd: int) -> str:
         return PIPE
     if stat.S_ISSOCK(mode):
         return SOCKET
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode):  # reading or writing a folder fails at once
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode):  # reading or writing a folder fails immediately
         return FILE
     if not stat.S_ISCHR(mode):
         return NONE

@@ -42,7 +42,7 @@ class Writer:
 
     @property
     def is_behind(self) -> bool:
-        """Say whether the reader is waited for."""
+        """Say whether we wait for the reader."""
         return self._waits
 
     def write(self, data: memoryview) -> None:
@@ -132,7 +132,7 @@ class Reader:
             own_terminal(fd)
 
     def resume(self) -> None:
-        """Begin, or go on, to read."""
+        """Start or continue reading."""
         if self._fd >= 0 and not self._active:
             self._active = True
             self._wait()

@@ -17,7 +17,7 @@ class Stdio:
     __slots__ = ("_loop", "_on_broken", "_on_data", "_on_drained", "_reader", "_stderr", "_stdin", "_stdout", "received", "sent")  # noqa: E501  # fmt: skip
 
     def __init__(self, loop: Loop, stdin: int, stdout: int, stderr: int, *, reads_stdin: bool) -> None:
-        """Take the descriptors over. Without `reads_stdin`, or if nothing can come from it, stdin is closed at once."""
+        """Take the descriptors over. Close stdin now without `reads_stdin`, or if nothing can come from it."""
         self._loop = loop
         self._stdin: int | None = stdin
         if not reads_stdin or fds.is_null(stdin):
@@ -67,7 +67,7 @@ class Stdio:
         self._stderr.write(memoryview(f"{printable(line)}\n".encode()))
 
     def start_reading(self) -> None:
-        """Read stdin, if there is one, and go on after a pause."""
+        """Read stdin, if there is one, also after a pause."""
         if self._stdin is not None:
             self._reader, self._stdin = Reader(self._loop, self._stdin, self._read), None
         if self._reader is not None:

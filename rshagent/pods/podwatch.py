@@ -245,7 +245,7 @@ class PodWatch:
         elif lost is not None:
             self._lost(lost, relist=False)
         elif is_short:
-            self._wait("the watch ended as soon as it had begun", 0, relist=False)
+            self._wait("the watch ended immediately after its start", 0, relist=False)
         else:  # the server's own time limit
             self._watch()
 
@@ -257,10 +257,10 @@ class PodWatch:
         self._wait(reason, 0, relist=relist)
 
     def _lost(self, lost: Lost | None, *, relist: bool = True) -> None:
-        is_untrusted = lost is not None and lost.is_untrusted
-        if is_untrusted:
+        is_final = lost is not None and lost.is_final
+        if is_final:
             self._cluster.renew_quietly()
-        self._wait(lost.reason if lost else "no answer", 0, relist=relist, is_final=is_untrusted)
+        self._wait(lost.reason if lost else "no answer", 0, relist=relist, is_final=is_final)
 
     def _refused(self, head: Head, body: bytes, *, relist: bool = True) -> None:
         if head.status == 401:

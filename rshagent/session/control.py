@@ -32,8 +32,7 @@ class Control(Listener):
     """A line of conversation with the control script; comes back by itself when its stream is lost.
 
     `on_ready()` is called whenever the script can be spoken to, `on_answer(line)` for each answer, and
-    `on_gone(failure)` at the end: there is no such pod any more, we are refused for good, or `is_worth_it(failure)`
-    has denied that another try is.
+    `on_gone(failure)` at the end: the pod is gone, the refusal is final, or `is_worth_it(failure)` is false.
     """
 
     __slots__ = (

@@ -38,7 +38,7 @@ def settled(code: int | None, reason: str, *, has_output: bool) -> Finish:
         return Finish(code)
     if has_output:
         return Finish(AGENT_FAILED, "the command ended with 0, but the stream was lost, and output with it")
-    return Finish(0, "the stream was lost, and what the command still had to say with it; it ended with 0")
+    return Finish(0, "the stream was lost, with the command's remaining output; it ended with 0")
 
 
 def has_output(text: bytes, setting: str) -> bool:
@@ -60,7 +60,7 @@ def killed(code: int, ours: tuple[int, ...], *, is_orphan: bool = False) -> str:
     """Say what ended a daemon that exited with `code`: a signal, and none of ours; "" if nothing did.
 
     `is_orphan`: its agent has died. Open MPI 5's mpirun kills its agents when it has lost a daemon, or is told to end.
-    Its daemons then exit with 0, but for the lost one: it may be the child of a process that tells of no signal.
+    Its other daemons then exit with 0; the lost daemon's parent may hide the signal.
     """
     number = code - 128
     if number in ours:
@@ -73,9 +73,9 @@ def killed(code: int, ours: tuple[int, ...], *, is_orphan: bool = False) -> str:
 def unready(
     pod: Pod | None, since: float, now: float, limits: Mapping[str, float], *, finds_workers: bool
 ) -> float | Finish:
-    """Return how many seconds more a worker is waited for that is not ready `since` then, by what it is now.
+    """Return for how many more seconds to wait for a worker that has not been ready `since` then.
 
-    0: it is to be asked as it is. `finds_workers`: a worker that is not there may have been scaled away.
+    0: start although it is not ready. `finds_workers`: a missing worker may have been scaled away.
     """
     runs = pod is not None and pod.phase == "Running"
     limit_s = limits["unready" if runs else "absent" if pod is None and finds_workers else "worker"]
@@ -92,7 +92,7 @@ def told_to_end(number: int | None) -> Finish:
     """Return the end of a session that signal `number` ends; None: that ends since its client has died."""
     if number is None:
         return Finish(AGENT_FAILED, "the client has died")
-    reason = "nobody reads its output any more" if number == PIPE else f"ended by SIG{ENDING.get(number, number)}"
+    reason = "stdout was closed by its reader" if number == PIPE else f"ended by SIG{ENDING.get(number, number)}"
     return Finish(128 + (number & 0x7F), reason)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rshagent.session.target import ExecTarget
 
 SPARED_MAX = 32
-MAX_STARTS = 64  # at once, until acknowledged: more only makes the kubelets' and the API server's queues longer
+MAX_STARTS = 64  # in parallel, until acknowledged: more only makes the kubelets' and the API server's queues longer
 
 # Seconds. Each can be set by MPI_AGENT_LIMITS, as in "start=300,settle=20".
 DEFAULT_LIMITS = {
@@ -121,7 +121,7 @@ class Engine:
         self.living: dict[str, set[object]] = {}  # sessions whose client lives, by instance
         self._swept: set[tuple[str, str]] = set()
         self._cleaning: dict[str, dict[object, tuple[str, ...]]] = {}  # by pod: who cleans up, and whom that spares
-        self.cleans_from = 0.0  # of the loop's clock: a former hub's clients may be about to come back
+        self.cleans_from = 0.0  # of the loop's clock: the previous hub's clients may come back until then
         self.deferred: dict[str, tuple[ExecTarget, set[str]]] = {}  # by pod: whom the cleanup spares that was put off
 
     def is_watched(self, namespace: str) -> bool:

@@ -39,8 +39,8 @@ class On(enum.Enum):
     SLOT_GRANTED = enum.auto()  # the session may start now
     WORKER_READY = enum.auto()  # the worker has become ready
     TIMEOUT = enum.auto()  # the session's timer fired
-    OUTPUT = enum.auto()  # output has come, while it was waited for (FLUSHING)
-    STALLED = enum.auto()  # nothing comes by the stream, maybe because the command does not take its stdin
+    OUTPUT = enum.auto()  # output has come in FLUSHING
+    STALLED = enum.auto()  # the stream brings nothing, maybe because the command does not read its stdin
     ALIVE = enum.auto()  # the worker says that the command runs
     DRAINED = enum.auto()  # the readers of stdout and stderr have caught up
     STDOUT_CLOSED = enum.auto()  # stdout was closed by its reader

@@ -36,7 +36,7 @@ class Listener:
         """Nothing comes, and that may be since the command does not take its stdin. Told again while it lasts."""
 
     def exec_ended(self, outcome: Exited | Failure | None, reason: str) -> None:
-        """Take the end: the command's, a failure that the server told of, or None where nothing is known."""
+        """Take the result: the command's exit, a failure that the server reported, or None if it is unknown."""
 
 
 _NOBODY = Listener()
@@ -127,7 +127,7 @@ class ExecRequest(Owner):
             self._link.resume()
 
     def close(self) -> None:
-        """Drop the stream; the listener hears no more. The command goes on (kubernetes/kubernetes#89031)."""
+        """Drop the stream; the listener gets no more events. The command runs on (kubernetes/kubernetes#89031)."""
         self._drop_link()
         self._listener = _NOBODY  # what came with the bytes at hand is not told any more, either
 
@@ -225,7 +225,7 @@ class ExecRequest(Owner):
             self._connect(by_spdy=True)
             return
         if code == 403:
-            self._engine.by_spdy = False  # whatever is granted next is looked for in the usual order
+            self._engine.by_spdy = False  # try the next request in the usual order
         if self._first is not None and status.is_about_websocket(code, event.body):  # SPDY is what it does not know
             event, self._first = self._first, None
         said, retry_after = event.head.status, event.head.fields.get("retry-after")

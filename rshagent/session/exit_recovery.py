@@ -1,7 +1,7 @@
 """Exit recovery: how the command of a lost stream ends. Its worker is asked again and again while the command runs.
 
 While the API server itself can't be reached nothing is known to be wrong with the worker: each failure to
-reach it gives the worker its time without an answer (`settle`) anew, for as long as `outage` at most.
+reach it restarts the worker's time without an answer (`settle`), for at most `outage`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ExitRecovery:
             self._control = None
 
     def _ask(self) -> None:
-        if self._timer is not None:  # a new conversation goes on where the lost one was
+        if self._timer is not None:  # a new conversation continues the lost conversation
             self._timer.cancel()
         if self._control is not None:
             self._control.say("ask")
@@ -88,7 +88,7 @@ class ExitRecovery:
         self._end(None, failure.message)
 
     def _is_worth_it(self, failure: Failure) -> bool:
-        """Say that any trouble may heal; in an outage the worker has its time anew, until that has lasted too long."""
+        """Allow another try after any failure; an outage restarts the worker's time, until it has lasted too long."""
         engine, outage_s = self._engine, self._engine.limits["outage"]
         if failure.is_outage and engine.loop.now() < self._heard_at + outage_s:
             self._watch()

@@ -41,7 +41,7 @@ class Facts:
         self.ours: tuple[int, ...] = ()  # signals by which the command may have ended that we sent
         self.tries = Tries()
         self.may_run = False  # a try may have started the command without an acknowledgement
-        self.failure: Failure | None = None  # of the try whose command is looked for
+        self.failure: Failure | None = None  # of the try that exit recovery asks about
         self.waits_since = 0.0
         self.takes_unready = False  # the worker runs, but its readiness probe failed for too long
         self.early_signals: list[int] = []  # that are for the command, once it runs

@@ -65,7 +65,7 @@ HOLDS: dict[State, tuple[str, ...]] = {
     STALLED: (STREAM, RECOVERY),
     FLUSHING: (STREAM,),
     RECOVERING: (RECOVERY,),
-    GRACE: (STREAM,),  # exit recovery begins anew, if the session was in it
+    GRACE: (STREAM,),  # exit recovery starts again, if the session was in it
     REAPING: (STREAM, RECOVERY, REAPER),
     RECHECK: (STREAM, RECOVERY),
     DRAINING: (),
@@ -155,7 +155,7 @@ TRANSITIONS: Mapping[On | type[Event], Mapping[State, Action]] = {
         (do.resume_stream, (STARTING, RUNNING, STALLED, *ENDING)),
         (do.expect_more, (FLUSHING,)),
         (do.end, (DRAINING,)),
-        (do.stay, (*NOT_REQUESTED, FINDING, RECOVERING, ENDED)),  # a stderr that broke says so a little later
+        (do.stay, (*NOT_REQUESTED, FINDING, RECOVERING, ENDED)),  # a broken stderr is reported a little later
     ),
     On.STDOUT_CLOSED: _each(
         (do.stdout_closed, (*NOT_REQUESTED, STARTING, FINDING, *WITH_COMMAND, RECOVERING)),
@@ -185,7 +185,7 @@ TRANSITIONS: Mapping[On | type[Event], Mapping[State, Action]] = {
 
 
 def step(facts: Facts, event: Event, seen: Observed) -> tuple[Effect, ...]:
-    """Take an event: change the facts, the state among them, and return what is to be done, in order."""
+    """Take an event: change the facts, the state among them, and return what to do, in order."""
     kind = event if isinstance(event, On) else type(event)
     facts.state, effects = TRANSITIONS[kind][facts.state](facts, event, seen)
     return effects

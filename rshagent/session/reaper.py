@@ -137,7 +137,7 @@ def _is_absent(failure: Failure) -> bool:
 
 
 class SignalSender:
-    """Passes one signal on to a session's processes, and goes. A command that has not begun is waited for, for 5 s."""
+    """Sends one signal to a session's processes, then closes. Waits up to 5 s for a command that has not started."""
 
     __slots__ = ("_control", "_delay_s", "_gives_up_at", "_loop", "_repeats", "_timer", "is_done", "name")
 

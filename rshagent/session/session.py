@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _STOP_GRACE_S = 1.0  # Open MPI kills its agents while their daemons are about to end by themselves
 _WORKER_END_S = 1.0  # the stream may be about to report the same, and more exactly
-_LOST = "the stream was lost, so what the command writes from here on is not to be seen; its end is waited for"
+_LOST = "the stream was lost; further output is unavailable; waiting for the command's exit"
 
 
 class Session:

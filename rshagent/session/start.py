@@ -1,7 +1,7 @@
 """The transitions of the state machine up to the acknowledgement, made as those in `transitions`.
 
 A try that failed before the command is known to run is followed by another. If it may have started the command without
-an acknowledgement, the worker is asked first: a daemon that mpirun has heard of must stay the only one.
+an acknowledgement, the worker is asked first: mpirun must see only one daemon per worker.
 """
 
 from __future__ import annotations

@@ -34,4 +34,4 @@ class Options(NamedTuple):
     wants_terminal: bool = False
     is_traced: bool = False
     caller: str = ""  # the MPI launcher that called the agent, as the client names it
-    life: str = ""  # how instances begin that live as long as this one does (`surroundings.life`)
+    life: str = ""  # prefix of the instances that live as long as this one (`surroundings.life`)

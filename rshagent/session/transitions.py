@@ -233,7 +233,7 @@ def finish(facts: Facts, end: Finish) -> Step:
 
 def end(facts: Facts, _event: object, seen: Observed) -> Step:
     """Close everything; the exit code is final."""
-    if seen.worker_end:  # mpirun may kill its agents before they hear of it
+    if seen.worker_end:  # mpirun may kill its agents before they know it
         _note_worker_end(facts, seen.worker_end)
     if facts.code == 0 and seen.is_broken:  # which is known only after the command's end at times
         told = decisions.told_to_end(PIPE)
@@ -253,10 +253,10 @@ def expect_more(facts: Facts, _event: object, _seen: Observed) -> Step:
 
 
 def believed(facts: Facts, event: StreamEnded, seen: Observed) -> tuple[Exited | Failure | None, str]:
-    """Return the end of a stream as it is to be taken, and note it: a 0 that is not confirmed is a lost stream."""
+    """Record the end of a stream, and return what it means: a 0 that is not confirmed is a lost stream."""
     outcome = event.outcome
     if isinstance(outcome, Exited) and outcome.code == 0 and not seen.is_confirmed:
-        return None, "the API server told of a success that the command did not"
+        return None, "the API server reported a success that the command did not confirm"
     if isinstance(outcome, Exited) and facts.acknowledged_at:
         _note_status(facts, outcome.code, seen)
     return outcome, event.reason

@@ -51,7 +51,7 @@ class Wire(Listener):
             self.stream.resume()
 
     def close_stream(self) -> None:
-        """Drop the stream, if there is one; the command goes on."""
+        """Drop the stream, if there is one; the command keeps running."""
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.close()

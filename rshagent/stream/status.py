@@ -14,11 +14,11 @@ from agents.common.text import one_line
 AGENT_FAILED = 255
 NO_SHELL = 127
 
-# A token is read again at once, so a second 401 is meant. An API server that has just started forbids what it does
-# not know to be allowed yet. A pod or container that is not there may be restarting.
+# A token is read again immediately, so a second 401 is final. An API server that has just started forbids requests
+# that its caches do not allow yet. A pod or container that is not there may be restarting.
 _ABSENT_S = 30.0
 _PATIENCE_S = {401: 3.0, 403: 5.0, 404: _ABSENT_S}
-_RETRY_AFTER_MAX_S = 60.0  # nothing that is asked once a minute is a burden, and no wait is to last for hours
+_RETRY_AFTER_MAX_S = 60.0  # a request per minute is no load, and no wait may last for hours
 
 # A kubelet that has just started knows no pods yet (Kubernetes' pkg/kubelet/server). The API server says of a pod that
 # is not there: pods "x" not found.
@@ -71,7 +71,7 @@ def from_error_channel(data: bytes) -> Exited | Failure:
     message = one_line(str(status.get("message") or ""))
     code = _exit_code(status)
     if code is not None:
-        # A runtime that finds no shell says so in words and adds an exit code of its own choice (126 to 128).
+        # A runtime that finds no shell reports it as text, with an exit code of its own choice (126 to 128).
         if 126 <= code <= 128 and _has_no_shell(message):
             return _no_shell(message)
         return Exited(code)

@@ -51,7 +51,7 @@ class Acknowledged(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """These bytes are to be sent at once: the answer to a ping, or what opens the channels."""
+    """Bytes to send immediately: the answer to a ping, or what opens the channels."""
 
     data: bytes
 

@@ -202,7 +202,7 @@ class WebSocketStream(ExecStream):
         return frame(BINARY, bytes((STDIN,)), first=CLOSE_CHANNEL)
 
     def ping(self) -> bytes:
-        """Return a ping frame; the API server answers it, whatever has become of the pod."""
+        """Return a ping frame; the API server answers it, whatever has happened to the pod."""
         return frame(PING, b"")
 
     def _switched(self, head: Head, events: list[Event]) -> None:

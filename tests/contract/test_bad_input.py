@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from running import ROOT, Agent, WithHub, environment, run
+from running import ROOT, WithHub, environment, run
 
 from agents.playground.certs import Authority
 from agents.playground.cluster import Cluster
@@ -73,21 +72,6 @@ def test_a_job_without_a_hostfile(cluster: Cluster, client: str, tmp_path: Path)
         done = run(agent, "worker-0", "true")
     assert done.returncode == 255
     assert environ["MPI_AGENT_HOSTFILE"] in one_line(done)
-
-
-def test_no_hub_was_set_up(client: str, tmp_path: Path) -> None:
-    done = run(Agent({"MPI_AGENT_SOCKET": str(tmp_path / "no" / "hub.sock")}, client), "worker-0", "true")
-    assert done.returncode == 255
-    assert str(tmp_path / "no") in one_line(done)
-
-
-def test_a_socket_whose_hub_is_dead(client: str, tmp_path: Path) -> None:
-    path = str(tmp_path / "hub.sock")
-    with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(path)
-    done = run(Agent({"MPI_AGENT_SOCKET": path}, client), "worker-0", "true")
-    assert done.returncode == 255
-    assert path in one_line(done)
 
 
 CREDENTIALS: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -8,7 +8,6 @@ import os
 import pty
 import resource
 import socket
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -150,23 +149,6 @@ def test_stdio_arrives_as_the_same_open_files_with_unchanged_flags(
     assert [fcntl.fcntl(fd, fcntl.F_GETFL) for fd in ours] == before
     for fd in ours:
         os.close(fd)
-
-
-def test_data_flows_through_the_files_that_were_handed_over(clients: Clients, hub: ScriptedHub) -> None:
-    client = clients.start(stdin=subprocess.PIPE)
-    assert client.stdin is not None
-    client.stdin.write(b"in")
-    client.stdin.close()
-    connection = hub.accept()
-    fds = connection.expect(protocol.START).fds
-    assert os.read(fds[0], 100) == b"in"
-    assert os.read(fds[0], 100) == b""
-    os.write(fds[1], b"out")
-    os.write(fds[2], b"err")
-    connection.exit(3)
-    client.stdin = None
-    assert client.communicate() == (b"out", b"err")
-    assert client.returncode == 3
 
 
 def close_all(fds: tuple[int, ...]) -> None:

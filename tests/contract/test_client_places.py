@@ -45,16 +45,6 @@ def test_no_hub_and_nothing_to_start_one_by(clients: Clients) -> None:
     assert ended(clients.start(env={"MPI_AGENT_SOCKET": ""})) == (255, told)
 
 
-def test_explain_asks_the_hub(clients: Clients, hub: ScriptedHub) -> None:
-    client = clients.start(env={"MPI_AGENT_EXPLAIN": "1"})
-    connection = hub.accept()
-    assert connection.start().env[b"MPI_AGENT_EXPLAIN"] == b"1"
-    client.send_signal(signal.SIGTERM)
-    assert connection.signal() == signal.SIGTERM
-    connection.exit(143)
-    assert ended(client) == (143, "")
-
-
 def test_the_socket_may_come_later(clients: Clients, hub: ScriptedHub) -> None:
     hub.stop()  # its file stays, and refuses
     client = clients.start()

@@ -120,7 +120,7 @@ def stranger(cluster: Cluster, folder: Path) -> dict[str, str]:
 def test_server_that_is_not_trusted(launcher: Launcher, tmp_path: Path) -> None:
     launcher.workers(1)
     assert launcher.run(environ=stranger(launcher.cluster, tmp_path)) == exits.API_SETUP
-    assert "certificate is not to be trusted" in launcher.last_line
+    assert "certificate is not trusted" in launcher.last_line
 
 
 SETUPS = {

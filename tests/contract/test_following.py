@@ -162,13 +162,6 @@ def test_a_worker_that_was_taken_away_ends_its_sessions_and_is_none_any_more(job
     assert b"'pi-worker-1' is not a worker of this job; its workers are pi-worker-0" in refused.stderr
 
 
-@pytest.mark.parametrize("host", ["stranger", f"stranger.{DOMAIN}", "other/pi-worker-1", "pi-worker-1.pi.other.svc"])
-def test_never_a_pod_that_the_selector_does_not_find(job: Job, host: str) -> None:
-    refused = run(job.agent, "-n", host, "exit 7")
-    assert refused.returncode == 255
-    assert b"is not" in refused.stderr
-
-
 def test_a_hostfile_that_names_a_stranger_does_not_help(job: Job) -> None:
     fresh = job.environ["MPI_AGENT_HOSTFILE"] + ".new"
     with open(fresh, "w", encoding="ascii") as file:

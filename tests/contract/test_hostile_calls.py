@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import struct
@@ -11,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from running import ROOT, WORKERS, InItsContainer, WithHub, environment, run, spawn, start
+from running import ROOT, WORKERS, InItsContainer, WithHub, environment, run, start
 
 from rshagent.native import protocol
 from tests.privileges import NO_CAPABILITIES
@@ -38,36 +37,6 @@ def test_explaining_reads_no_file_of_the_callers_choice(cluster: Cluster, client
     assert b"opaque-token" not in done.stdout + done.stderr
     assert b'"pod": "worker-0"' in shown.stdout
     assert b"echo 'it'" in shown.stdout
-
-
-def test_a_full_pipe_holds_up_its_own_session_only(cluster: Cluster, client: str, tmp_path: Path) -> None:
-    with agent_with(cluster, client, tmp_path) as agent:
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                os.write(writer, b"x" * 65536)
-        os.set_blocking(writer, True)
-        stuck = [
-            spawn(agent, ["-n", "worker-0", "echo out"], more, stdout=writer)
-            for more in ({}, {"MPI_AGENT_EXPLAIN": "1"})
-        ]
-        assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
-        os.close(writer)
-        with os.fdopen(reader, "rb") as drained:
-            data = drained.read()
-        assert [process.wait(90) for process in stuck] == [0, 0]
-        assert b"out\n" in data
-        assert b'"pod": "worker-0"' in data
-
-
-def test_a_descriptor_that_never_gives_anything_holds_nobody_up(cluster: Cluster, client: str, tmp_path: Path) -> None:
-    with agent_with(cluster, client, tmp_path) as agent:
-        never = os.eventfd(0)
-        process = spawn(agent, ["worker-0", "exit 4"], stdin=never)
-        assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
-        assert process.wait(90) == 4
-        os.close(never)
 
 
 @pytest.mark.parametrize("container", [b"\xff", b"a/b", b"", b"a?command=x"])
@@ -165,12 +134,18 @@ def test_a_session_that_tells_the_hub_to_end_is_ended_itself(cluster: Cluster, c
         assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
 
 
-@pytest.mark.parametrize("payload", [b"", b"\0\0\0\0", struct.pack(">I", 7 * 86400 + 1), b"\xff" * 4, b"\xff" * 40])
-def test_a_grace_period_of_no_possible_length_is_refused(
-    cluster: Cluster, client: str, tmp_path: Path, payload: bytes
+GRACES = [b"", b"\0\0\0\0", struct.pack(">I", 7 * 86400 + 1), b"\xff" * 4, b"\xff" * 40]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [*(protocol.encode(protocol.ENDING, grace) for grace in GRACES), protocol.encode(protocol.SIGNAL, b"\0\0\0\x41")],
+)
+def test_an_impossible_grace_period_or_signal_is_refused(
+    cluster: Cluster, client: str, tmp_path: Path, message: bytes
 ) -> None:
     with agent_with(cluster, client, tmp_path) as agent:
-        answer = tell(agent.environ["MPI_AGENT_SOCKET"], protocol.encode(protocol.ENDING, payload))
+        answer = tell(agent.environ["MPI_AGENT_SOCKET"], message)
         assert answer is not None
         assert answer.kind == protocol.FAIL
         assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
@@ -186,17 +161,6 @@ def test_a_very_long_grace_period_is_borne(cluster: Cluster, client: str, tmp_pa
         assert run(agent, "-n", "worker-1", "exit 3").returncode == 255, "nothing is started any more"
         session.communicate(b"\n", 90)
         assert session.returncode == 4
-
-
-@pytest.mark.parametrize("number", [0, 65, 0xFFFFFFFF])
-def test_a_signal_of_no_possible_number_ends_its_own_session_only(
-    cluster: Cluster, client: str, tmp_path: Path, number: int
-) -> None:
-    with agent_with(cluster, client, tmp_path) as agent:
-        answer = tell(agent.environ["MPI_AGENT_SOCKET"], protocol.encode(protocol.SIGNAL, struct.pack(">I", number)))
-        assert answer is not None
-        assert answer.kind == protocol.FAIL
-        assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
 
 
 @pytest.mark.parametrize(

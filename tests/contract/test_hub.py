@@ -46,16 +46,6 @@ def test_the_log_has_a_line_for_a_session(cluster: Cluster, client: str, tmp_pat
     assert re.search(r"host=worker-1 seconds=\d+\.\d+ start=\d+\.\d+ exit=3 result=exit retries=0$", lines[0])
 
 
-def test_hosts_that_are_added_to_the_hostfile_are_known_at_once(cluster: Cluster, client: str, tmp_path: Path) -> None:
-    environ = environment(cluster, tmp_path, WORKERS[:1])
-    with WithHub(environ, client, tmp_path) as agent:
-        assert run(agent, "-n", "worker-1", "exit 3").returncode == 255
-        fresh = tmp_path / "fresh"
-        fresh.write_text("worker-0\nworker-1\n")
-        os.replace(fresh, environ["MPI_AGENT_HOSTFILE"])
-        assert run(agent, "-n", "worker-1", "exit 3").returncode == 3
-
-
 def test_stdin_of_a_loop_is_left_to_the_loop(cluster: Cluster, client: str, tmp_path: Path) -> None:
     with WithHub(environment(cluster, tmp_path, WORKERS), client, tmp_path) as agent:
         script = tmp_path / "kubexec.sh"

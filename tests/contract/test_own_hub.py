@@ -266,24 +266,6 @@ def test_clients_that_wait_for_a_hub_that_does_not_start_all_say_so(container: C
     assert [ended(one) for one in clients] == [(255, b"", expected)] * 8
 
 
-def test_a_hub_without_a_token_says_so(container: Container) -> None:
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "MPI_AGENT_SERVICE_ACCOUNT"):
-        container.environ.pop(name, None)
-    code, out, err = container.run("worker-0", "true")
-    assert (code, out, err.count(b"\n")) == (255, b"", 1)
-    assert err.startswith(
-        f"rshagent: the hub at {container.folder}/hub/hub.sock did not start: rshagent-hub: ".encode()
-    )
-
-
-def test_after_a_failed_start_the_next_client_tries_again(container: Container) -> None:
-    broken(container, b"#!/bin/sh\nexit 3\n")
-    assert container.run("worker-0", "true")[0] == 255
-    container.direct.unlink()
-    container.direct.symlink_to(DIRECT)
-    assert container.run("worker-0", "exit 5") == (5, b"", b"")
-
-
 NO_FORK = """
 #include <errno.h>
 #include <stdlib.h>

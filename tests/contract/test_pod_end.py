@@ -127,7 +127,7 @@ def test_a_job_ends_with_its_main_container(cluster: Cluster, make: Callable[...
     assert len(busy(cluster)) == len(WORKERS), "the job may end by itself"
     sigterm(agent)
     assert_nothing_left(cluster)
-    assert "told to end" not in agent.log(), "it was its pod that ended"
+    assert "was terminated" not in agent.log(), "it was its pod that ended"
     for session in attached:
         session.communicate(timeout=DEADLINE_S)
         assert session.returncode == 143
@@ -171,7 +171,7 @@ def test_a_hub_that_was_not_told_before_sigterm_sweeps_all_the_same(
     start_daemons(agent)
     sigterm(agent)
     assert_nothing_left(cluster)
-    assert agent.log().count("the hub was told to end (SIGTERM), so the job is ended") == 1
+    assert agent.log().count("the hub was terminated (SIGTERM); ending the job") == 1
     assert tell_ending(agent) == 1, "no hub is there any more"
 
 
@@ -202,7 +202,7 @@ def test_workers_that_have_ended_are_not_waited_for(cluster: Cluster, make: Call
     run(agent, "-n", "worker-0", "true", MPI_AGENT_LIMITS="")  # tells that the watch has seen it
     sigterm(agent)
     assert_nothing_left(cluster, WORKERS[2:4])
-    assert "what is left in 2 workers" in agent.log()
+    assert "remaining processes in 2 workers" in agent.log()
 
 
 def test_an_api_server_that_does_not_answer_holds_nobody_longer_than_the_grace(

@@ -111,14 +111,3 @@ def test_a_proxy_that_is_not_there(authority: Authority) -> None:
     environ = {"HTTPS_PROXY": f"http://127.0.0.1:{free_port()}"}
     lost = lost_of(cluster_at(6443, authority.path, host="api.example", environ=environ))
     assert lost.reason == "the proxy can't be reached: Connection refused"
-
-
-def test_no_proxy_means_directly(authority: Authority, certificate: tuple[Path, Path]) -> None:
-    environ = {"HTTPS_PROXY": f"http://127.0.0.1:{free_port()}", "NO_PROXY": "127.0.0.0/8"}
-    with Server(greet, certificate) as server:
-        loop = Loop()
-        owner = Recorder(loop)
-        link = Link(loop, cluster_at(server.port, authority.path, environ=environ), owner)
-        link.send(b"world")
-        until(loop, lambda: owner.data == b"hello world")
-        link.close()

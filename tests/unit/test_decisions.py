@@ -21,7 +21,7 @@ NOW = 1000.0
 @pytest.mark.parametrize(
     ("code", "has_output", "end"),
     [
-        (0, False, (0, "the stream was lost, and what the command still had to say with it; it ended with 0")),
+        (0, False, (0, "the stream was lost, with the command's remaining output; it ended with 0")),
         (0, True, (255, "the command ended with 0, but the stream was lost, and output with it")),
         (1, False, (1, "")),
         (1, True, (1, "")),
@@ -106,7 +106,7 @@ def test_one_that_does_not_come_to_run_is_said_to_be_so(phase: str, state: str) 
         (2, 130, "ended by SIGINT", "INT"),
         (3, 131, "ended by SIGQUIT", "QUIT"),
         (15, 143, "ended by SIGTERM", "TERM"),
-        (13, 141, "nobody reads its output any more", "TERM"),
+        (13, 141, "stdout was closed by its reader", "TERM"),
         (40, 168, "ended by SIG40", "TERM"),
         (None, 255, "the client has died", "TERM"),
     ],

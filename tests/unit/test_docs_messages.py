@@ -21,7 +21,6 @@ SECTIONS = (
     "## rshagent",
     "## ssh",
     "## The operator's log",
-    "## Installation",
 )
 
 

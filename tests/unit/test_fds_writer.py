@@ -9,9 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from channels import Channel, channel, is_open, is_readable, take
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from channels import Channel, channel, is_open, take
 from scripted_api import settle, until
 
 from agents.common.loop import Loop
@@ -24,30 +22,6 @@ __all__ = ["channel"]
 pytestmark = pytest.mark.timeout(60)  # a call that waits would wait for ever
 
 MIB = 1 << 20
-
-
-@settings(max_examples=40)
-@given(
-    sizes=st.lists(st.integers(0, 200_000), max_size=6),
-    reads=st.lists(st.integers(1, 100_000), min_size=1, max_size=20),
-)
-def test_a_pipe_gets_every_byte_in_order_whatever_the_sizes(sizes: list[int], reads: list[int]) -> None:
-    channel, loop = Channel("pipe"), Loop()
-    source = random.Random(sum(sizes)).randbytes(sum(sizes))
-    writer = Writer(loop, channel.ours, lambda: None, lambda: pytest.fail("broken"))
-    got, at = b"", 0
-    for size in sizes:
-        writer.write(memoryview(source)[at : at + size])
-        at += size
-    for size in [*reads, *[65536] * (len(source) // 4096 + 1)]:
-        if is_readable(channel.theirs):
-            got += os.read(channel.theirs, size)
-        settle(loop)
-    assert got == source
-    assert not writer.is_behind
-    assert writer.written == len(source)
-    writer.close()
-    channel.hang_up()
 
 
 class Consumer(threading.Thread):

@@ -164,8 +164,8 @@ MISTAKES: list[tuple[tuple[Any, ...], Any, str]] = [
     ((*USER, "client-certificate"), "/nowhere/crt", "client-certificate can't be read from /nowhere/crt: No such"),
     ((*USER, "client-certificate"), "a\x00b", "that is no path"),
     ((*USER, "client-certificate-data"), "!", "client-certificate-data is not base64"),
-    ((*USER, "client-certificate-data"), b64(b"x"), "has one of client certificate and key, and lacks the other"),
-    ((*USER, "client-key-data"), b64(b"x"), "has one of client certificate and key, and lacks the other"),
+    ((*USER, "client-certificate-data"), b64(b"x"), "must have both a client certificate and its key"),
+    ((*USER, "client-key-data"), b64(b"x"), "must have both a client certificate and its key"),
 ]
 
 

@@ -26,7 +26,7 @@ def test_a_watch_that_ends_as_soon_as_it_begins_is_not_asked_for_at_once_again(a
     api.until(lambda: len(api.troubles) == 1)
     settle(api.loop)
     assert len(api.targets) == 2
-    assert "as soon as it had begun" in api.troubles[0].message
+    assert "immediately after its start" in api.troubles[0].message
     api.clock.now += 0.5
     api.until(lambda: len(api.troubles) == 2)
     assert len(api.targets) == 3

@@ -311,15 +311,6 @@ def test_one_that_another_hub_started_is_asked_for_and_never_started(bench: Benc
     assert (bench.end, bench.starts) == ((5, ""), 0)
 
 
-@pytest.mark.parametrize(("has_output", "code", "said"), ENDS.values(), ids=ENDS)
-def test_what_another_hub_knew_of_its_output_holds(bench: Bench, has_output: bool, code: int, said: str) -> None:
-    bench.session.facts.has_output = has_output
-    bench.session.resume(42)
-    bench.ask().answer("exit 0")
-    assert bench.end[0] == code
-    assert said in bench.said
-
-
 @pytest.mark.parametrize(("code", "end"), [(0, 141), (7, 7)])
 @pytest.mark.parametrize("path", ["/dev/full", ""], ids=["full disk", "reader that has gone"])
 def test_output_that_can_not_be_written_is_no_success(

@@ -11,7 +11,7 @@ from rshagent.session.events import State
 from rshagent.stream.status import Exited, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 GRACE_S = SECOND_LOOK_S = 1.0
 TERM, INT, KILLED_BY = 15, 2, 128
@@ -48,7 +48,7 @@ def test_a_status_within_the_grace_is_the_end(bench: Bench, code: int) -> None:
     [
         (TERM, "TERM", (KILLED_BY + TERM, "ended by SIGTERM")),
         (INT, "INT", (KILLED_BY + INT, "ended by SIGINT")),
-        (13, "TERM", (KILLED_BY + 13, "nobody reads its output any more")),
+        (13, "TERM", (KILLED_BY + 13, "stdout was closed by its reader")),
         (None, "TERM", (255, "the client has died")),
     ],
 )
@@ -69,7 +69,39 @@ def test_what_does_not_end_by_itself_is_ended(
     assert (bench.session.facts.is_client_dead, bench.session.facts.signal) == (number is None, number)
 
 
-def test_only_the_first_word_counts(bench: Bench) -> None:
+def is_lost(bench: Bench) -> None:
+    start = bench.start()
+    start.open()
+    start.end()
+
+
+def is_retried(bench: Bench) -> None:
+    is_lost(bench)
+    bench.ask().answer("gone")
+
+
+WAYS: dict[str, Callable[[Bench], object]] = {
+    "requested": lambda bench: bench.start().open(),
+    "recovering": lambda bench: bench.run().end(),
+    "stalled": lambda bench: bench.run().stall(),
+    "finding": is_lost,
+    "between two tries": is_retried,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_dead_client_ends_the_remote_command(bench: Bench, way: str) -> None:
+    WAYS[way](bench)
+    bench.session.end(None)
+    bench.wait(GRACE_S + 0.2)
+    bench.reap().answer("left 0 0")
+    bench.wait(SECOND_LOOK_S + 0.2)
+    if not bench.ends:
+        bench.reap().answer("left 0 0")
+    assert bench.end == (255, "the client has died")
+
+
+def test_only_the_first_signal_counts(bench: Bench) -> None:
     bench.run()
     bench.session.end(INT)
     bench.session.end(TERM)

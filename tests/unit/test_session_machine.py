@@ -1,41 +1,31 @@
-"""The state machine of a session: every event in every state, the start's decisions, and what holds on every path."""
+"""The state machine of a session: every event in every state, and what a start decides."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scripted_exec import pod
 
-from rshagent.session import transitions
 from rshagent.session.engine import DEFAULT_LIMITS
 from rshagent.session.events import (
-    Acknowledged,
     Do,
     Event,
-    ExitRecovered,
     On,
-    PassSignal,
-    Reap,
-    Reaped,
     ReportRetry,
     Resume,
     Say,
     SetTimer,
     State,
-    Stop,
     StreamEnded,
     UseContainer,
-    WorkerEnded,
 )
 from rshagent.session.facts import Facts, Observed
-from rshagent.session.machine import ENDING, HOLDS, RECOVERY, SLOT, STREAM, TRANSITIONS, step
+from rshagent.session.machine import HOLDS, TRANSITIONS, step
 from rshagent.stream.status import Exited, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 NOW = 1000.0
 KINDS: list[object] = [*On, *(kind for kind in get_args(Event) if kind is not On)]
@@ -145,186 +135,6 @@ def test_a_success_is_believed_if_the_command_confirmed_it(
     made = facts(State.RUNNING)
     step(made, StreamEnded(outcome, "lost"), Observed(NOW, is_confirmed=is_confirmed))
     assert made.state is (State.DRAINING if is_the_end else State.RECOVERING)
-
-
-class Run:
-    """The machine and a runner that is not there: only what the session holds reports anything."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-        self.facts = Facts(NOW, DEFAULT_LIMITS)
-        self.has_timer = self.has_slot = self.has_stream = self.has_recovery = self.has_reaper = False
-        self.was_acknowledged = self.may_succeed = self.was_reaped = self.was_requested = False
-        self.closes = 0
-        self.take(On.BEGIN)
-
-    @property
-    def state(self) -> State:
-        return self.facts.state
-
-    def take(self, event: Event, **seen: Any) -> None:
-        """Feed the machine an event, and check what must hold after each."""
-        kind = event if isinstance(event, On) else type(event)
-        assert TRANSITIONS[kind][self.state] is not transitions.never, (event, self.state)
-        before = self.state
-        if isinstance(event, StreamEnded):
-            self.has_stream = False
-            self.may_succeed |= event.outcome == CONFIRMED and seen.get("is_confirmed", False)
-        self.may_succeed |= isinstance(event, ExitRecovered) and event.code == 0
-        known = Observed(self.now, has_stream=self.has_stream, may_run=self.was_requested)
-        effects = step(self.facts, event, known._replace(**seen))
-        if self.state is not before:
-            self.has_timer = self.has_reaper = False
-            self.has_stream &= STREAM in HOLDS[self.state]
-            self.has_recovery &= RECOVERY in HOLDS[self.state]
-            self.has_slot &= SLOT in HOLDS[self.state]
-        for effect in effects:
-            self.perform(effect)
-        self.check()
-
-    def perform(self, effect: object) -> None:
-        if effect is Do.OPEN_STREAM:
-            assert not self.was_acknowledged, "an acknowledged start is never retried"
-            self.has_stream = self.was_requested = True
-        elif effect is Do.QUEUE:
-            self.has_slot = True
-        elif effect is Do.ASK_WORKER:
-            self.has_recovery = True
-        elif effect is Do.CLOSE_STREAM:
-            self.has_stream = False
-        elif effect is Do.CLOSE:
-            self.closes += 1
-        elif isinstance(effect, SetTimer):
-            assert effect.seconds >= 0
-            self.has_timer = True
-        elif isinstance(effect, Reap):
-            self.has_reaper = self.was_reaped = True
-
-    def check(self) -> None:
-        self.was_acknowledged |= bool(self.facts.acknowledged_at)
-        held = self.has_timer or self.has_slot or self.has_stream or self.has_recovery or self.has_reaper
-        assert self.closes == (self.state is State.ENDED), "the end is reported once"
-        if self.state is State.ENDED:
-            assert not held
-            assert self.facts.code != 0 or self.may_succeed, "no exit status is no success"
-        elif self.state is not State.DRAINING:
-            assert held, f"nothing will ever happen in {self.state}"
-        assert not (self.state in ENDING and self.facts.code == 0), "who is stopped has not succeeded"
-
-
-CONFIRMED = Exited(0)
-OUTCOMES = st.sampled_from([None, CONFIRMED, Exited(3), Exited(137), REFUSED, Failure("busy", retryable=True)])
-Choice = tuple[Event, dict[str, bool]]
-BOOLEANS = st.booleans()
-
-
-def choices(run: Run) -> list[st.SearchStrategy[Choice]]:
-    """What may happen next, by what the session holds."""
-
-    def plain(*events: Event) -> st.SearchStrategy[Choice]:
-        return st.sampled_from([(event, {}) for event in events])
-
-    found = [
-        plain(Stop(15, 1.0), Stop(None, 1.0), Stop(13, 0.0), PassSignal(10), On.WORKER_READY, On.STDOUT_CLOSED),
-        plain(WorkerEnded("the pod is gone", 255)),
-    ]
-    if run.has_timer:
-        found.append(st.builds(_timeout, BOOLEANS, BOOLEANS))
-    if run.has_slot and run.state is State.QUEUED:
-        found.append(st.builds(_slot, BOOLEANS, BOOLEANS))
-    if run.has_stream:
-        if not run.was_acknowledged:
-            found.append(plain(Acknowledged(42), Acknowledged(0)))
-        found += [plain(On.OUTPUT, On.STALLED, On.DRAINED), st.builds(_ended, OUTCOMES, BOOLEANS, BOOLEANS)]
-    if run.has_recovery:
-        found += [plain(On.ALIVE), st.builds(_recovered, st.sampled_from([None, 0, 3, 143]), BOOLEANS)]
-    if run.has_reaper:
-        found.append(plain(Reaped(""), Reaped("some are left")))
-    if run.state is State.DRAINING:
-        found.append(plain(On.DRAINED))
-    return found
-
-
-def _timeout(is_behind: bool, is_confirmed: bool) -> Choice:
-    return On.TIMEOUT, {"is_behind": is_behind, "is_confirmed": is_confirmed}
-
-
-def _slot(is_ready: bool, is_in_danger: bool) -> Choice:
-    return On.SLOT_GRANTED, {"is_ready": is_ready, "is_in_danger": is_in_danger}
-
-
-def _ended(outcome: Exited | Failure | None, is_confirmed: bool, has_command: bool) -> Choice:
-    return StreamEnded(outcome, "lost"), {"is_confirmed": is_confirmed, "has_command": has_command}
-
-
-def _recovered(code: int | None, is_silent: bool) -> Choice:
-    recovered = ExitRecovered(code, "" if code is not None else "it ended in the worker")
-    return recovered, {"is_silent": is_silent}
-
-
-@given(st.data(), st.booleans())
-def test_what_holds_on_every_path(data: st.DataObject, has_output: bool) -> None:
-    run = Run()
-    run.facts.has_output = has_output
-    stopped = False
-    for _ in range(data.draw(st.integers(1, 40))):
-        if run.state is State.ENDED:
-            break
-        event, seen = data.draw(st.one_of(choices(run)))
-        run.now += data.draw(st.sampled_from([0.0, 1.0, 30.0]))
-        run.take(event, **seen)
-        stopped |= isinstance(event, Stop)
-    run.take(On.LEAVE)
-    assert run.state is State.ENDED
-    for event in (On.LEAVE, On.ABANDON, Stop(15, 1.0), On.STDOUT_CLOSED, PassSignal(10), On.WORKER_READY):
-        run.take(event)
-    assert run.closes == 1
-
-
-def _requested(run: Run) -> None:
-    run.take(On.SLOT_GRANTED)
-
-
-def _running(run: Run) -> None:
-    _requested(run)
-    run.take(Acknowledged(42))
-
-
-def _recovering(run: Run) -> None:
-    _running(run)
-    run.take(StreamEnded(None))
-
-
-def _finding(run: Run) -> None:
-    _requested(run)
-    run.take(StreamEnded(None, "lost"))
-
-
-def _stalled(run: Run) -> None:
-    _running(run)
-    run.take(On.STALLED)
-
-
-def _flushing(run: Run) -> None:
-    _stalled(run)
-    run.take(ExitRecovered(0))
-
-
-def _retrying(run: Run) -> None:
-    _finding(run)
-    run.take(ExitRecovered(None, "gone"))
-
-
-@pytest.mark.parametrize("way", [_requested, _running, _recovering, _finding, _stalled, _flushing, _retrying])
-def test_a_dead_client_ends_the_remote_command(way: Callable[[Run], None]) -> None:
-    run = Run()
-    way(run)
-    run.take(Stop(None, 1.0))
-    while not run.closes:
-        assert run.state in ENDING
-        run.take(Reaped("") if run.has_reaper else On.TIMEOUT)
-    assert run.was_reaped
-    assert (run.facts.code, run.facts.reason) == (255, "the client has died")
 
 
 def test_a_session_of_an_earlier_hub_is_asked_for() -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted_exec import Bench, Exec, benches, pod
 
+from rshagent.session import transitions
 from rshagent.session.events import State
+from rshagent.session.machine import TRANSITIONS
 from rshagent.stream.status import Exited, Failure
 from rshagent.stream.streams import STDERR
 
 if TYPE_CHECKING:
-    import pytest
+    from rshagent.session.facts import Facts
+    from rshagent.session.transitions import Step
 
 OUTCOMES = [
     None,
@@ -86,11 +90,19 @@ class Story:
             one.end(outcome)
 
 
+def never(facts: Facts, event: object, _seen: object) -> Step:
+    pytest.fail(f"{event} in {facts.state}")
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data(), actions=st.lists(st.sampled_from(ACTIONS), max_size=30), is_watched=st.booleans())
 def test_any_story_has_one_end(
     monkeypatch: pytest.MonkeyPatch, data: st.DataObject, actions: list[str], is_watched: bool
 ) -> None:
+    for states in TRANSITIONS.values():
+        for state, transition in states.items():
+            if transition is transitions.never:
+                monkeypatch.setitem(states, state, never)
     with closing(benches(monkeypatch)) as made:
         bench = next(made)
         if is_watched:

@@ -162,13 +162,6 @@ def test_our_frames_are_what_a_server_reads(size: int, first: int | None) -> Non
     assert decode(websocket.frame(BINARY, payload, first=first)) == (BINARY, prefix + payload, b"")
 
 
-@given(payload=st.binary(max_size=500), first=st.none() | st.integers(0, 255), opcode=st.sampled_from([BINARY, PING]))
-def test_any_frame_of_ours_gives_its_payload_back(payload: bytes, first: int | None, opcode: int) -> None:
-    prefix = b"" if first is None else bytes((first,))
-    data = websocket.frame(opcode, payload, first=first)
-    assert decode(data + b"next") == (opcode, prefix + payload, b"next")
-
-
 def test_each_frame_has_a_key_of_its_own() -> None:
     assert len({websocket.frame(BINARY, b"")[2:6] for _ in range(50)}) > 45
 

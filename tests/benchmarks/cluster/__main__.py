@@ -20,7 +20,7 @@ from tests.benchmarks import report
 from tests.benchmarks.measure import BenchmarkError, machine, noise
 from tests.cluster.kube import Api, WaitError
 
-from . import figures, table
+from . import figures
 from .stage import Stage, namespaces
 
 if TYPE_CHECKING:
@@ -55,10 +55,11 @@ def main() -> int:
         return 130
     say("")
     beside = f"Beside kubectl {version}. " if version else ""
-    print(f"\n{table.plain(measured)}\n\n{beside}Measured in {time.monotonic() - began:.0f} s.")
+    rows = figures.rows(measured)
+    print(f"\n{report.plain(rows)}\n\n{beside}Measured in {time.monotonic() - began:.0f} s.")
     if options.write:
-        text = f"{time.strftime('%Y-%m-%d')}. {beside}{setting}\n\n{table.markdown(measured)}"
-        report.write(report.DOC, text, table.MARKERS)
+        text = f"{time.strftime('%Y-%m-%d')}. {beside}{setting}\n\n{report.markdown(rows)}"
+        report.write(report.DOC, text, figures.MARKERS)
     return 0
 
 
@@ -95,7 +96,7 @@ def _measure(api: Api, names: Sequence[str], plan: figures.Plan, say: Callable[[
             version = stage.kubectl_version()
             for name in on_stage:
                 measured += getattr(figures, name)(stage, plan, say)
-    return sorted(measured, key=lambda figure: figure.target.must is None), version
+    return measured, version
 
 
 def _setting(api: Api) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+import statistics
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.benchmarks import report
 from tests.benchmarks.measure import BenchmarkError
 from tests.benchmarks.report import AS_DECIMAL, AS_FRACTION, Figure, Target
 from tests.cluster import pods as of
@@ -31,6 +32,9 @@ CPU = 64  # workers
 FRESH = 16
 _FRESH_S, _LOG_S = 300.0, 10.0
 _BARE = "bare"
+MARKERS = ("<!-- make bench-cluster: begin -->", "<!-- make bench-cluster: end -->")
+_HEAD = ("figure", "beside", "takes", "ours", "ratio", "in single runs", "must", "aim", "reached")
+_PEERS = {"kubectl": "kubectl", _BARE: "a bare socket client"}
 
 
 class Plan(NamedTuple):
@@ -59,11 +63,9 @@ def launches(stage: Stage, plan: Plan, say: Say) -> list[Figure]:
         Figure(f"mpirun -n {size} hostname: wall", "s", wall_s[size], Target("hub", 0.7, 0.6), AS_DECIMAL)
         for size in plan.sizes
     ]
-    for size in plan.sizes:
-        target = Target("hub", 1 / 15, 1 / 30) if size == CPU else Target("hub")
-        found.append(
-            Figure(f"CPU in the launcher pod beyond mpirun's, N = {size}", "s", cpu_s[size], target, AS_FRACTION)
-        )
+    if CPU in plan.sizes:
+        name = f"CPU in the launcher pod beyond mpirun's, N = {CPU}"
+        found.append(Figure(name, "s", cpu_s[CPU], Target("hub", 1 / 15, 1 / 30), AS_FRACTION))
     return found
 
 
@@ -84,62 +86,41 @@ def memory(stage: Stage, plan: Plan, say: Say) -> list[Figure]:
 def floor(stage: Stage, plan: Plan, say: Say) -> list[Figure]:
     """`true` in many pods at once, beside the least that an exec can be."""
     size = min(FLOOR, max(plan.sizes))
-    peers = ("kubectl", _BARE, "hub")
-    wall_s: Samples = {peer: [] for peer in peers}
-    cpu_s: Samples = {peer: [] for peer in peers}
+    wall_s: Samples = {peer: [] for peer in (_BARE, "hub")}
     for number in range(-1, plan.runs):
-        for peer in peers:
+        for peer, samples in wall_s.items():
             say(f"{size} execs at once: {f'run {number + 1} of {plan.runs}' if number >= 0 else 'warm-up'}, {peer}")
             took = stage.burst(peer, size)
             if number >= 0:
-                wall_s[peer].append(took["wall_s"])
-                cpu_s[peer].append(took["machine_cpu_s"])
-    name = f"{size} execs of true at once"
-    return [
-        Figure(f"{name}: wall", "s", wall_s, Target("hub", 1.15, 1.15, peer=_BARE), AS_DECIMAL),
-        Figure(f"{name}: CPU of the machine", "s", cpu_s, Target("hub", peer=_BARE), AS_DECIMAL),
-        Figure(f"{name}: wall", "s", wall_s, Target("hub"), AS_DECIMAL),
-        Figure(f"{name}: CPU of the machine", "s", cpu_s, Target("hub"), AS_DECIMAL),
-    ]
+                samples.append(took["wall_s"])
+    target = Target("hub", 1.15, 1.15, peer=_BARE)
+    return [Figure(f"{size} execs of true at once: wall", "s", wall_s, target, AS_DECIMAL)]
 
 
 def fresh(new_namespace: Callable[[], Namespace], plan: Plan, say: Say) -> list[Figure]:
-    """A whole job applied: from the last worker's Ready to the first rank's line, and what of that is whose."""
+    """A whole job applied: from the last worker's Ready to the first rank's line."""
     name = f"last worker Ready to first rank, N = {FRESH}"
-    whole: list[float] = []
-    parts: Samples = {"until delivery knows": [], "kubelet's part": [], "mpirun, agent, ranks": []}
+    seconds: list[float] = []
     for number in range(plan.runs):
         say(f"a fresh job of {FRESH} workers: run {number + 1} of {plan.runs}")
-        times = _fresh(new_namespace())
-        whole.append(times[-1] - times[0])
-        for samples, (begin, end) in zip(parts.values(), itertools.pairwise(times), strict=True):
-            samples.append(end - begin)
-    target = Target("hub", 2.5, 1.8, is_ratio=False)
-    return [
-        Figure(name, "s", {"hub": whole}, target, AS_DECIMAL),
-        *(
-            Figure(f"{name}: {part}", "s", {"hub": samples}, Target("hub", is_ratio=False), AS_DECIMAL)
-            for part, samples in parts.items()
-        ),
-    ]
+        seconds.append(_fresh(new_namespace()))
+    return [Figure(name, "s", {"hub": seconds}, Target("hub", 2.5, 1.8, is_ratio=False), AS_DECIMAL)]
 
 
-def _fresh(namespace: Namespace) -> tuple[float, float, float, float]:
-    """When the last worker was Ready, delivery saw that, mpirun's container started, and a rank printed."""
+def _fresh(namespace: Namespace) -> float:
+    """Seconds from the last worker's Ready to a rank's first line."""
     job = Job("openmpi4", workers=FRESH)
-    # The shell's line is as good as the container's start; a pod's status has whole seconds.
-    job.command("/bin/sh", "-c", f"echo started; exec mpirun -n {FRESH} hostname")
+    job.command("mpirun", "-n", str(FRESH), "hostname")
     namespace.apply(job.objects)
     namespace.wait_ready(job.workers, _FRESH_S)
     ready = time.time()
     namespace.wait(job.launcher_name, lambda pod: of.phase(pod) in ("Succeeded", "Failed"), "has ended", _FRESH_S)
-    delivered = _times(namespace, job.launcher_name, "delivery", r"\d+/\d+ ready after")
-    printed = _times(namespace, job.launcher_name, str(job.main["name"]), f"^(started|{job.name}-worker-.*)$")
+    printed = _times(namespace, job.launcher_name, str(job.main["name"]), f"^{job.name}-worker-")
     namespace.delete("Namespace", namespace.name)
     namespace.wait_deleted("Namespace", namespace.name, _FRESH_S)  # or its end would slow the next one's start
-    if len(delivered) != 1 or len(printed) != 1 + FRESH:
-        raise BenchmarkError(f"a fresh job printed {len(printed)} lines instead of {1 + FRESH}")
-    return ready, delivered[0], printed[0], printed[1]
+    if len(printed) != FRESH:
+        raise BenchmarkError(f"a fresh job printed {len(printed)} lines instead of {FRESH}")
+    return printed[0] - ready
 
 
 def _times(namespace: Namespace, pod: str, container: str, text: str) -> list[float]:
@@ -147,3 +128,14 @@ def _times(namespace: Namespace, pod: str, container: str, text: str) -> list[fl
     path, query = f"{namespace.path('Pod', pod)}/log", {"container": container, "timestamps": "true"}
     stamped = [line.split(" ", 1) for line in namespace.api.lines(path, query, _LOG_S)]
     return [datetime.fromisoformat(when).timestamp() for when, line in stamped if re.search(text, line)]
+
+
+def rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
+    """The table's cells, its head first."""
+    return [_HEAD, *map(_row, figures)]
+
+
+def _row(figure: Figure) -> tuple[str, ...]:
+    target, peer = figure.target, figure.samples.get(figure.target.peer)
+    beside = (_PEERS[target.peer], report.amount(statistics.median(peer), figure.unit)) if peer else ("", "")
+    return (figure.name, *beside, *report.cells(figure))

@@ -1,7 +1,7 @@
 """Runs in the launcher pod's user's container, on the Python that delivery puts there, and prints one JSON object.
 
     inside.py run NAME=VALUE... PROGRAM WORD...   what a program took: its own CPU, its children's, wall time
-    inside.py burst PEER NAME=VALUE... POD...     `true` in these pods at once, by kubectl, our client or a bare socket
+    inside.py burst PEER NAME=VALUE... POD...     `true` in these pods at once, by our client or a bare socket
 
 That Python has few modules (no ssl, threading, subprocess), so this uses what is beneath them.
 """
@@ -49,26 +49,21 @@ def run(words: list[str]) -> dict[str, object]:
 
 
 def burst(peer: str, pods: list[str]) -> dict[str, object]:
-    """`true` in all pods at once; CPU is the whole machine's: API server, kubelet and runtime do most of the work."""
+    """`true` in all pods at once."""
     _take_settings(pods)
     bare = _Bare() if peer == "bare" else None
-    before, began = _busy_s(), time.perf_counter()
-    failed = bare.all(pods) if bare else _processes(peer, pods)
-    wall_s = time.perf_counter() - began
-    return {"failed": failed, "wall_s": wall_s, "machine_cpu_s": _busy_s() - before}
+    began = time.perf_counter()
+    failed = bare.all(pods) if bare else _processes(pods)
+    return {"failed": failed, "wall_s": time.perf_counter() - began}
 
 
-def _processes(peer: str, pods: list[str]) -> list[str]:
-    """Start one process a pod; the pods for which it failed."""
-    calls = {
-        "kubectl": ["/opt/kube/kubectl", "exec", "POD", "--", "true"],
-        "hub": ["/opt/kube/rshagent", "-n", "POD", "true"],
-    }
+def _processes(pods: list[str]) -> list[str]:
+    """Start our client for each pod; return the pods for which it failed."""
     null = _null()
     actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, null, 1)]
     started = {}
     for pod in pods:
-        argv = [pod if word == "POD" else word for word in calls[peer]]
+        argv = ["/opt/kube/rshagent", "-n", pod, "true"]
         started[os.posix_spawn(argv[0], argv, os.environ, file_actions=actions)] = pod
     return [pod for pid, pod in started.items() if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
 
@@ -144,13 +139,6 @@ def _content(fd: int) -> str:
 def _read(path: str) -> str:
     with open(path, encoding="ascii") as file:
         return file.read().strip()
-
-
-def _busy_s() -> float:
-    """CPU time of everything on the machine."""
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, file.readline().split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

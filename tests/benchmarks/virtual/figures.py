@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 import statistics
 import tempfile
 import zipfile
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 MARKERS = ("<!-- make bench-virtual-cluster: begin -->", "<!-- make bench-virtual-cluster: end -->")
 _HEAD = ("figure", "way", "takes", "beside", "takes", "ratio", "in single runs", "goal", "reached")
 _JOBS, _JOBS_RUNS, _JOBS_LAYOUT = 50, 2, Layout(5, 1)
-_JOBS_RANKS = {"a rank on each": "--map-by ppr:1:node", "one rank": "-n 1"}
 _DVM_SIZES, _DVM_RUNS = (2, 16, 64), 3
 # Upstream's, byte for byte (kubeflow/mpi-operator v0.1 to v0.3, training-operator v1), but for its `set -x`.
 _KUBEXEC = r"""cat >/tmp/kubexec.sh <<'END' && chmod +x /tmp/kubexec.sh
@@ -102,21 +100,18 @@ class Bench:
         template["spec"]["automountServiceAccountToken"] = True  # kubectl needs it where it runs, which ours does not
         made.spec["login"] = {"template": template}
         starts = {_KUBECTL: "PRTE_MCA_plm_ssh_agent=/tmp/kubexec.sh mpirun", _AGENT: "mpirun", _PRUN: "prun"}
-        samples: Samples = {ranks: {name: [] for name in starts} for ranks in _JOBS_RANKS}
+        samples: dict[str, list[float]] = {name: [] for name in starts}
         self._say(f"short jobs: {_JOBS_LAYOUT.nodes} nodes")
         with login(self._api, made) as one:
             one.time(_KUBEXEC)
             one.time("prte --daemonize")
             for _ in self._rounds(f"{_JOBS} short jobs", _JOBS_RUNS):
-                for (ranks, option), (name, start) in itertools.product(_JOBS_RANKS.items(), starts.items()):
-                    job = f"{start} {option} init_finalize >/dev/null"
-                    samples[ranks][name].append(one.time(f"for job in {{1..{_JOBS}}}; do {job} || exit; done")[0])
+                for name, start in starts.items():
+                    job = f"{start} --map-by ppr:1:node init_finalize >/dev/null"
+                    samples[name].append(one.time(f"for job in {{1..{_JOBS}}}; do {job} || exit; done")[0])
         targets = (Target(_PRUN, 1 / 4, 1 / 4, peer=_KUBECTL), Target(_AGENT, peer=_KUBECTL))
-        return [
-            Figure(f"{_JOBS} short jobs on {_JOBS_LAYOUT.nodes} nodes, {ranks}", "s", found, target, AS_FRACTION)
-            for ranks, found in samples.items()
-            for target in targets
-        ]
+        figure = f"{_JOBS} short jobs on {_JOBS_LAYOUT.nodes} nodes"
+        return [Figure(figure, "s", samples, target, AS_FRACTION) for target in targets]
 
     def dvm(self) -> list[Figure]:
         """A DVM's start until all its daemons have reported. Raises BenchmarkError, WaitError."""

@@ -40,8 +40,6 @@ class Case(NamedTuple):
 
 CASES = (
     Case("sshd, keys and orders", has_sshd=True),
-    Case("orders alone", has_sshd=False),
-    Case("orders and a shared namespace of 10 processes", has_sshd=False, processes=10),
     Case("orders and a shared namespace of 100 processes", has_sshd=False, processes=100),
 )
 
