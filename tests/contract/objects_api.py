@@ -151,7 +151,7 @@ class ObjectsApi:
             for watch in tuple(self._watches):
                 self._loop.call_soon_threadsafe(watch.end)
 
-    def wait(self, condition: Callable[[SharedObjects], Any], timeout_s: float = 60.0) -> None:
+    def wait(self, condition: Callable[[SharedObjects], Any], timeout_s: float = 150.0) -> None:
         """Wait until the objects meet a condition."""
         with self.objects.changed:
             assert self.objects.changed.wait_for(lambda: condition(self.objects), timeout_s), self.picture()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 from typing import TYPE_CHECKING
@@ -34,11 +35,14 @@ class Podman:
     """A folder with a program of that name. It starts the runner once the file `go` is there."""
 
     def __init__(self, programs: Programs, folder: Path, script: str = "") -> None:
-        self.programs, self.folder, self.command = programs, folder, folder / "command"
+        self.folder, self.command = folder, folder / "command"
+        self.wrap, self.runner = folder / "mpi-wrap", folder / "mpi-runner"  # it mounts the runner that is beside it
+        shutil.copy(programs.wrap, self.wrap)
+        shutil.copy(programs.runner, self.runner)
         self.go, self.ended = folder / "go", folder / "ended"
         self.go.touch()
         command, go, ended, runner = (
-            shlex.quote(os.fspath(path)) for path in (self.command, self.go, self.ended, programs.runner)
+            shlex.quote(os.fspath(path)) for path in (self.command, self.go, self.ended, self.runner)
         )
         lines = [
             "#!/bin/sh", f"printf '%s\\n' \"$@\" >{command}", script,
@@ -52,7 +56,7 @@ class Podman:
     def spawn(self, *program: str, **env: str) -> subprocess.Popen[bytes]:
         path = f"{self.folder}:{os.environ['PATH']}"
         pipe = subprocess.PIPE
-        arguments = [os.fspath(self.programs.wrap), "--podman", IMAGE, *program]
+        arguments = [os.fspath(self.wrap), "--podman", IMAGE, *program]
         return subprocess.Popen(
             arguments, env={"PATH": path, **SANITIZERS, **env}, stdin=pipe, stdout=pipe, stderr=pipe
         )
@@ -87,7 +91,7 @@ def test_a_large_environment_arrives(podman: Podman) -> None:
 def test_podmans_command(podman: Podman, tmp_path: Path) -> None:
     more = " --volume=/data:/data\t--workdir=/data "
     assert podman.run("true", CONTAINER_ARGS=more, PMIX_SERVER_TMPDIR=os.fspath(tmp_path)) == (0, "", "")
-    runner = podman.programs.runner
+    runner = podman.runner
     of_runner = [f"--volume={runner}:/run/mpi-runner:ro", "--entrypoint=/run/mpi-runner"]
     said = ["--log-level=error", *SHARED, f"--volume={tmp_path}:{tmp_path}", *of_runner]
     said += ["--volume=/data:/data", "--workdir=/data", IMAGE, "--connection", "3"]
@@ -155,7 +159,7 @@ def test_errors(programs: Programs, podman: Podman, tmp_path: Path) -> None:
 
 def test_the_name_of_canopies_script(podman: Podman) -> None:
     script = podman.folder / "wrap-container.sh"
-    script.symlink_to(podman.programs.wrap)
+    script.symlink_to(podman.wrap)
     env = {"PATH": f"{podman.folder}:{os.environ['PATH']}", **SANITIZERS}
     done = subprocess.run([script, "sh", "-c", "exit 4"], env={**env, "MPI_IMAGE": IMAGE}, check=False)
     assert done.returncode == 4
