@@ -59,7 +59,7 @@ def test_jobs_end_while_the_api_server_is_away(node: Node, jobs: list[Ranks]) ->
 
 
 def test_the_kubelet_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> None:
-    # The API server then reports success, and containerd 2 kills what its execs run: daemons that stay attached are lost
+    # The API server reports success, and containerd 2 kills what its execs run: daemons that stay attached are lost
     # with their kubelet, and nothing may take that for their own exit.
     node.restart_kubelet()
     for ranks in jobs:
