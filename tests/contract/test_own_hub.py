@@ -151,6 +151,7 @@ def writable_by_all(hub: Path) -> None:
 # In a mount namespace of its own, as a container has it; `$@` is the client. Says what it ran by, and where the hub is.
 IN_A_CONTAINER = """
 name=.mpi-agents-$(id -u)-$(stat -Lc %i /proc/self/ns/mnt)
+rm -rf /tmp/$name /dev/shm/$name  # an earlier namespace had the same number, and its test was interrupted
 for place in $SPOILED; do
     if [ $place = mode ]; then mount -t tmpfs -o mode=0777 none /dev/shm; else touch $place/$name; fi
 done
