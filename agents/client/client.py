@@ -86,9 +86,9 @@ class MpiClient(Reader):
         uid = part(resource, "metadata").get("uid")
         outage = Outage()
         while True:
-            left_s = _WATCH_S if deadline is None else deadline - time.monotonic()
             found, status = outage.answer(partial(self._current, name, uid, resource))
             yield status
+            left_s = _WATCH_S if deadline is None else deadline - time.monotonic()
             if left_s <= 0:
                 return
             try:

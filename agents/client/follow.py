@@ -13,6 +13,7 @@ from agents.client.reader import Reader
 from agents.client.summaries import status_of
 
 _LOOK_S = 1.0
+_LAST_LINES_S = 120.0  # how long to try to read a terminated container's last lines
 _PAUSE_MAX_S = 10.0
 
 
@@ -76,6 +77,7 @@ class Follower:
         """Read a launcher's output to its end, over lost connections."""
         since: int | None = None
         heard = time.monotonic()
+        ended: float | None = None  # when the container was first seen terminated, with lines still unread
         while True:
             is_lost = False
             try:
@@ -88,7 +90,12 @@ class Follower:
             except (NotFoundError, RefusedError):  # its pod is gone, or its container is started again right now
                 break
             state = _state(self._facts(), pod)
-            if state != "running" and not (is_lost and state == "terminated"):  # its last lines are still unread
+            if state == "terminated" and is_lost:
+                ended = ended or time.monotonic()
+                if time.monotonic() - ended > _LAST_LINES_S:
+                    self._say(f"{pod.name} has ended, and its last lines can't be read")
+                    break
+            elif state != "running":
                 break
             time.sleep(_LOOK_S)
             since = int(time.monotonic() - heard) + 1

@@ -63,7 +63,7 @@ def load(kubeconfig: str | None, connections: int, context: str | None = None) -
     `connections`: how many are kept open. Raises AccessError.
     """
     file = kubeconfig or os.environ.get("KUBECONFIG") or None
-    is_in_pod = not (file or context or os.path.exists(os.path.expanduser(_KUBECONFIG)))
+    is_in_pod = not (file or context or _has_default_file())
     configuration = Configuration()
     try:
         if is_in_pod and os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -74,6 +74,14 @@ def load(kubeconfig: str | None, connections: int, context: str | None = None) -
     except (ConfigException, OSError, ValueError) as error:
         where = file or f"{_KUBECONFIG} or a pod's service account"
         raise AccessError(f"no cluster is configured by {where}: {error}") from None
+
+
+def _has_default_file() -> bool:
+    """Whether ~/.kube/config says anything: kubectl takes an empty one as missing, too."""
+    try:
+        return os.path.getsize(os.path.expanduser(_KUBECONFIG)) > 0
+    except OSError:
+        return False
 
 
 def _namespace(file: str | None, context: str | None) -> str:

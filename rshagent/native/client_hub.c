@@ -118,7 +118,7 @@ const char *own_hub(const char *socket) {
     strcat(beside(folder, "hub"), of_namespace());
     if (!take_folder() && !take_folder_in("/tmp") && !take_folder_in("/dev/shm"))
         end(FAILED, "no hub can be started: neither %s nor a folder in /tmp or /dev/shm can be made that only this user "
-            "may write to; mount an emptyDir volume there", strcat(beside(path, "hub"), of_namespace()));
+            "may write to; mount an emptyDir volume with medium Memory at /dev/shm", strcat(beside(path, "hub"), of_namespace()));
     return in_folder(path, "hub.sock");
 }
 

@@ -205,7 +205,7 @@ def test_where_no_place_is_safe_it_is_one_line(container: Container, spoiled: st
     (first, name, second), said = in_a_container(container, spoiled)
     expected = (
         f"rshagent: no hub can be started: neither {container.folder}/hub nor a folder in /tmp or /dev/shm can be made "
-        "that only this user may write to; mount an emptyDir volume there\n"
+        "that only this user may write to; mount an emptyDir volume with medium Memory at /dev/shm\n"
     )
     assert (first, second, said.decode()) == ("255", "255", 2 * expected)
     for place in ("/tmp", "/dev/shm"):
