@@ -26,7 +26,7 @@ _CONNECT_S = 10.0
 _WATCH_SLACK_S = 30.0  # how long to wait for a silent watch after its own timeout
 _READ_BYTES = 65536
 _MEDIA = {"PATCH": "application/merge-patch+json"}
-_ANY = "application/json, */*"  # logs are text
+_ANY = "application/json, */*"  # logs are text, and an exec that accepts JSON alone is answered with 406
 _PARTIAL = "application/json;as={};g=meta.k8s.io;v=v1"  # metadata alone; a server that can't do that answers 406
 
 
@@ -50,7 +50,7 @@ class Api:
         with verb and code of each request; code "0": no answer. `is_whole`: of long objects their managedFields, too.
         """
         self.access = access
-        self._headers = {"Accept": "application/json", "User-Agent": agent}
+        self._headers = {"Accept": _ANY, "User-Agent": agent}
         self._manager, self._read_s, self._page, self._answered = manager, timeout_s, page, answered
         self._is_whole = is_whole
 
@@ -144,7 +144,7 @@ class Api:
 
     def stream(self, path: str, *, read_s: float | None = None, **query: str) -> Stream:
         """Start to read text, such as a log; `read_s`: how long it may be silent, None: without limit."""
-        return Stream(self, self._send("get", "GET", path, query, _ANY, read_s=read_s, streams=True))
+        return Stream(self, self._send("get", "GET", path, query, "", read_s=read_s, streams=True))
 
     def no_answer(self, error: Exception) -> Exception:
         """Return what is raised for a request that the API server did not answer, or not to the end."""

@@ -79,7 +79,7 @@ def test_ranks_run_and_lost_pods_are_replaced(cluster: Cluster, transport: str) 
     running.until_ready(2)
     assert running.hosts(MPIRUN) == nodes(2)
     replaced(running, running.login)
-    assert "vc-login was started again" in running.until_event("LoginReplaced")
+    assert "vc-login was restarted" in running.until_event("LoginReplaced")
     running.until_ready(2)
     assert running.hosts(MPIRUN) == nodes(2)
 
