@@ -206,11 +206,8 @@ class Namespace:
             for event, name in events
             if event["type"] == "Warning"
             and f"{name}-".startswith(f"{job}-")
-            # On a busy node the kubelet gives its caches one second and then tries again, and a probe comes before the
-            # program listens. A port that is wrong would never be Ready.
-            and not re.search(
-                "failed to sync (secret|configmap) cache|Readiness probe failed: .*connection refused", event["message"]
-            )
+            # The kubelet gives its caches one second on a busy node, and then tries again.
+            and not re.search("failed to sync (secret|configmap) cache", event["message"])
             and not (name in ends and str(event.get("firstTimestamp") or event.get("eventTime")) >= ends[name])
         ]
 

@@ -62,7 +62,9 @@ def test_ranks_run_where_the_hostfile_says(running: dict[str, Submitted], name: 
     assert one.verdict(240) == "Succeeded", one.output
     slots = one.job.spec["slotsPerWorker"]
     assert one.ranks() == {rank: one.job.workers[rank // slots] for rank in range(len(one.job.workers) * slots)}
-    assert one.namespace.warnings(name) == []
+    # A busy node probes the worker agent before it listens, and the probe in kubeflow's examples comes before sshd.
+    early = ['/readyz?wait": dial tcp', *(["Readiness probe failed: dial tcp"] if name.startswith("kubeflow-") else [])]
+    assert [seen for seen in one.namespace.warnings(name) if not any(probe in seen for probe in early)] == []
 
 
 def test_an_ssh_job_gets_no_rights(running: dict[str, Submitted]) -> None:
