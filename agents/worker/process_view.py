@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
-from agents.common.loop import Loop, Timer
+from agents.common.loop import READ, Loop, Timer
 from agents.worker import orphans
 from agents.worker.orphans import Key, OrphanCleaner, Process, ProcessTree, Traces
 
@@ -123,12 +123,17 @@ class ProcessView:
         self._seen: Seen | None = None
         self._remembered: set[Key] = set()
         self._timer: Timer | None = None
+        self._pidfds: list[int] = []
         self.cleaner = OrphanCleaner(grace_s, say)
 
     def close(self) -> None:
         """Stop scanning."""
         if self._timer is not None:
             self._timer.cancel()
+        for pidfd in self._pidfds:
+            self._loop.remove(pidfd)
+            os.close(pidfd)
+        self._pidfds.clear()
 
     def look(self) -> None:
         """Scan now, signal the orphans that are due, and scan again when the next one is."""
@@ -156,6 +161,19 @@ class ProcessView:
         self._seen = Seen(now, found, left, tree)
         return self._seen
 
+    def follow_sshd(self, ended: Callable[[int], None]) -> bool:
+        """Call `ended(pid)` once when the sshd that runs now has ended; return whether there is one."""
+        sshd = self.see().tree.listener()
+        if sshd is None:
+            return False
+        try:
+            pidfd = os.pidfd_open(sshd.pid)
+        except OSError:
+            return False
+        self._pidfds.append(pidfd)
+        self._loop.add(pidfd, READ, lambda _events: self._sshd_ended(pidfd, sshd.pid, ended))
+        return True
+
     def state_of_sshd(self) -> str:
         """Return the state of sshd's process; empty if there is none."""
         sshd = self.see().tree.listener()
@@ -165,3 +183,9 @@ class ProcessView:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self.look)
+
+    def _sshd_ended(self, pidfd: int, pid: int, ended: Callable[[int], None]) -> None:
+        self._loop.remove(pidfd)
+        self._pidfds.remove(pidfd)
+        os.close(pidfd)
+        ended(pid)

@@ -44,6 +44,7 @@ class SshdMonitor:
         self._probe: Probe | None = None
         self._timer: Timer | None = None
         self._startup_timer = loop.call_later(LOGGED_AFTER_S, self._log_no_listener)
+        self._is_followed = False
         self._is_missing = False
         self.state = SshdState(settings.ports)
         self.answered: Callable[[], None] = lambda: None
@@ -95,8 +96,15 @@ class SshdMonitor:
         if not self.state.is_ready:
             return
         self._had_pid_file = os.path.exists(self._pid_file)  # it is written before the first banner is sent
+        if self._view is not None and not self._is_followed:
+            self._is_followed = self._view.follow_sshd(self._ended)
         if not was_ready:
             self.answered()
+
+    def _ended(self, pid: int) -> None:
+        """Note that sshd's process has ended: sooner than its socket would show it."""
+        self._is_followed = False
+        self._say(self.state.gone(f"process {pid} has ended: {self._clue()}"))
 
     def _pause_s(self) -> float:
         if self.state.is_ready:

@@ -108,7 +108,7 @@ def test_it_sees_the_end_of_an_sshd_whose_processes_it_shares(pod: Pod, tmp_path
         until_ready(worker)
         os.kill(child_of(sshd.pid), signal.SIGKILL)
         line = worker.until_said("sshd is gone from port 2222")
-        assert "2222: it was killed or crashed (its pid file is still there)" in line
+        assert "has ended: it was killed or crashed (its pid file is still there)" in line
         assert worker.ask_socket("/readyz") == (503, "sshd has ended\n")
         pod.serve()
         worker.until_said("sshd answers again at port 2222")
