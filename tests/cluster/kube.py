@@ -192,7 +192,12 @@ class Namespace:
     def events(self) -> list[Object]:
         """The events, oldest first."""
         listed = self.api.call("get", self.path("Event"))["items"]
-        return sorted(listed, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
+
+        def key(event: Object) -> tuple[str, int]:  # most times are whole seconds: within one, the order of writes
+            time = str(event.get("lastTimestamp") or event.get("eventTime"))
+            return time[: len("2026-01-01T00:00:00")], int(event["metadata"]["resourceVersion"])
+
+        return sorted(listed, key=key)
 
     def warnings(self, job: str) -> list[str]:
         """The Warning events of a job's objects, up to the end of each pod: of a healthy start there are none."""
@@ -206,6 +211,7 @@ class Namespace:
             for event, name in events
             if event["type"] == "Warning"
             and f"{name}-".startswith(f"{job}-")
+            and event["reason"] != "FailedScheduling"  # other tests' pods fill the node at times
             # The kubelet gives its caches one second on a busy node, and then tries again.
             and not re.search("failed to sync (secret|configmap) cache", event["message"])
             and not (name in ends and str(event.get("firstTimestamp") or event.get("eventTime")) >= ends[name])
