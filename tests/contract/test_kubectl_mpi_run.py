@@ -40,7 +40,7 @@ def test_ctrl_c_detaches_or_removes(shell: Shell, *, removes: bool) -> None:
     program = ["sh", "-c", "echo begun; sleep 600"]
     process = shell.start("run", "none", *options, "--", *program, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None
-    assert process.stdout.readline() == "[1,0]<stdout>:begun\n"
+    assert "[1,0]<stdout>:begun\n" in process.stdout  # mpirun may warn first
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -63,7 +63,7 @@ def test_an_outage_is_waited_for(shell: Shell, operated: Operated, tmp_path: Pat
     following = shell.start("run", "none", "-n", "1", "--name", "lasts", "--", *program, stdout=PIPE, stderr=PIPE)
     assert following.stdout is not None
     assert following.stderr is not None
-    assert following.stdout.readline() == "[1,0]<stdout>:begun\n"
+    assert "[1,0]<stdout>:begun\n" in following.stdout
     watches = operated.cluster.stats()["requests"]["watch"]
     waiting = shell.start("wait", "lasts", stdout=PIPE)
     operated.cluster.until(lambda stats: stats["requests"]["watch"] > watches)
@@ -77,7 +77,7 @@ def test_an_outage_is_waited_for(shell: Shell, operated: Operated, tmp_path: Pat
     go.touch()
     output, _ = following.communicate(timeout=60)
     assert following.returncode == 0
-    assert output.endswith("done\n")
+    assert "done\n" in output
     assert "lasts succeeded" in waiting.communicate(timeout=60)[0]
     assert waiting.returncode == 0
     shell.run("delete", "lasts")

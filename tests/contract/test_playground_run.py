@@ -160,7 +160,7 @@ def test_run_is_an_mpijob_whose_output_and_exit_code_are_its_own(playground: Pla
     program = ["sh", "-c", "pwd; exit 5"]
     process = playground.start("run", "--launcher", "mpich", "--workers", "1", "-np", "2", "-v", "--", *program)
     assert process.wait(60) == 5, playground.errors
-    assert playground.output == f"{os.getcwd()}\n" * 2
+    assert os.getcwd() in playground.output.splitlines()  # one that fails may end the other before it writes
     assert "condition run: Failed: " in playground.errors
     assert "host=run-worker-0" in playground.errors
     assert not playground.processes()
