@@ -117,7 +117,7 @@ class NameServer:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # it has no peer, but who reads is woken all the same
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join()  # else the kernel may begin its read anew, by a number that is another file's by then
+        self._thread.join()  # else the kernel may repeat its read, by a number that is another file's by then
         self._socket.close()
 
 

@@ -81,7 +81,7 @@ class Job:
         self._token = ""
 
     def create(self, steps: Sequence[Steps] = (), worker_environ: Mapping[str, str] | None = None) -> None:
-        """Create the pods; worker i goes through `steps[i]`, or is ready at once."""
+        """Create the pods; worker i goes through `steps[i]`, or is ready immediately."""
         for folder in (self._volumes.mpi, self._volumes.kube, self._volumes.run):
             os.makedirs(folder)
         inside = Folders()
@@ -233,7 +233,7 @@ def hostfile(launcher: Launcher, workers: Sequence[str], slots: int) -> list[str
 
 
 def job_environment(*, agent: str, hostfile: str, workers: int, slots: int) -> dict[str, str]:
-    """What every launcher of a job must be told, for all families at once: who knows which one the image holds.
+    """What every launcher of a job must be told, for all families together: who knows which one the image holds.
 
     Tree spawn is off, because workers would start workers (Open MPI above 64, Intel above 16) and would need rights for
     it; and as many agents may run as there are workers, because Open MPI 5 stays attached to each and waits for ever at

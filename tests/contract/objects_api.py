@@ -1,7 +1,7 @@
 """The playground's objects and watches over plain HTTP, in threads of the test's process, with the faults it asks for.
 
-Pods are run by three rules: they are Running at once, a launcher succeeds when its workers run and `may_end` says so,
-and a deleted pod is gone a moment later.
+Pods are run by three rules: they are Running immediately, a launcher succeeds when its workers run and `may_end` says
+so, and a deleted pod is gone a moment later.
 """
 
 from __future__ import annotations

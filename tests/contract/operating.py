@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OPERATOR = os.path.join(os.path.dirname(sys.executable), "mpi-operator")
 PATIENCE_S = 60.0
-# The operator that looks for T9k's jobs and for other operators all the time, and leaves jobs to these at once.
+# The operator that looks for T9k's jobs and for other operators all the time, and leaves jobs to these immediately.
 LOOKING_OFTEN = (
     sys.executable,
     "-c",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-PATIENCE_S = 60  # how long a test waits for something that ought to come at once
+PATIENCE_S = 60  # how long a test waits for something that ought to come immediately
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 

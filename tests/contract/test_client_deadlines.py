@@ -76,7 +76,7 @@ class Stories:
         hub.path.unlink()
         _, hub = self.begin("stale socket")
         hub.stop()
-        _, hub, _ = self.asked("lost for good", ticket=True)
+        _, hub, _ = self.asked("lost forever", ticket=True)
         hub.stop()
         client, _, connection = self.asked("mute", ticket=True)
         client.send_signal(signal.SIGTERM)
@@ -132,7 +132,7 @@ ORPHANED = ", so the command may still run in the worker"
         ("nothing there", "No such file or directory", "nothing was started"),
         ("stale socket", "Connection refused", "nothing was started"),
         ("refusing", "Connection reset by peer", "nothing was started"),
-        ("lost for good", "Connection refused", "how the command ended is not known"),
+        ("lost forever", "Connection refused", "how the command ended is not known"),
     ],
 )
 def test_deadline_without_a_hub(stories: Stories, story: str, reason: str, outcome: str) -> None:

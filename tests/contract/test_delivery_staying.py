@@ -129,7 +129,7 @@ def test_a_launcher_that_is_started_again_without_workers_waits_for_nobody(launc
     launcher.hosts_are()
     ready.write_text("again")
     launcher.until_told("names no worker: nothing to wait for")
-    until(lambda: ready.read_text() == "go", "it is told that nobody is waited for")
+    until(lambda: ready.read_text() == "go", "it has read that all are ready")
     launcher.process.terminate()
     assert launcher.end() == 0
     assert launcher.told.count("waiting for the sshds") == 1

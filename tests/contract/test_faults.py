@@ -153,7 +153,7 @@ def test_a_signal_ends_the_remote_tree_and_becomes_an_exit_code(
     process.send_signal(number)
     assert process.wait(90) == 128 + number
     process.communicate()
-    until(lambda: not cluster.leftovers("worker-0"), "what asked and what told of the end is gone as well")
+    until(lambda: not cluster.leftovers("worker-0"), "what asked and what reported the end is gone as well")
 
 
 def test_other_signals_are_passed_on(cluster: Cluster, agent: Agent) -> None:
@@ -209,7 +209,7 @@ def test_a_hub_that_dies_is_followed_by_one_that_settles(
         out, err = process.communicate(timeout=90)
         assert (process.returncode, out) == (code, b"")
         assert said in err
-        assert err.count(b"\n") == bool(said), "it is told of in one line"
+        assert err.count(b"\n") == bool(said), "it is reported in one line"
 
 
 @pytest.mark.parametrize("name", ["orted", "prted"])

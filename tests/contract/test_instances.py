@@ -1,4 +1,4 @@
-"""Several launcher instances at once: mount and process namespaces beside each other, and containers after each other.
+"""Several launcher instances together: mount and process namespaces beside each other, and containers after each other.
 
 An instance is one life of a launcher's container. What an earlier one left in the workers is ended, and nothing else.
 """

@@ -163,15 +163,15 @@ def test_wrong_usage_is_one_line(program: Path, words: list[str], text: str) -> 
     ("environ", "words", "expected"),
     [
         ({}, [], "beside"),
-        ({"PRTE_MCA_plm_rsh_agent": "former"}, [], "former"),
-        ({"PRTE_MCA_plm_rsh_agent": "former", "PRTE_MCA_plm_ssh_agent": "present"}, [], "present"),
-        ({"PRTE_MCA_plm_ssh_agent": "present"}, ["--agent", "given"], "given"),
+        ({"PRTE_MCA_plm_rsh_agent": "old"}, [], "old"),
+        ({"PRTE_MCA_plm_rsh_agent": "old", "PRTE_MCA_plm_ssh_agent": "new"}, [], "new"),
+        ({"PRTE_MCA_plm_ssh_agent": "new"}, ["--agent", "given"], "given"),
         ({"PRTE_MCA_plm_ssh_agent": ""}, [], "beside"),
         ({"PRTE_MCA_plm_ssh_agent": "present -x -o Y : other"}, [], "present -x -o Y"),
     ],
 )
 def test_which_agent(launch: Launch, program: Path, environ: dict[str, str], words: list[str], expected: str) -> None:
-    for name in ("former", "present", "given"):
+    for name in ("old", "new", "given"):
         launch.agent(f'echo {name} "$@"', name)
     beside = program.parent / "kubexec.sh"
     beside.write_text('#!/bin/sh\necho beside "$@"\n')

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LABELS = {"job": "pi", "role": "worker"}
 WORKERS = ["pi-worker-0", "pi-worker-1"]
-# kubeflow's own (training-operator v1.9.3, mpijob_controller.go), but for the folder of kubectl.
+# kubeflow's own (training-operator v1.9.3, mpijob_controller.go), except the folder of kubectl.
 KUBEXEC = """#!/bin/sh
 set -x
 POD_NAME=$1

@@ -40,7 +40,7 @@ def test_a_healthy_job(shell: Shell) -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_failing_launcher(shell: Shell, version: str) -> None:
-    """Of v2beta1 the launcher's Job deletes the pod at once; what the operator has seen of it stays."""
+    """Of v2beta1 the launcher's Job deletes the pod immediately; what the operator has seen of it stays."""
     name, command = f"ill-{version}", ("sh", "-c", "echo epoch 1; echo out of luck; exit 3")
     shell.run("submit", "-f", "-", stdin=manifest(name, *command, version=version, backoffLimit=0))
     shell.run("wait", name, code=1)

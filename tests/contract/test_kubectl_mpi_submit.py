@@ -1,4 +1,4 @@
-"""`kubectl mpi submit` and `convert`: what becomes of the files that they read."""
+"""`kubectl mpi submit` and `convert`: what they make of the files that they read."""
 
 from __future__ import annotations
 

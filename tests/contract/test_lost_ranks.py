@@ -97,7 +97,7 @@ StartScript = Callable[..., Script]
 
 @pytest.fixture
 def script(start: Start, tmp_path: Path) -> Iterator[StartScript]:
-    """Start a script of mpirun's of Open MPI 5, with two workers. One that is told of the loss in time fails."""
+    """Start a script of mpirun's of Open MPI 5, with two workers. One that learns of the loss in time fails."""
     made: list[Script] = []
 
     def started(text: str, launcher: str = "openmpi5") -> Script:
@@ -181,7 +181,7 @@ def test_the_next_hub_knows_whose_its_sessions_are(script: StartScript) -> None:
     job.cluster.until(lambda stats: not stats["sessions"])
     job.start_hub()
     job.cluster.until(lambda stats: stats["sessions"] >= 2)  # it asks after both
-    # Without a stream the hub hears of an end when it asks next. By then mpirun would have ended its agents, and the
+    # Without a stream the hub learns of an end when it asks next. By then mpirun would have ended its agents, and the
     # hub asks once more, but not for long.
     running.signal_mpirun(signal.SIGSTOP)
     running.kill_daemons(1)

@@ -290,11 +290,11 @@ def test_an_object_of_another_is_not_touched_and_waited_for(tmp_path: Path, api:
 
 def test_a_job_made_anew_under_its_name_waits_for_what_is_left_of_the_former(tmp_path: Path, api: ObjectsApi) -> None:
     """Garbage collection takes its time: the old job's pods are no reason to give up the new job."""
-    owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "job-0", "uid": "former", "controller": True}
-    metadata = {"name": "job-0-worker-0", "labels": {"mpi-agents/job-uid": "former"}, "ownerReferences": [owner]}
-    former = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "mpi"}]}}
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "job-0", "uid": "earlier", "controller": True}
+    metadata = {"name": "job-0-worker-0", "labels": {"mpi-agents/job-uid": "earlier"}, "ownerReferences": [owner]}
+    earlier = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "mpi"}]}}
     with api.objects.changed:
-        api.objects.add("pods", "team", former)
+        api.objects.add("pods", "team", earlier)
         place = ("pods", "team", "job-0-worker-0")
     with Operator(tmp_path, api.port) as operator:
         submit(api, "job-0")

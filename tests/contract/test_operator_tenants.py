@@ -146,7 +146,7 @@ def test_rights_follow_the_pods_of_a_job_and_end_with_it(tmp_path: Path, api: Ob
         with api.objects.changed:
             api.objects.put("pods", api.objects.at(("pods", "team", "pi-worker-1")), "DELETED")
             body = api.objects.at(("mpijobs", "team", "pi"))
-            body["metadata"]["generation"], body["spec"]["slotsPerWorker"] = 2, 2  # edited, it is tried again at once
+            body["metadata"]["generation"], body["spec"]["slotsPerWorker"] = 2, 2  # edited: tried again
             api.objects.put("mpijobs", body, "MODIFIED")
         api.wait(lambda objects: names_of(objects) == both)
         is_over = True

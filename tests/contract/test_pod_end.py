@@ -1,4 +1,4 @@
-"""The launcher's pod ends: what its hub was told, and what becomes of the job in the workers."""
+"""The launcher's pod ends: what its hub was told, and what happens to the job in the workers."""
 
 from __future__ import annotations
 

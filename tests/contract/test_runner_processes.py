@@ -82,7 +82,7 @@ def test_tstp_stops_both_and_cont_lets_them_go_on(app: Container) -> None:
     process.send_signal(signal.SIGTSTP)
     until(lambda: state(inside) == "T" and state(process.pid) == "T", "both are stopped")
     process.send_signal(signal.SIGCONT)
-    until(lambda: state(inside) == "S", "it goes on")
+    until(lambda: state(inside) == "S", "it runs again")
     process.communicate(b"\n", 60)
     assert process.returncode == 5
 

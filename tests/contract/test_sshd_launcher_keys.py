@@ -107,15 +107,15 @@ def test_what_keeps_the_container_from_its_start_is_said_by_the_hook(launcher: L
 
 
 def test_new_keys_reach_a_launcher_that_runs(launcher: Launcher, secret: Secret, port: int) -> None:
-    former = secret.rotate()
+    old = secret.rotate()
     start(launcher, port)
     assert run_main(launcher) == (0, "began\n")
-    assert in_force(launcher) == {former}
+    assert in_force(launcher) == {old}
     config = (launcher.volume / "run" / "ssh_config").read_text()
     secret.write(**BROKEN)
     line = launcher.until_told("the keys in the Secret have changed but can't be used; the previous ones stay in use: ")
     assert "c2VjcmV0" not in line
-    assert in_force(launcher) == {former}
+    assert in_force(launcher) == {old}
     key = secret.rotate()
     launcher.until_told("the keys in the Secret have changed: new connections use them")
     assert in_force(launcher) == {key}
@@ -129,13 +129,13 @@ def test_new_keys_reach_a_launcher_that_runs(launcher: Launcher, secret: Secret,
 
 def test_a_launcher_whose_workers_keep_their_keys_does_so_too(launcher: Launcher, secret: Secret) -> None:
     del launcher.environ["MPI_SSH_FOLLOW"]
-    former, port = secret.rotate(), free_port()
+    old, port = secret.rotate(), free_port()
     start(launcher, port, "--timeout", "1s")
     assert run_main(launcher)[0] == 24
     secret.rotate()
     with listening(WORKER, port):
         until(lambda: run_main(launcher) == (0, "began\n"), "it waits again")
-    assert in_force(launcher) == {former}
+    assert in_force(launcher) == {old}
     launcher.process.terminate()
     assert launcher.end() == 0
 
@@ -143,7 +143,7 @@ def test_a_launcher_whose_workers_keep_their_keys_does_so_too(launcher: Launcher
 def test_keys_that_changed_during_the_wait_are_there_before_the_command(
     launcher: Launcher, secret: Secret, port: int
 ) -> None:
-    """The banners answer at once: what is taken a second later, the first mpirun goes without."""
+    """The banners answer immediately: what is taken a second later, the first mpirun goes without."""
     secret.rotate()
     hook = [sys.executable, "-m", "sshd_bootstrap"]
     subprocess.run(hook, env={**launcher.environ, "MPI_SSH_PORTS": str(port)}, check=True, timeout=DEADLINE_S)

@@ -128,7 +128,7 @@ def test_looking_for_a_banner_is_no_error_in_the_log(pods: Pods) -> None:
     pod = pods.new()
     process = pod.serve()
     pod.within_network(look_for_banner)
-    pod.wait_for("^Connection (closed|reset) by .*preauth", process)  # reset, where sshd was quick to go on
+    pod.wait_for("^Connection (closed|reset) by .*preauth", process)  # reset, where sshd was quick
     assert "kex_exchange_identification" not in pod.said()
 
 

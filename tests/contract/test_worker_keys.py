@@ -70,7 +70,7 @@ def environment(pod: Pod) -> dict[str, str]:
 def worker(pod: Pod, tmp_path: Path) -> Iterator[Worker]:
     """The agent in a process namespace of its own, and in the pod's network."""
     network = ["nsenter", "--target", pod.pid, "--net", "unshare", "--pid", "--fork", "--mount-proc"]
-    slow = with_setting("sshd_monitor", "RESTART_S", 3.0)  # an sshd that begins anew may be held up
+    slow = with_setting("sshd_monitor", "RESTART_S", 3.0)  # an sshd that restarts may be held up
     with running(tmp_path, inside=[*network, *NO_CAPABILITIES], program=slow, **environment(pod)) as worker:
         until(lambda: worker.ask_socket("/healthz")[0] == 200, "it answers")
         yield worker
@@ -90,13 +90,13 @@ def test_rotated_keys_reach_an_sshd_that_runs(pod: Pod, secret: Secret, worker: 
     )
     assert session.stdout is not None
     assert session.stdout.readline() == b"started\n"
-    shutil.copy(f"{pod.volume}/run/identity", f"{pod.folder}/former")
+    shutil.copy(f"{pod.volume}/run/identity", f"{pod.folder}/old")
     secret.rotate(tmp_path / "second")
     worker.until_said("the keys in the Secret have changed: new connections use them")
     until(lambda: pod.ssh(HERE, "true").returncode == 0, "sshd has the new host key and lets the new key in")
-    # sshd begins anew meanwhile: what it reads at each connection came first.
-    until(lambda: b"Permission denied" in pod.ssh_with(f"{pod.folder}/former").stderr, "the former key is refused")
-    assert session.communicate(b"still here", DEADLINE_S)[0] == b"still here", "what runs goes on"
+    # sshd restarts meanwhile: what it reads at each connection came first.
+    until(lambda: b"Permission denied" in pod.ssh_with(f"{pod.folder}/old").stderr, "the old key is refused")
+    assert session.communicate(b"still here", DEADLINE_S)[0] == b"still here", "what runs keeps running"
     assert 'mpi_worker_key_rotations_total{result="done"} 1' in worker.ask_socket("/metrics")[1]
     assert "PRIVATE" not in worker.log()
 

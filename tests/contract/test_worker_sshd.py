@@ -46,7 +46,7 @@ def test_a_pod_is_ready_while_its_sshd_answers(tmp_path: Path) -> None:
 
 
 def test_who_waits_for_sshd_has_no_answer_before_there_is_one_to_give(tmp_path: Path) -> None:
-    """The kubelet makes a Warning event of each failed probe: of a start that is healthy there is to be none."""
+    """The kubelet makes a Warning event of each failed probe: a healthy start has none."""
     port = free_port()
     with running(tmp_path, MPI_SSH_PORTS=f"{port}", MPI_SSH_VOLUME=str(tmp_path)) as worker:
         worker.until("/readyz", 503)
@@ -61,7 +61,7 @@ def test_who_waits_for_sshd_has_no_answer_before_there_is_one_to_give(tmp_path: 
             assert answer.recv(4096).startswith(b"HTTP/1.1 200 ")
         assert worker.ask("/readyz?wait")[0] == 200
         sshd.end()
-        worker.until("/readyz?wait", 503)  # at once: it was ready
+        worker.until("/readyz?wait", 503)  # immediately: it was ready
 
 
 @pytest.mark.parametrize("end", ["foreign", "SIGTERM"])
@@ -108,7 +108,7 @@ def test_sshd_is_asked_once_as_long_as_its_socket_is_the_same(tmp_path: Path) ->
         for _ in range(50):
             worker.until("/readyz", 200)
         # Reset, where sshd has begun its key exchange before it sees the end.
-        until(lambda: "[preauth]" in sshd.log(), lambda: f"sshd has told of the connection's end: {sshd.log()}")
+        until(lambda: "[preauth]" in sshd.log(), lambda: f"sshd has logged the connection's end: {sshd.log()}")
     assert len(re.findall("Connection (closed|reset) by", sshd.log())) == 1, "each connection costs it a line"
 
 

@@ -174,7 +174,7 @@ class Namespace:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def inside(self) -> list[str]:
-        """Return the words before a command that is to be run there, as the runtime starts a container's."""
+        """Return the words before a command to run there, as the runtime starts a container's."""
         return inside(child_of(self._first.pid))
 
     def start(self, *argv: str, **environ: str) -> int:
