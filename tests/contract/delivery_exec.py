@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,14 @@ import pytest
 from delivering import Delivery
 
 from agents.playground.cluster import Cluster
+from agents.playground.server_process import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from agents.playground.cluster import Object
+    from agents.playground.pods import Pod
 
 LABELS = {"training.kubeflow.org/job-name": "pi"}
 PULLING = ((0.0, "pulling"),)
@@ -46,10 +51,38 @@ class Launcher(Delivery):
         return names
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "cluster") as started:
+class Shared(Cluster):
+    """A cluster for all tests of a module, as its start takes longer than most of them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._created: set[str] = set()
+
+    def create_pod(self, pod: Pod | str, **fields: Any) -> Object:
+        created = super().create_pod(pod, **fields)
+        self._created.add(created["metadata"]["name"])
+        return created
+
+    def empty(self) -> None:
+        """Have no pods, faults and counts."""
+        self.clear_faults()
+        for name in self._created:
+            with contextlib.suppress(ClusterError):  # the test has deleted it
+                self.delete_pod(name)
+        self._created.clear()
+        self.reset_stats()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    with Shared(tmp_path_factory.mktemp("cluster")) as started:
         yield started
+
+
+@pytest.fixture
+def cluster(shared: Shared) -> Iterator[Cluster]:
+    yield shared
+    shared.empty()
 
 
 @pytest.fixture

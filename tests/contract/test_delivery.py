@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_exec import LABELS, PULLING, Launcher, cluster, launcher
+from delivery_exec import LABELS, PULLING, Launcher, cluster, launcher, shared
 
 from delivery import exits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["cluster", "launcher"]
+__all__ = ["cluster", "launcher", "shared"]
 
 
 def test_ready_workers_are_written_down_and_the_client_is_in_place(launcher: Launcher) -> None:

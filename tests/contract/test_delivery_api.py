@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delivery_exec import PULLING, Launcher, cluster, launcher
+from delivery_exec import PULLING, Launcher, cluster, launcher, shared
 
 from agents.playground.cluster import Cluster
 from delivery import exits
@@ -15,7 +15,7 @@ from tests.ports import free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["cluster", "launcher"]
+__all__ = ["cluster", "launcher", "shared"]
 
 
 def test_forbidden_names_the_verb_and_the_rule(launcher: Launcher) -> None:

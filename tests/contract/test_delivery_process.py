@@ -10,13 +10,13 @@ import sys
 from typing import IO
 
 import pytest
-from delivery_exec import PULLING, Launcher, cluster, launcher
+from delivery_exec import PULLING, Launcher, cluster, launcher, shared
 
 from delivery import exits
 from tests.privileges import NO_CAPABILITIES
 from tests.processes import secrets_in_reach
 
-__all__ = ["cluster", "launcher"]
+__all__ = ["cluster", "launcher", "shared"]
 
 
 def test_job_without_workers_needs_no_api(launcher: Launcher) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delivering import Delivery
-from delivery_exec import PULLING, cluster
+from delivery_exec import PULLING, cluster, shared
 from running import USER
 
 from delivery import exits
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from agents.playground.cluster import Cluster
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "shared"]
 
 LABELS = {"hpcnode": "compute-node", "hpcjob": "test"}
 SELECTOR = "hpcnode=compute-node,hpcjob=test"
