@@ -19,6 +19,7 @@ from .server_process import ClusterError, ServerProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
+    from typing import Self
 
     from .certs import Authority
 
@@ -64,7 +65,7 @@ class Cluster:
         self._server: ServerProcess | None = None
         self._authority: Authority | None = None
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
