@@ -1,17 +1,25 @@
-"""A user's shell with `kubectl-mpi`, and jobs to submit by it."""
+"""A user's shell with `kubectl-mpi`, and jobs to submit by it.
+
+Most calls are forked from a process that has loaded the program: its start takes more time than what it is asked for.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pty
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 Object = dict[str, Any]
 ESCAPE = "\x1b["
+_LOADED = multiprocessing.get_context("forkserver")
+_LOADED.set_forkserver_preload(["__main__", "agents.kubectl_mpi.cli", __name__])
 
 
 class Shell:
@@ -43,14 +51,20 @@ class Shell:
 
     def call(self, *arguments: str, code: int, stdin: str = "") -> tuple[str, str]:
         """Call it; return stdout and stderr."""
-        command = [sys.executable, "-m", "agents.kubectl_mpi", *arguments]
-        done = subprocess.run(
-            command, env=self.environ(), input=stdin, capture_output=True, text=True, timeout=100, check=False
-        )
-        assert done.returncode == code, (done.stdout, done.stderr)
-        assert ESCAPE not in done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout, done.stderr
+        with tempfile.TemporaryDirectory() as folder:
+            streams = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
+            for path, text in zip(streams, (stdin, "", ""), strict=True):
+                path.write_text(text)
+            process = _LOADED.Process(target=_call, args=(arguments, self.environ(), os.getcwd(), streams))
+            process.start()
+            process.join(100)
+            process.kill()
+            process.join()
+            out, error = (path.read_text() for path in streams[1:])
+        assert process.exitcode == code, (out, error)
+        assert ESCAPE not in out + error
+        assert "Traceback" not in error
+        return out, error
 
     def kubectl(self, *arguments: str, stdin: str = "", path: str = "") -> str:
         """Call kubectl, which looks for plugins in `path` first; return its stdout."""
@@ -88,6 +102,22 @@ class Shell:
         os.close(ours)
         assert process.returncode == 0, found
         return found.decode()
+
+
+def _call(arguments: tuple[str, ...], environ: dict[str, str], folder: str, streams: list[Path]) -> None:
+    """Be `kubectl-mpi` in a process that has loaded it."""
+    from agents.kubectl_mpi.cli import main  # noqa: PLC0415 - the callers need not load it
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    for fd, path in enumerate(streams):
+        file = os.open(path, os.O_RDWR)
+        os.dup2(file, fd)
+        os.close(file)
+    sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has closed it
+    sys.argv = [os.path.join(os.path.dirname(main.__code__.co_filename), "__main__.py"), *arguments]
+    main()
 
 
 def manifest(name: str, *command: str, version: str = "v1", **spec: Any) -> str:
