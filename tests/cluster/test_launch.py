@@ -66,12 +66,6 @@ def test_root_where_only_our_own_containers_are_restricted(start: Start, example
     running.assert_nothing_left()
 
 
-@pytest.mark.parametrize("example", MPI)
-def test_as_many_ranks_on_a_host_as_it_has_slots(start: Start, example: str) -> None:
-    job = Job(example, slots=2).run("pi", ranks=4)
-    assert_pi(start(job), [job.workers[0]] * 2 + [job.workers[1]] * 2)
-
-
 # Containers -----------------------------------------------------------------------------------------------------------
 
 
@@ -98,13 +92,6 @@ def test_a_wrong_container_name_is_told(start: Start) -> None:
     running = start(job)
     assert running.end() != 0
     assert re.search(r"^rshagent: .*pi-worker-\d.*wroker", running.output, re.MULTILINE), running.output
-
-
-def test_the_users_container_has_no_token(start: Start) -> None:
-    look = "find /var/run/secrets/ -type f -o -type l 2>/dev/null; echo looked"
-    running = start(Job("openmpi4").command("sh", "-c", look))
-    assert running.end() == 0
-    assert running.output == "looked\n"
 
 
 # Ends -----------------------------------------------------------------------------------------------------------------

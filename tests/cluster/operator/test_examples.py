@@ -34,21 +34,6 @@ def pi(file: str) -> MpiJob:
     return job.command(*call[:-1], "pi").environ({"I_MPI_PIN": "0", "OMPI_MCA_mpi_yield_when_idle": "1"})
 
 
-@pytest.mark.parametrize("file", PI)
-def test_pi_runs_by_exec_as_an_annotation_says(submit: Submit, file: str) -> None:
-    running = submit(pi(file).annotate(transport="exec"))
-    assert running.verdict() == "Succeeded", running.output
-    assert running.ranks() == dict(enumerate(running.job.workers))
-
-
-def test_pi_runs_by_exec_as_a_field_says(submit: Submit) -> None:
-    job = pi("pi.yaml")
-    job.spec["transport"] = "exec"
-    running = submit(job)
-    assert running.verdict() == "Succeeded", running.output
-    assert running.ranks() == dict(enumerate(running.job.workers))
-
-
 @needs_horovod
 @pytest.mark.slow
 def test_the_elastic_example_trains(submit: Submit) -> None:

@@ -5,7 +5,7 @@ The former have a grace period that is longer than the tests wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -59,15 +59,6 @@ def test_workers_that_wait_go_with_a_suspension(submit: Submit, version: str) ->
     running.namespace.until(lambda pods: not pods, "all pods are gone")
 
 
-@pytest.mark.parametrize("version", ["v1", "v2beta1"])
-def test_workers_that_wait_go_at_the_deadline(submit: Submit, version: str) -> None:
-    job = idle(version, "sleep", "infinity").run(*_FOREVER)
-    job.policy["activeDeadlineSeconds"] = 12
-    running = submit(job)
-    assert running.verdict() == "Failed"
-    running.namespace.until(gone(running), "the workers are gone")
-
-
 def told(job: MpiJob) -> None:
     job.worker["containers"][0]["command"] = ["sh", "-c", "trap 'sleep 1; exit 0' TERM; sleep infinity & wait"]
 
@@ -78,16 +69,3 @@ def hooked(job: MpiJob) -> None:
 
 def accompanied(job: MpiJob) -> None:
     job.worker["containers"].append({**job.worker["containers"][0], "name": "logs"})
-
-
-@pytest.mark.parametrize("change", [told, hooked, accompanied])
-def test_other_workers_keep_their_grace_period(submit: Submit, change: Callable[[MpiJob], Any]) -> None:
-    job = idle("v1", "sleep", "infinity").run(*_FOREVER)
-    job.worker["terminationGracePeriodSeconds"] = _OWN_S
-    change(job)
-    running = submit(job)
-    running.until_condition("Running")
-    running.change(_SUSPENDED)
-    first = job.workers[0]
-    going = running.namespace.wait(first, lambda pod: "deletionTimestamp" in pod["metadata"], "is being deleted")
-    assert going["metadata"]["deletionGracePeriodSeconds"] == _OWN_S

@@ -59,23 +59,6 @@ VERSIONS = ["v1", "v2beta1"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_by_default_it_is_our_client(submit: Submit, version: str) -> None:
-    running = submit(MpiJob(version).command("/bin/sh", "-c", NO_TOKEN + OURS))
-    assert running.verdict() == "Succeeded", running.output
-    lines = [" ".join(line.split()) for line in running.output.splitlines()]
-    assert [line for line in lines if line.startswith("pod/")] == ["pod/pi-worker-0", "pod/pi-worker-1"]
-    assert "NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES" in lines
-    assert [line.split()[:4] for line in lines if " Running " in line] == [
-        [f"pi-worker-{number}", "1/1", "Running", "0"] for number in range(2)
-    ]
-    assert f"No resources found in {running.namespace.name} namespace." in lines
-    assert {"in pi-worker-1", "through stdin"} <= {*lines}
-    assert [int(line.rpartition(" ")[2]) for line in lines if line.startswith("exit code")] == [3, 255, 1, 1]
-    assert sum("spec.tools: [kubectl]" in line for line in lines) == 2
-    assert sorted(running.ranks()) == [0, 1]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("transport", ["exec", "ssh"])
 def test_the_real_one_is_there_if_the_job_asks_for_it(submit: Submit, version: str, transport: str) -> None:
     job = MpiJob(version) if transport == "exec" else SshJob(version=version).run_as(ANYONE).restrict()
@@ -88,16 +71,3 @@ def test_the_real_one_is_there_if_the_job_asks_for_it(submit: Submit, version: s
     assert running.verdict() == "Succeeded", running.output
     assert "Client Version: v" in running.output
     assert sorted(running.ranks()) == [0, 1]
-
-
-def test_what_a_template_has_there_stays(submit: Submit) -> None:
-    job = MpiJob("v1").command("/bin/sh", "-c", THEIRS)
-    job.launcher["volumes"] = [{"name": "mine", "emptyDir": {}}]
-    mine = [{"name": "mine", "mountPath": "/opt/kube"}]
-    job.main["volumeMounts"] = mine
-    text = "printf '#!/bin/sh\\necho mine\\n' > /opt/kube/kubectl && chmod 755 /opt/kube/kubectl"
-    job.launcher["initContainers"] = [
-        {**job.main, "name": "puts-it-there", "command": ["/bin/sh", "-c", text], "volumeMounts": mine, "env": []}
-    ]
-    running = submit(job)
-    assert running.verdict() == "Succeeded", running.output

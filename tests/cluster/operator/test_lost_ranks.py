@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,20 +48,3 @@ def test_a_job_that_lost_ranks_has_failed(submit: Submit, version: str, what: st
     failed = running.condition("Failed")
     assert failed["reason"] == "RanksLost", failed
     assert "ranks were lost while mpirun ran: pi-worker-1 (" in failed["message"]
-
-
-@pytest.mark.parametrize(
-    ("text", "ignores"), [(f"{WAITS}; mpirun -n 2 pi", False), (f"{WAITS} || true", True)], ids=["retry", "Ignore"]
-)
-def test_a_job_that_may_lose_ranks_succeeds(submit: Submit, text: str, ignores: bool) -> None:
-    job = script("v2beta1", text)
-    if ignores:
-        job.spec["ranksLost"] = "Ignore"
-    running = submit(job)
-    running.until_output("waiting", 2)
-    lose(running.namespace, "daemon")
-    assert running.verdict() == "Succeeded", running.condition("Failed")
-    if ignores:
-        assert "pi-worker-1" in running.until_event("WorkersLost")
-    else:
-        assert running.ranks() == dict(enumerate(running.job.workers)), shlex.quote(running.output)

@@ -8,7 +8,6 @@ import pytest
 
 from tests.cluster import pods as of
 from tests.cluster.operator.mpijob import MpiJob
-from tests.cluster.operator.submitted import true_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,45 +81,6 @@ def test_an_edited_template_is_rolled_out_from_the_top_one_worker_at_a_time(subm
     running.go_on()
     assert running.verdict() == "Succeeded", running.output
     assert running.ranks() == dict(enumerate(job.workers))
-
-
-@BOTH
-@pytest.mark.parametrize("strategy", ["", "OnDelete"])
-def test_workers_of_a_launcher_that_runs_are_kept_and_named(submit: Submit, version: str, strategy: str) -> None:
-    job = waiting(version, strategy)
-    running = submit(job)
-    running.until_condition("Running")
-    running.change(edited(job, **EDIT))
-    running.until_condition("WorkersOutdated")
-    message = running.condition("WorkersOutdated")["message"]
-    assert all(f"worker-{index}" in message for index in range(3)), message
-    running.namespace.delete("Pod", job.workers[1])
-    pods = running.namespace.until(lambda pods: new(pods, job.workers)[1], "the deleted one is of the edited template")
-    assert new(pods, job.workers) == [False, True, False]
-    running.until(
-        lambda status: any(
-            one["type"] == "WorkersOutdated" and "worker-0" in one["message"] and "worker-1" not in one["message"]
-            for one in status["conditions"]
-        ),
-        "names the other two",
-    )
-    running.go_on()
-    assert running.verdict() == "Succeeded", running.output
-
-
-@BOTH
-def test_a_template_that_never_got_ready_heals_by_an_edit(submit: Submit, version: str) -> None:
-    job = waiting(version)
-    image = job.worker["containers"][0]["image"]
-    job.worker["containers"][0]["image"] = "mpi-agents-no-such-image:0"
-    running = submit(job)
-    running.until(lambda status: "ImagePull" in str(status), "says why its workers don't start")
-    running.change(edited(job, image=image, **EDIT))
-    running.namespace.until(lambda pods: all(new(pods, job.workers)), "all workers are of the edited template")
-    running.until_condition("Running")
-    assert "WorkersOutdated" not in true_conditions(running.status())
-    running.go_on()
-    assert running.verdict() == "Succeeded", running.output
 
 
 @pytest.mark.parametrize(("version", "kind"), [("v1", "Pod"), ("v2beta1", "Pod"), ("v2beta1", "Job")])

@@ -135,47 +135,6 @@ class TestCoscheduling:
         running.namespace.wait_deleted("PodGroup", job.name, api_version=gang.GROUP)
 
 
-@pytest.mark.usefixtures("volcano")
-class TestVolcano:
-    """With its kind: nothing schedules the pods."""
-
-    def test_volcano_gets_a_pod_group_of_its_kind(self, submit: Submit) -> None:
-        job = MpiJob("v2beta1")
-        job.policy["schedulingPolicy"] = {
-            "minAvailable": 2,
-            "queue": "night",
-            "priorityClass": "high",
-            "minResources": {"cpu": "3", "nvidia.com/gpu": "8"},
-            "scheduleTimeoutSeconds": 30,
-        }
-        running = submit(job)
-        pods = running.namespace.until(lambda pods: len(pods) == 3, "the gang's pods are there")
-        assert {pod["spec"]["schedulerName"] for pod in pods.values()} == {"volcano"}
-        assert {pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] for pod in pods.values()} == {job.name}
-        found = pod_group(running, gang.VOLCANO_GROUP)
-        assert found["spec"] == {  # a field that its schema lacks would have been dropped
-            "minMember": 2,
-            "queue": "night",
-            "priorityClassName": "high",
-            "minResources": {"cpu": "3", "nvidia.com/gpu": "8"},
-        }
-        assert [(owner["kind"], owner["name"]) for owner in found["metadata"]["ownerReferences"]] == [
-            ("MPIJob", job.name)
-        ]
-
-    def test_volcano_counts_a_whole_job_where_nothing_is_said(self, submit: Submit) -> None:
-        job = MpiJob("v1")
-        job.main["resources"] = {"requests": {"cpu": "10m"}}
-        job.worker["containers"][0]["resources"] = {"requests": {"cpu": "20m", "memory": "16Mi"}}
-        running = submit(job)
-        running.namespace.until(lambda pods: len(pods) == 3, "the gang's pods are there")
-        assert pod_group(running, gang.VOLCANO_GROUP)["spec"] == {
-            "minMember": 3,
-            "queue": "default",
-            "minResources": {"cpu": "50m", "memory": str(32 << 20)},
-        }
-
-
 def _without(template: Object) -> Object:
     """A merge patch that makes a template what it was before it was admitted."""
     return {**template, "metadata": None, "spec": {**template["spec"], "nodeSelector": None, "tolerations": None}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cluster.kube import Namespace
-    from tests.cluster.operator.release import Release
     from tests.cluster.operator.submitted import Submitted
 
     Submit = Callable[[MpiJob], Submitted]
@@ -44,38 +43,6 @@ def seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-@pytest.mark.alone
-def test_a_tenant_s_lease_and_deployment_stop_no_job(release: Release, namespace: Namespace, submit: Submit) -> None:
-    names = ("mpi-operator", "1ca428e5.training-operator.kubeflow.org", "mpi-agents-operator")
-    namespace.apply([lease(name, _FAR) for name in names])
-    namespace.apply([running("Deployment", "training-operator")])
-    namespace.until(lambda pods: any(pod["status"]["phase"] == "Running" for pod in pods.values()), "theirs runs")
-    for pod in release.pods():  # a new one looks at once
-        release.namespace.delete("Pod", pod["metadata"]["name"])
-        release.namespace.wait_gone(pod["metadata"]["name"])
-    release.until_ready()
-    job = submit(MpiJob("v1"))
-    assert job.verdict() == "Succeeded", job.output
-    assert "another operator for MPIJobs is running" not in release.log()
-
-
-def test_a_job_that_is_left_says_to_whom_and_starts_when_that_one_has_gone(
-    release: Release, others: Namespace, submit: Submit
-) -> None:
-    others.apply([lease("mpi-operator", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))])
-    release.until_beside_another(is_so=True)
-    job = submit(MpiJob("v1"))
-    job.until_condition("OtherOperator")
-    said = job.condition("OtherOperator")
-    assert "Lease mpi-operator in namespace mpi-operator" in said["message"]
-    made_at = seconds(job.resource()["metadata"]["creationTimestamp"])
-    assert seconds(said["lastTransitionTime"]) - made_at <= _SAID_S
-    assert job.objects() == []
-    others.delete("Lease", "mpi-operator", api_version=_LEASES)
-    assert job.verdict() == "Succeeded", job.output
-    assert job.condition("OtherOperator") == {}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_launcher_has_no_rights_to_a_pod_of_another(namespace: Namespace, submit: Submit, version: str) -> None:
@@ -102,13 +69,3 @@ def test_a_launcher_has_no_rights_to_a_pod_of_another(namespace: Namespace, subm
     namespace.delete("StatefulSet", "airflow-worker", api_version="apps/v1")
     assert job.verdict(_AGAIN_S) == "Succeeded", job.output
     until("its rights have ended", lambda: not may_exec("airflow-worker-0"), _AGAIN_S)
-
-
-@pytest.mark.parametrize("volume", ["mpi-agents-token", "mpi-agents-run"])
-def test_a_volume_of_ours_is_none_of_the_template_s(submit: Submit, volume: str) -> None:
-    made = MpiJob("v1").command("cat", "/theirs/token")
-    made.main["volumeMounts"] = [{"name": volume, "mountPath": "/theirs"}]
-    job = submit(made)
-    job.until_condition("ValidationError")
-    assert f'volumeMounts[0].name: Not found: "{volume}"' in job.condition("ValidationError")["message"]
-    assert job.launcher == ""

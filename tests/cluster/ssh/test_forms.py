@@ -99,22 +99,6 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     return submit_all(jobs, "privileged")
 
 
-def test_a_malformed_command_fails_after_its_tries(running: dict[str, Submitted]) -> None:
-    one = running["malformed"]
-    one.until_output("root", deadline_s=240)  # while there is a pod: its Job takes it away at the end of the tries
-    assert one.verdict() == "Failed"
-    assert "BackoffLimitExceeded" in one.condition("Failed")["reason"]
-
-
-def test_a_job_suspended_at_its_creation_begins_when_it_may(running: dict[str, Submitted]) -> None:
-    one = running["suspended"]
-    one.until_condition("Suspended")
-    assert not [found for found in one.objects() if found.startswith(("Pod/", "Job/"))]
-    one.change({"spec": {"runPolicy": {"suspend": False}}})
-    assert one.verdict() == "Succeeded", one.output
-    assert one.ranks() == dict(enumerate(one.job.workers))
-
-
 def test_sshd_shares_its_hosts_network(running: dict[str, Submitted]) -> None:
     one = running["host-network"]
     assert one.verdict() == "Succeeded", one.output
@@ -122,26 +106,6 @@ def test_sshd_shares_its_hosts_network(running: dict[str, Submitted]) -> None:
     worker = one.namespace.get("Pod", one.job.workers[0])
     ports = [port for spec in containers(worker) for port in spec.get("ports") or ()]
     assert any(20000 <= port["containerPort"] < 30000 and port["hostPort"] == port["containerPort"] for port in ports)
-
-
-def test_a_job_that_another_controller_manages_is_left_alone(running: dict[str, Submitted]) -> None:
-    assert running["ours"].verdict() == "Succeeded", running["ours"].output
-    assert running["theirs"].objects() == []
-    assert running["theirs"].status() == {}
-
-
-def test_the_launcher_is_a_worker_if_told_so(running: dict[str, Submitted]) -> None:
-    one = running["as-worker"]
-    assert one.verdict() == "Succeeded", one.output
-    hosts = one.ranks()
-    assert hosts[0].startswith("as-worker-launcher")
-    assert hosts[1] == "as-worker-worker-0"
-
-
-def test_a_template_keeps_its_readiness_probe(running: dict[str, Submitted]) -> None:
-    one = running["probed"]
-    assert one.verdict() == "Succeeded", one.output
-    assert one.ranks() == dict(enumerate(one.job.workers))
 
 
 def test_ranks_have_their_containers_environment(running: dict[str, Submitted]) -> None:

@@ -109,13 +109,6 @@ def test_parts_of_the_document_make_one_job(running: dict[str, Running]) -> None
     assert "--mca btl '^openib' --mca pml ob1" in one.status()["launchCommand"]
 
 
-def test_workers_stay_unless_they_are_to_be_cleaned_up(running: dict[str, Running]) -> None:
-    one = running["parts"]
-    one.end()
-    pods = one.namespace.until(lambda pods: {*one.job.workers} <= pods.keys(), "the workers are there")
-    assert all("deletionTimestamp" not in pods[name]["metadata"] for name in one.job.workers)
-
-
 def test_the_newer_generation_runs(running: dict[str, Running]) -> None:
     one = running["tutorial"]
     assert one.end() == "Succeeded", one.output

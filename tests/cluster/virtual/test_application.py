@@ -111,18 +111,3 @@ def test_the_example_runs_as_it_is(release: Release, namespace: Namespace) -> No
     done = namespace.exec_in(found.login, run, "runtime")
     assert done.code == 0, done
     assert "size=4 nodes=2 ppn=2" in done.output
-
-
-def test_an_application_that_is_not_there_is_in_the_status(release: Release, namespace: Namespace) -> None:
-    cluster = written("exec")
-    cluster.spec["application"]["containers"] = [{"name": "app", "image": "example.invalid/none:1"}]
-    found = Running(namespace, cluster)
-    found.start()
-
-    def says_why(status: dict[str, object]) -> bool:
-        conditions = status.get("conditions") or ()
-        told = {one["type"]: one["message"] for one in conditions}  # type: ignore[attr-defined]
-        message = told.get("NodesReady", "")
-        return "node-0, node-1 container app can't get its image" in message and "example.invalid/none:1" in message
-
-    found.until(says_why, "says which container of which pod has no image")

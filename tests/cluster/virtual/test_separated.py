@@ -65,11 +65,3 @@ def test_ranks_in_a_sibling_find_each_other(pod: Namespace, name: str) -> None:
     assert done.code == 0, done
     assert "rank 0 of 2 on node" in done.output
     assert "rank 1 of 2 on node" in done.output
-
-
-@pytest.mark.parametrize(
-    ("line", "code"), [("sleep 1; exit 3", 3), ("sleep 1; kill -9 $$", 137), ("sleep 1; exec /etc/passwd", 126)]
-)
-def test_prterun_ends_with_the_exit_code_of_a_program_in_a_sibling(pod: Namespace, line: str, code: int) -> None:
-    done = prterun(pod, "-n", "1", f"{FOLDER}/mpi-wrap", "--container", "mpi", "sh", "-c", line)
-    assert done.code == code, done
