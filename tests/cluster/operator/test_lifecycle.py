@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import pods as of
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.operator.submitted import Submitted, true_conditions
 
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
 
 BOTH = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 FOREVER = ("pi", "3600")
-
-
-def workers(running: Submitted) -> dict[str, of.Pod]:
-    """The job's worker pods by name."""
-    found = running.namespace.pods(f"mpi-agents/job-uid={running.uid},mpi-agents/role=worker")
-    return {pod["metadata"]["name"]: pod for pod in found}
 
 
 @BOTH
@@ -95,10 +88,7 @@ def test_a_suspended_job_waits_and_begins_anew(submit: Submit, version: str) -> 
 def test_a_worker_that_is_deleted_comes_back(submit: Submit, version: str) -> None:
     running = submit(MpiJob(version).command("/bin/sh", "-c", "echo begun; sleep 3600"))
     running.until_output("begun")
-    first = running.job.workers[0]
-    uid = running.namespace.get("Pod", first)["metadata"]["uid"]
-    running.namespace.delete("Pod", first, grace_s=0)
-    running.namespace.wait(first, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
+    running.namespace.replace(running.job.workers[0], grace_s=0)
     assert "Failed" not in true_conditions(running.status())
 
 
@@ -117,7 +107,7 @@ def test_a_job_grows_and_shrinks_while_it_runs(submit: Submit, version: str) -> 
     running.change({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}}})
     running.namespace.wait_gone("pi-worker-2")
     running.namespace.wait_gone("pi-worker-1")
-    assert {*workers(running)} == {"pi-worker-0"}
+    assert {*running.worker_pods()} == {"pi-worker-0"}
 
 
 @pytest.mark.alone

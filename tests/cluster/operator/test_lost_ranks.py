@@ -1,4 +1,4 @@
-"""Open MPI 5's mpirun exits with 0 although it lost a daemon: the job fails, unless a script tried again or it may."""
+"""Open MPI 5's mpirun exits with 0 although it lost a daemon: the job fails."""
 
 from __future__ import annotations
 
@@ -22,11 +22,6 @@ KILL_DAEMON = (
 )
 
 
-def script(version: str, text: str) -> MpiJob:
-    """A job of Open MPI 5 whose launcher runs a script, with two workers."""
-    return MpiJob(version, "openmpi5").command("/bin/sh", "-c", text)
-
-
 def lose(namespace: Namespace, what: str) -> None:
     """Lose the second worker's daemon, or that worker."""
     if what == "worker":
@@ -39,7 +34,7 @@ def lose(namespace: Namespace, what: str) -> None:
 @pytest.mark.parametrize("what", ["worker", "daemon"])
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_a_job_that_lost_ranks_has_failed(submit: Submit, version: str, what: str) -> None:
-    job = script(version, f"{WAITS} || true")
+    job = MpiJob(version, "openmpi5").command("/bin/sh", "-c", f"{WAITS} || true")
     job.policy["cleanPodPolicy"] = "Running"
     running = submit(job)
     running.until_output("waiting", 2)

@@ -21,9 +21,11 @@ LAUNCHERS = ["openmpi4", "openmpi5", "mpich", "intel"]
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 @pytest.mark.parametrize("example", LAUNCHERS)
 def test_ranks_run_in_the_workers(submit: Submit, version: str, example: str) -> None:
-    running = submit(MpiJob(version, example, workers=3))
+    """A worker's slots are filled before the next one's."""
+    running = submit(MpiJob(version, example, slots=2))
     assert running.verdict() == "Succeeded", running.output
-    assert running.ranks() == dict(enumerate(running.job.workers))
+    first, second = running.job.workers
+    assert running.ranks() == {0: first, 1: first, 2: second, 3: second}
     assert running.namespace.warnings(running.job.name) == []
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.operators.mpijob import KUBECTL, OURS_WITH_KUBECTL, MpiJob
+from tests.cluster.operators.mpijob import DELIVERY, KUBECTL, OURS_WITH_KUBECTL, MpiJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.cluster.operator.submitted import Submitted
     from tests.cluster.operators.operator import Operator
-    from tests.cluster.operators.submitted import Submitted
 
     Submit = Callable[[MpiJob], Submitted]
 
@@ -40,7 +40,7 @@ def test_switching_back_takes_the_flag_alone(operator: Operator, submit: Submit)
     running = submit(job)
     assert running.verdict() == "Succeeded", running.output
     assert running.ranks() == dict(enumerate(running.job.workers))
-    assert running.delivery == ""
+    assert running.namespace.logs(running.launcher, DELIVERY) == ""
 
 
 def test_any_user_may_run_it(operator: Operator, submit: Submit) -> None:
@@ -73,7 +73,7 @@ def test_a_launcher_that_is_started_again_in_place_begins_anew(operator: Operato
     job.body["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "OnFailure"
     running = submit(job)
     assert running.verdict() == "Succeeded", running.output
-    assert of.restarts(running.namespace.get("Pod", running.launcher), running.main) == 1
+    assert of.restarts(running.namespace.get("Pod", running.launcher), job.main["name"]) == 1
     assert running.ranks() == dict(enumerate(running.job.workers))
 
 

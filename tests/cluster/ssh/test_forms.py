@@ -1,4 +1,4 @@
-"""What a job may ask for: when it starts, where it runs, who looks after it. All jobs run side by side."""
+"""What a job may ask for: where it runs, what its ranks have, who looks after it. All jobs run side by side."""
 
 from __future__ import annotations
 
@@ -10,50 +10,16 @@ from tests.cluster.ssh.sshjob import SshJob
 
 if TYPE_CHECKING:
     from tests.cluster import pods as of
-    from tests.cluster.operator.mpijob import MpiJob
     from tests.cluster.operator.submitted import Submitted
     from tests.cluster.ssh.conftest import SubmitAll
 
 GREETING = "two words, a 'quote' and a $sign"
 
 
-def malformed() -> SshJob:
-    """mpirun refuses to run as root unless it is told that it may."""
-    job = SshJob()
-    job.main["env"] = []
-    job.policy["backoffLimit"] = 1
-    return job
-
-
-def suspended() -> SshJob:
-    job = SshJob()
-    job.policy["suspend"] = True
-    return job
-
-
 def on_the_hosts_network() -> SshJob:
     job = SshJob(workers=1)
     for pod in (job.launcher, job.worker):
         pod["hostNetwork"] = True
-    return job
-
-
-def managed_by(name: str) -> SshJob:
-    job = SshJob()
-    job.policy["managedBy"] = name
-    return job
-
-
-def as_worker() -> MpiJob:
-    return SshJob(workers=1).set(runLauncherAsWorker=True).run("pi", ranks=2)
-
-
-def probed() -> SshJob:
-    """As kubeflow's own examples have it, with the port that their images listen on."""
-    job = SshJob("openmpi5").set(launcherCreationPolicy="WaitForWorkersReady")
-    worker = job.worker["containers"][0]
-    worker["readinessProbe"] = {"tcpSocket": {"port": 2222}, "periodSeconds": 1}
-    worker["command"] = ["/usr/sbin/sshd", "-De"]
     return job
 
 
@@ -84,13 +50,7 @@ def alone(job: SshJob) -> SshJob:
 def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     """All jobs, submitted."""
     jobs = {
-        "malformed": malformed(),
-        "suspended": suspended(),
         "host-network": on_the_hosts_network(),
-        "theirs": managed_by("kueue.x-k8s.io/multikueue"),
-        "ours": managed_by("kubeflow.org/mpi-operator"),
-        "as-worker": as_worker(),
-        "probed": probed(),
         "told": told(),
         "bare": bare(),
         "alone": alone(SshJob()),

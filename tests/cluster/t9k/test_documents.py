@@ -68,8 +68,7 @@ def running(namespace_of_all: Namespace) -> dict[str, Running]:
     found = {}
     for name, job in jobs.items():
         job.body["metadata"]["name"] = name
-        found[name] = Running(namespace_of_all, job)
-        found[name].start()
+        found[name] = Running(namespace_of_all, job).start()
     return found
 
 
@@ -121,8 +120,7 @@ def test_the_newer_generation_runs(running: dict[str, Running]) -> None:
 def test_the_tutorial_trains_with_horovod(namespace_of_all: Namespace) -> None:
     job = training()
     job.body["metadata"]["name"] = "training"
-    one = Running(namespace_of_all, job)
-    one.start()
+    one = Running(namespace_of_all, job).start()
     assert one.end() == "Succeeded", one.output
     assert "2 ranks agree, losses fell" in one.output
     hosts = re.findall(r"rank \d of 2 on (\S+):", one.output)

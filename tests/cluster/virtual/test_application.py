@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.images import image, under_repository
-from tests.cluster.manifests import object_of
+from tests.cluster.images import image
 from tests.cluster.virtual.virtualcluster import Running, VirtualCluster
 
 if TYPE_CHECKING:
@@ -30,9 +29,8 @@ def written(transport: str) -> VirtualCluster:
     two = [*one, {"name": "tools", "image": image("mpi-runtime"), "imagePullPolicy": "IfNotPresent"}]
     application = {"containers": two if is_exec else one, "wrap": "explicit" if is_exec else "always"}
     cluster = VirtualCluster(transport=transport, dvm={"enabled": is_exec}, application=application)
-    container = cluster.spec["nodes"]["template"]["spec"]["containers"][0]
-    container["image"] = image("runtime")
-    container["securityContext"]["capabilities"] = {"drop": ["ALL"]}
+    cluster.main["image"] = image("runtime")
+    cluster.main["securityContext"]["capabilities"] = {"drop": ["ALL"]}
     return cluster
 
 
@@ -41,8 +39,7 @@ def running(
     request: pytest.FixtureRequest, installed: Release, new_namespace: Callable[[str], Namespace]
 ) -> Iterator[Running]:
     namespace = new_namespace("restricted")
-    found = Running(namespace, written(request.param))
-    found.start()
+    found = Running(namespace, written(request.param)).start()
     found.until_ready(2)
     yield found
     namespace.delete("Namespace", namespace.name)
@@ -100,12 +97,7 @@ def test_a_runner_that_ends_comes_back(running: Running) -> None:
 
 
 def test_the_example_runs_as_it_is(release: Release, namespace: Namespace) -> None:
-    cluster = VirtualCluster()
-    cluster.body = object_of(EXAMPLE)
-    for one in (*cluster.spec["nodes"]["template"]["spec"]["containers"], *cluster.spec["application"]["containers"]):
-        one["image"] = under_repository(one["image"])
-    found = Running(namespace, cluster)
-    found.start()
+    found = Running(namespace, VirtualCluster.of(EXAMPLE)).start()
     found.until_ready(2)
     run = ["/bin/sh", "-c", "prun --map-by ppr:2:node mpi-wrap init_finalize"]
     done = namespace.exec_in(found.login, run, "runtime")
