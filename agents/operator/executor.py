@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from agents.job.conditions import Type, find, is_true
 from agents.job.json_object import Body, part
 from agents.job.model import WORKER, KeyType, kind_of
-from agents.job.status import conditions_of, format_time
+from agents.job.status import Event, conditions_of, format_time
 from agents.kube.api import Api
 from agents.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RejectedError
 from agents.kube.kinds import BATCH_JOB, POD, Kind
-from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Patch, WriteStatus
 from agents.operator.caches import Caches, controller, group_of, key_of, owner
 from agents.operator.metrics import Metrics
 from agents.operator.objects.names import JOB_UID, ROLE, worker_selector
@@ -95,7 +95,7 @@ class Executor:
                 self._delete_workers(resource, action, now)
             case WriteStatus():
                 self._write_status(resource, action)
-            case Emit():
+            case Event():
                 self._recorder.emit(resource, action)
 
     def _create(self, resource: Body, memory: Memory, action: Create, now: float) -> None:
@@ -218,7 +218,7 @@ def named(action: Action) -> str:
             return "delete all workers"
         case WriteStatus(status=status):
             return "write the status" if status else "ask for the version"
-        case Emit(type=type_):
+        case Event(type=type_):
             return f"record a {type_} event"
 
 
