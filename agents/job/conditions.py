@@ -110,22 +110,28 @@ def one_line(message: str) -> str:
 def set_condition(conditions: Sequence[Condition], new: NewCondition, now: str) -> tuple[list[Condition], Change]:
     """Set a condition: return all conditions in order, and how much it differs from before."""
     old, new = find(conditions, new.type), new._replace(message=one_line(new.message))
-    status = str(new.status)
     change = _difference(old, new)
     if change is Change.NONE:
         return list(conditions), change
-    is_same_status = old is not None and old.get("status") == status
-    entry = {
-        "type": str(new.type),
-        "status": status,
-        "lastUpdateTime": now,
-        "lastTransitionTime": old.get("lastTransitionTime", now) if old is not None and is_same_status else now,
-        "reason": new.reason,
-        "message": new.message,
-    }
-    if old is not None and is_same_status:
+    entry = stated(old, str(new.type), str(new.status), new.reason, new.message, now)
+    if old is not None and old.get("status") == entry["status"]:
         return [entry if one is old else one for one in conditions], change
     return ordered([*_beside(conditions, new.type), entry]), change
+
+
+def stated(old: Condition | None, kind: str, status: str, reason: str, message: str, now: str) -> Condition:
+    """Return a condition with its times; `old`, the one before, if it says the same."""
+    before = old or {}
+    if (before.get("status"), before.get("reason"), before.get("message")) == (status, reason, message):
+        return before
+    return {
+        "type": kind,
+        "status": status,
+        "lastUpdateTime": now,
+        "lastTransitionTime": before.get("lastTransitionTime", now) if before.get("status") == status else now,
+        "reason": reason,
+        "message": message,
+    }
 
 
 def remove_condition(conditions: Iterable[Condition], unwanted: Type) -> list[Condition]:

@@ -303,7 +303,7 @@ def kind(value: object) -> str:
     return "an object" if isinstance(value, Mapping) else "a list"
 
 
-_LABEL_SIZE = 63
+LABEL_SIZE = 63
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -317,14 +317,14 @@ def read_name(metadata: Fields, workers: int, *, is_host: bool, suffix: str = WO
     longest = f"{name}-{suffix}-{max(workers - 1, 0)}"
     if name and not _SUBDOMAIN.fullmatch(name):
         metadata.add("must be lower case letters, digits, '-' and '.', with a letter or digit at each end", "name")
-    elif len(name) > _LABEL_SIZE:
-        metadata.add(f"must be at most {_LABEL_SIZE} long: it is a label of the pods", "name")
-    elif is_host and len(longest) > _LABEL_SIZE:
-        excess = len(longest) - _LABEL_SIZE
-        metadata.add(f'is {excess} too long: "{longest}" is a host name, of at most {_LABEL_SIZE}', "name")
+    elif len(name) > LABEL_SIZE:
+        metadata.add(f"must be at most {LABEL_SIZE} long: it is a label of the pods", "name")
+    elif is_host and len(longest) > LABEL_SIZE:
+        excess = len(longest) - LABEL_SIZE
+        metadata.add(f'is {excess} too long: "{longest}" is a host name, of at most {LABEL_SIZE}', "name")
     return name
 
 
 def is_label(name: str) -> bool:
-    """Return whether this can be a container's name: a label of RFC 1123."""
-    return len(name) <= _LABEL_SIZE and _LABEL.fullmatch(name) is not None
+    """Return whether this is a label of RFC 1123, as a container's name must be and a host's."""
+    return len(name) <= LABEL_SIZE and _LABEL.fullmatch(name) is not None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name
+from agents.job.fields import INT64_MAX, Fields, Settings, read_name
 from agents.job.json_object import Object, mappings, part
 from agents.job.model import (
     GROUP,
@@ -39,7 +39,7 @@ from agents.job.model import (
 from agents.job.run_mode import RunMode, read_run_mode
 from agents.job.ssh import read_ssh
 from agents.job.t9k import read_t9k
-from agents.job.template import check_size, container_names, read_template, wants_gpu
+from agents.job.template import check_size, read_main_container, read_template, wants_gpu
 from agents.job.unknown import closest, ignored_types
 from agents.job.virtual_cluster import read_virtual
 from agents.job.worker_agent import read_worker_agent
@@ -162,7 +162,7 @@ def read(resource: Object, *, served: str = "v2beta1") -> Job | tuple[Problem, .
         policy=_policy(spec, rules, mode),
         implementation=settings.choice("mpiImplementation", Implementation) or Implementation.OPEN_MPI,
         slots=spec.number("slotsPerWorker", least=1) or 1,
-        main_container=_main_container(settings, worker),
+        main_container=read_main_container(settings, worker.template, "workers"),
         launcher_is_worker=launcher_is_worker,
         launcher_waits=waits is _LauncherCreation.WAIT,
         ssh=read_ssh(settings, dialect),
@@ -249,10 +249,3 @@ def _launcher_is_worker(settings: Settings, dialect: Dialect, launcher: Role) ->
     if chosen or dialect is not Dialect.V1 or settings.is_annotated("runLauncherAsWorker"):
         return chosen
     return wants_gpu(launcher.template)
-
-
-def _main_container(settings: Settings, worker: Role) -> str:
-    name, known = settings.text("mainContainer"), container_names(worker.template)
-    if name and known and name not in known:
-        settings.add(f'"{name}" is none of the workers\': {one_of(known)}', "mainContainer")
-    return name

@@ -150,9 +150,7 @@ class StatusBuilder:
         if self._is_virtual:
             return
         replicas = {"Launcher": launcher.as_json(), "Worker": worker.as_json()}
-        if self.status.get("replicaStatuses") != replicas:
-            self.status["replicaStatuses"] = replicas
-            self._at_least(urgency)
+        self.fields({"replicaStatuses": replicas}, urgency)
         if ready:
             self.status["readyWorkers"] = ready  # no urgency: WorkersReady reports it, and a CRD may not know the field
         else:
@@ -206,8 +204,11 @@ class StatusBuilder:
         *,
         event: str = "Warning",
     ) -> None:
-        """Set a condition of our own, with an event of this type that says the same."""
-        self.set_condition(NewCondition(kind, status, reason, message), Event(event, reason, message), urgency)
+        """Set a condition of our own, with an event of this type that says the same; without a message remove it."""
+        if message:
+            self.set_condition(NewCondition(kind, status, reason, message), Event(event, reason, message), urgency)
+        else:
+            self.remove_conditions([kind])
 
     def remove_conditions(self, types: Iterable[Type]) -> None:
         """Remove conditions of our own that no longer hold."""

@@ -32,7 +32,7 @@ from agents.job.model import (
 from agents.job.run_mode import read_run_mode, read_type
 from agents.job.ssh import read_ssh
 from agents.job.t9k_launcher import launch_command, launcher_template, slots
-from agents.job.template import check_size, container_names, main_container, read_template
+from agents.job.template import check_size, container_names, main_container, read_template, with_container
 from agents.job.worker_agent import read_worker_agent
 
 API_VERSION = f"{T9K_GROUP}/v1beta1"
@@ -101,20 +101,16 @@ def _with_launcher(job: Job, own: Object) -> Job:
     """Return the job with its launcher, and its workers without the command that T9k has never run there."""
     workers = job.worker.template
     made = launcher_template(workers, job.main_container, job.launch_command, own)
-    containers = [
-        {key: value for key, value in one.items() if key not in ("command", "args")}
-        if one["name"] == job.main_container
-        else one
-        for one in workers["spec"]["containers"]
-    ]
-    template = {**workers, "spec": {**workers["spec"], "containers": containers}}
+    program = main_container(workers, job.main_container)
+    template = with_container(workers, {key: value for key, value in program.items() if key not in ("command", "args")})
     main = main_container(made, job.main_container)
     return replace(
         job,
         launcher=replace(job.launcher, template=made),
         worker=replace(job.worker, template=template),
         # By a readiness probe of the workers; else it waits in its own pod while the images are pulled.
-        launcher_waits=job.transport is Transport.SSH and any(one.get("readinessProbe") for one in containers),
+        launcher_waits=job.transport is Transport.SSH
+        and any(one.get("readinessProbe") for one in workers["spec"]["containers"]),
         launch_command=(*main.get("command", ()), *main.get("args", ())),
     )
 

@@ -176,14 +176,14 @@ def _replica_failure(status: Object, named: Mapping[str, Condition], now: str) -
         more = f" and {len(failed) - _NAMES_MAX} more" if len(failed) > _NAMES_MAX else ""
         problem = f"{', '.join(failed[:_NAMES_MAX])}{more} failed"
     if problem:
-        return _stated(before, "True", "Failed", problem, now)
+        return conditions.stated(before, _REPLICA_FAILURE, "True", "Failed", problem, now)
     if has_ended:
         return before
     if conditions.is_true(found, Type.SUSPENDED):
-        return before and _stated(before, "False", "-", "The job is paused.", now)
+        return before and conditions.stated(before, _REPLICA_FAILURE, "False", "-", "The job is paused.", now)
     if conditions.is_true(found, Type.RUNNING):
-        return _stated(before, "False", "-", _NORMAL, now)
-    return before and _stated(before, "False", "-", "No replica is in trouble.", now)
+        return conditions.stated(before, _REPLICA_FAILURE, "False", "-", _NORMAL, now)
+    return before and conditions.stated(before, _REPLICA_FAILURE, "False", "-", "No replica is in trouble.", now)
 
 
 def _problem(found: Sequence[Condition]) -> str:
@@ -192,12 +192,6 @@ def _problem(found: Sequence[Condition]) -> str:
         if one is not None and one.get("status") == status and one.get("reason") in reasons:
             return str(one.get("message"))
     return ""
-
-
-def _stated(before: Condition | None, status: str, reason: str, message: str, now: str) -> Condition:
-    is_same = before is not None and before.get("status") == status
-    at = before.get("lastTransitionTime", now) if before is not None and is_same else now
-    return {"status": status, "reason": reason, "message": message, "lastTransitionTime": at}
 
 
 def _listed(task: Task) -> Iterable[Replica]:

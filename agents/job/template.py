@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agents.job.fields import Fields
+from agents.job.fields import Fields, Settings, one_of
 from agents.job.json_object import Object
 
 TEMPLATE_MAX = 1 << 20  # bytes as JSON: etcd takes no object of more than 1.5 MiB, and a pod has more than its template
@@ -100,6 +100,21 @@ def main_container(template: Object, name: str) -> Object:
     """Return the container that a job's processes or its launcher run in: the one of this name, else the first."""
     containers = _containers(template)
     return next((one for one in containers if one.get("name") == name), containers[0])
+
+
+def read_main_container(settings: Settings, template: Object, whose: str) -> str:
+    """Return the name of the container that ranks run in, one of the template's; "" for the first."""
+    name, known = settings.text("mainContainer"), container_names(template)
+    if name and known and name not in known:
+        settings.add(f'"{name}" is none of the {whose}\': {one_of(known)}', "mainContainer")
+    return name
+
+
+def with_container(template: Object, container: Object) -> Object:
+    """Return a template with this container in the place of the one of its name."""
+    spec = template["spec"]
+    containers = [container if one["name"] == container["name"] else one for one in spec["containers"]]
+    return {**template, "spec": {**spec, "containers": containers}}
 
 
 def wants_gpu(template: Object) -> bool:

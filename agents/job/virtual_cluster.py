@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.job.application import DVM_PATH, read_application
-from agents.job.fields import INT64_MAX, Fields, Settings, one_of, read_name
+from agents.job.fields import INT64_MAX, Fields, Settings, read_name
 from agents.job.json_object import Body, Object
 from agents.job.model import (
     VIRTUAL_GROUP,
@@ -28,7 +28,14 @@ from agents.job.model import (
 from agents.job.run_mode import WAIT
 from agents.job.ssh import read_ssh
 from agents.job.t9k_launcher import launcher_template
-from agents.job.template import check_size, container_names, main_container, read_template
+from agents.job.template import (
+    check_size,
+    container_names,
+    main_container,
+    read_main_container,
+    read_template,
+    with_container,
+)
 from agents.job.worker_agent import read_worker_agent
 
 API_VERSION = f"{VIRTUAL_GROUP}/v1alpha1"
@@ -68,7 +75,7 @@ def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:
         nodes.add("is required")
     replicas = nodes.number("replicas", least=1, most=MAX_NODES) or 1
     node_template = read_template(nodes) if nodes.is_given else {}
-    main = _main(settings, node_template)
+    main = read_main_container(settings, node_template, "nodes")
     shm = _shared_memory(spec)
     dvm = spec.child("dvm")
     has_dvm, dvm_args = dvm.flag("enabled") is True, dvm.texts("args")
@@ -109,14 +116,6 @@ def read_virtual(resource: Object) -> Job | tuple[Problem, ...]:
     return tuple(problems) or replace(job, ignored=tuple(settings.ignored()))
 
 
-def _main(settings: Settings, template: Object) -> str:
-    """Return the name of the container that ranks run in; "" for the first."""
-    name, known = settings.text("mainContainer"), container_names(template)
-    if name and known and name not in known:
-        settings.add(f'"{name}" is none of the nodes\': {one_of(known)}', "mainContainer")
-    return name
-
-
 def _login(spec: Fields, nodes: Object, main: str, command: Sequence[str]) -> Object:
     """Return the login pod's template: its own, or else the nodes' without what is theirs alone.
 
@@ -136,10 +135,10 @@ def _login(spec: Fields, nodes: Object, main: str, command: Sequence[str]) -> Ob
     if not container.get("command"):
         container = {key: value for key, value in container.items() if key != "args"} | {"command": list(command)}
     if not has_dvm:
-        return _with_container(template, container)
+        return with_container(template, container)
     container.setdefault("readinessProbe", _DVM_READY)
     volume = {"name": _DVM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
-    return _with_volume(_with_container(template, container), volume, DVM_PATH, [str(container["name"])])
+    return _with_volume(with_container(template, container), volume, DVM_PATH, [str(container["name"])])
 
 
 def _shared_memory(spec: Fields) -> str:
@@ -165,13 +164,6 @@ def _with_volume(template: Object, volume: Body, path: str, containers: Sequence
         mounts = one.get("volumeMounts", [])
         if one["name"] in containers and path not in {str(mount["mountPath"]).rstrip("/") for mount in mounts}:
             mount = {"name": volume["name"], "mountPath": path}
-            template = _with_container(template, {**one, "volumeMounts": [*mounts, mount]})
+            template = with_container(template, {**one, "volumeMounts": [*mounts, mount]})
     spec = template["spec"]
     return {**template, "spec": {**spec, "volumes": [*spec.get("volumes", []), volume]}}
-
-
-def _with_container(template: Object, container: Body) -> Object:
-    """Return a template with this container in the place of the one of its name."""
-    spec = template["spec"]
-    containers = [container if one["name"] == container["name"] else one for one in spec["containers"]]
-    return {**template, "spec": {**spec, "containers": containers}}

@@ -12,7 +12,7 @@ The others have the planner's names. Reasons say Node and Login where the planne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from agents.job import conditions
 from agents.job.conditions import Condition, Type
@@ -45,9 +45,9 @@ def to_virtual(status: Object, before: Object, now: str) -> Body:
     if found and all(one.get("type") == Type.OTHER_OPERATOR for one in found):
         return dict(status)  # any other condition would mean that an operator has started the cluster
     named = {str(one.get("type")): one for one in mappings(before.get("conditions"))}
-    login = _login_ready(status, named, now)
+    login = _login_ready(status, named.get(LOGIN_READY), now)
     shown = [_renamed(one) for one in found if one.get("type") != Type.LAUNCHER_WAITING]
-    ready = _ready(found, login, named, now)
+    ready = _ready(found, login, named.get(READY), now)
     order = (_NAMES[Type.WORKERS_READY],)
     first = [one for one in shown if one["type"] in order]
     return {**status, "conditions": [ready, *first, login, *(one for one in shown if one["type"] not in order)]}
@@ -66,18 +66,18 @@ def _renamed(one: Condition) -> Condition:
     return {**one, "type": _NAMES.get(Type(kind), kind) if kind in set(Type) else kind, "reason": reason}
 
 
-def _login_ready(status: Object, named: Mapping[str, Condition], now: str) -> Condition:
+def _login_ready(status: Object, old: Condition | None, now: str) -> Condition:
     waiting = conditions.find(status["conditions"], Type.LAUNCHER_WAITING)
     if waiting is not None:
         renamed = _renamed(waiting)
-        return _stated(LOGIN_READY, named, "False", str(renamed["reason"]), str(waiting.get("message")), now)
+        return conditions.stated(old, LOGIN_READY, "False", str(renamed["reason"]), str(waiting.get("message")), now)
     if status.get("loginReady"):
-        return _stated(LOGIN_READY, named, "True", "LoginReady", f"{status.get('loginPod')} is ready", now)
+        return conditions.stated(old, LOGIN_READY, "True", "LoginReady", f"{status.get('loginPod')} is ready", now)
     message = f"{status.get('loginPod') or 'the login pod'} is created when all nodes are ready"
-    return _stated(LOGIN_READY, named, "False", _ABSENT, message, now)
+    return conditions.stated(old, LOGIN_READY, "False", _ABSENT, message, now)
 
 
-def _ready(found: list[Condition], login: Condition, named: Mapping[str, Condition], now: str) -> Condition:
+def _ready(found: list[Condition], login: Condition, old: Condition | None, now: str) -> Condition:
     """The first reason why the cluster can't be used, or that it can."""
     kinds = (*conditions.BLOCKING, *conditions.NOT_READY, Type.SUSPENDED)
     blocking = [one for kind in kinds if (one := conditions.find(found, kind))]
@@ -87,20 +87,5 @@ def _ready(found: list[Condition], login: Condition, named: Mapping[str, Conditi
         if not is_good:
             is_held = one.get("type") in conditions.NOT_READY
             reason = str(one["type"] if is_held else _renamed(one)["reason"] if "type" in one else _ABSENT)
-            return _stated(READY, named, "False", reason, str(one.get("message")), now)
-    return _stated(READY, named, "True", "Ready", "the nodes and the login pod are ready", now)
-
-
-def _stated(kind: str, named: Mapping[str, Condition], status: str, reason: str, message: str, now: str) -> Condition:
-    old = named.get(kind, {})
-    if (old.get("status"), old.get("reason"), old.get("message")) == (status, reason, message):
-        return old
-    since = old.get("lastTransitionTime", now) if old.get("status") == status else now
-    return {
-        "type": kind,
-        "status": status,
-        "lastUpdateTime": now,
-        "lastTransitionTime": since,
-        "reason": reason,
-        "message": message,
-    }
+            return conditions.stated(old, READY, "False", reason, str(one.get("message")), now)
+    return conditions.stated(old, READY, "True", "Ready", "the nodes and the login pod are ready", now)

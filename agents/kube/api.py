@@ -92,11 +92,11 @@ class Api:
             answer.close()
         return self._checked(found)
 
-    def items(self, path: str, **query: str) -> Iterator[Body]:
-        """Give all objects of a list, page by page, each with its apiVersion and kind."""
+    def items(self, path: str, keep: Callable[[Body], Body] | None = None, /, **query: str) -> Iterator[Body]:
+        """Give all objects of a list, page by page, each with its apiVersion and kind; `keep` as in `list`."""
         token, asked = "", dict[str, Any](query)
         while True:
-            page = self.list(path, token, **asked)
+            page = self.list(path, token, keep=keep, **asked)
             kind = {"apiVersion": str(page.get("apiVersion")), "kind": str(page.get("kind")).removesuffix("List")}
             yield from ({**kind, **one} for one in mappings(page.get("items")))
             token = str(part(page, "metadata").get("continue") or "")

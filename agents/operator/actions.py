@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agents.job.json_object import Body
 from agents.job.model import KeyType
+from agents.job.status import Event
 from agents.kube.kinds import Kind
 
 
@@ -69,16 +70,7 @@ class WriteStatus:
     manager: str = ""  # the field manager, if not the default one, by which the operator recognizes its own jobs
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """Record an Event of the job: `type` is Normal or Warning. A failed write is not retried."""
-
-    type: str
-    reason: str
-    message: str
-
-
-Action = Create | Patch | Delete | DeleteWorkers | WriteStatus | Emit
+Action = Create | Patch | Delete | DeleteWorkers | WriteStatus | Event  # which is recorded: a failure is not retried
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,10 @@ from agents.kube.kinds import (
 )
 from agents.operator.informer import Informer
 from agents.operator.metrics import Metrics
+from agents.operator.objects.names import JOB_UID
 from agents.operator.planning.view import Observed
 from agents.operator.store import Store
-from agents.operator.trim import JOB_UID, Outline, job_uid
+from agents.operator.trim import Outline, job_uid
 
 
 class Key(NamedTuple):

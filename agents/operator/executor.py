@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 
 from agents.job.conditions import Type, find, is_true
 from agents.job.json_object import Body, part
-from agents.job.model import KeyType, kind_of
-from agents.job.status import conditions_of, format_time
+from agents.job.model import WORKER, KeyType, kind_of
+from agents.job.status import Event, conditions_of, format_time
 from agents.kube.api import Api
 from agents.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError, RejectedError
 from agents.kube.kinds import BATCH_JOB, POD, Kind
-from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Emit, Patch, WriteStatus
+from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Patch, WriteStatus
 from agents.operator.caches import Caches, controller, group_of, key_of, owner
 from agents.operator.metrics import Metrics
+from agents.operator.objects.names import JOB_UID, ROLE, worker_selector
 from agents.operator.recorder import Recorder
-from agents.operator.trim import JOB_UID, Outline, job_uid, whole_job, written
+from agents.operator.trim import Outline, job_uid, whole_job, written
 
 Wanted = tuple[str, str]  # kind and name of an object that a job wants
 
 _LOG = logging.getLogger(__name__)
 _SIDE_BY_SIDE = 8  # requests of all jobs' larger steps together
-_ROLE = "mpi-agents/role"  # label of pods
 _ONE_BY_ONE_MAX = 2  # actions of a step that are not worth a thread's waking
 
 
@@ -95,7 +95,7 @@ class Executor:
                 self._delete_workers(resource, action, now)
             case WriteStatus():
                 self._write_status(resource, action)
-            case Emit():
+            case Event():
                 self._recorder.emit(resource, action)
 
     def _create(self, resource: Body, memory: Memory, action: Create, now: float) -> None:
@@ -145,7 +145,7 @@ class Executor:
             # A batch Job is there until its pods are gone: no other launcher is created during the last seconds of one.
             waits = action.kind == BATCH_JOB
             path = store.kind.path(namespace, action.name)
-            answer = self._api.delete(path, action.uid, waits=waits, **_grace(action))
+            answer = self._api.delete(path, action.uid, waits=waits, grace_s=action.grace_s)
         except NotFoundError:
             store.remove(namespace, action.name, action.uid)
             return
@@ -158,10 +158,10 @@ class Executor:
         metadata = resource["metadata"]
         store = self._caches.store(POD)
         pods = store.of_job(metadata["uid"])
-        workers = [pod for pod in pods if part(pod, "metadata", "labels").get(_ROLE) == "worker"]
+        workers = [pod for pod in pods if part(pod, "metadata", "labels").get(ROLE) == WORKER]
         newest = max((int(pod["metadata"]["resourceVersion"]) for pod in workers), default=0)
-        selector = f"{JOB_UID}={metadata['uid']},{_ROLE}=worker"
-        self._api.delete_collection(POD.path(metadata["namespace"]), selector, newest, **_grace(action))
+        selector = worker_selector(metadata["uid"])
+        self._api.delete_collection(POD.path(metadata["namespace"]), selector, newest, action.grace_s)
         store.mark_deleted(workers, format_time(now))
 
     def _write_status(self, resource: Body, action: WriteStatus) -> None:
@@ -218,12 +218,8 @@ def named(action: Action) -> str:
             return "delete all workers"
         case WriteStatus(status=status):
             return "write the status" if status else "ask for the version"
-        case Emit(type=type_):
+        case Event(type=type_):
             return f"record a {type_} event"
-
-
-def _grace(action: Delete | DeleteWorkers) -> dict[str, int]:
-    return {} if action.grace_s is None else {"grace_s": action.grace_s}
 
 
 def _is_of_earlier_job(body: Body, resource: Body) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 
@@ -70,20 +70,15 @@ def _info(node: Body, key: str) -> str:
 class ImageVolumes:
     """Finds out, at the start and then every five minutes, whether to use image volumes."""
 
-    def __init__(self, api: Api, wanted: ProgramDelivery) -> None:
-        self._api, self._wanted = api, wanted
+    def __init__(self, api: Api, wanted: ProgramDelivery, stop: threading.Event) -> None:
+        self._api, self._wanted, self._stop = api, wanted, stop
         self._obstacle = "" if wanted is ProgramDelivery.IMAGE else None  # None: init containers without a reason
-        self._stop = threading.Event()
 
     def start(self) -> None:
         """Find out for the first time, and then repeatedly, if that depends on the cluster."""
         if self._wanted is ProgramDelivery.AUTO:
             self.look()
             threading.Thread(target=self._run, name="image-volumes", daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop checking."""
-        self._stop.set()
 
     def applied(self, settings: PodSettings) -> PodSettings:
         """Return the settings with the current decision."""
@@ -92,7 +87,8 @@ class ImageVolumes:
     def look(self) -> None:
         """Find out now. While the API server does not answer, the last decision stays."""
         try:
-            found = obstacle(str(self._api.get("/version").get("gitVersion", "")), self._nodes())
+            version = str(self._api.get("/version").get("gitVersion", ""))
+            found = obstacle(version, self._api.items(_NODES, _trimmed))
         except ApiError as error:
             if self._obstacle is not None and not isinstance(error, RejectedError):
                 return
@@ -104,14 +100,6 @@ class ImageVolumes:
     def _run(self) -> None:
         while not self._stop.wait(_CHECK_S):
             self.look()
-
-    def _nodes(self) -> Iterator[Body]:
-        token, is_more = "", True
-        while is_more:
-            page = self._api.list(_NODES, keep=_trimmed, token=token)
-            yield from page.get("items") or ()
-            token = str(part(page, "metadata").get("continue") or "")
-            is_more = bool(token)
 
 
 def _trimmed(node: Body) -> Body:

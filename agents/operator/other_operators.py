@@ -2,7 +2,7 @@
 
 They are detected by their leases and Deployments, as far as RBAC allows, in namespaces that an administrator names:
 anyone may create such an object in a namespace of their own. While another one runs, only jobs assigned to this one are
-claimed (`ClaimPolicy`). Of two operators of ours, the one with the later lease yields.
+claimed (`claims`). Of two operators of ours, the one with the later lease yields.
 """
 
 from __future__ import annotations
@@ -39,18 +39,14 @@ class Claim(StrEnum):
     AUTO = "auto"
 
 
-class ClaimPolicy:
-    """Decides which jobs this operator manages."""
+def claims(claim: Claim, is_alone: Callable[[str], bool], resource: Body) -> bool:
+    """Whether to manage this MPIJob. A job that this operator has started stays with it.
 
-    def __init__(self, claim: Claim, is_alone: Callable[[str], bool]) -> None:
-        """`is_alone(group)`: whether no other operator manages the MPIJobs of an API group."""
-        self._claim, self._is_alone = claim, is_alone
-
-    def claims(self, resource: Body) -> bool:
-        """Whether to manage this MPIJob. A job that this operator has started stays with it."""
-        if self._claim is Claim.ALL or (self._claim is Claim.AUTO and self._is_alone(group_of(resource))):
-            return True
-        return is_assigned(resource) or has_our_status(resource)
+    `is_alone(group)`: whether no other operator manages the MPIJobs of an API group.
+    """
+    if claim is Claim.ALL or (claim is Claim.AUTO and is_alone(group_of(resource))):
+        return True
+    return is_assigned(resource) or has_our_status(resource)
 
 
 def is_assigned(resource: Body) -> bool:
@@ -74,15 +70,14 @@ class OtherOperators:
         lease_name: str,
         namespaces: Collection[str] = NAMESPACES,
         on_change: Callable[[], None] = lambda: None,
+        stop: threading.Event | None = None,
     ) -> None:
-        self._api, self._on_change = api, on_change
+        self._api, self._on_change, self._stop = api, on_change, stop or threading.Event()
         self._own = (lease_namespace, lease_name)
         self._namespaces = {*namespaces, lease_namespace}
         self._seen: frozenset[str] | None = None
         self._listed: set[Kind] = set()
         self._refused: set[Kind] = set()  # of those never listed: what RBAC doesn't allow us to list
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="other-operators", daemon=True)
 
     def seen(self) -> frozenset[str]:
         """Return the objects that other operators were detected by: `Lease mpi-operator/mpi-operator`."""
@@ -103,13 +98,8 @@ class OtherOperators:
         return self._seen is not None and not self.others(group)
 
     def start(self) -> None:
-        """Check once, and then periodically."""
-        self.look()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop checking."""
-        self._stop.set()
+        """Check in a thread: the first check may take long."""
+        threading.Thread(target=self._run, name="other-operators", daemon=True).start()
 
     def look(self) -> None:
         """Check once and log changes; while the API server can't answer, the last result stays valid."""
@@ -133,6 +123,7 @@ class OtherOperators:
             self._on_change()
 
     def _run(self) -> None:
+        self.look()
         while not self._stop.wait(self.pause_s()):
             self.look()
 

@@ -39,7 +39,7 @@ from agents.job.model import PREFIX, Job, Problem, is_virtual
 from agents.job.read import is_managed_elsewhere
 from agents.job.run_mode import effective
 from agents.job.status import StatusBuilder, conditions_of, has_begun, is_finished, seconds
-from agents.operator.actions import Emit, Plan, WriteStatus
+from agents.operator.actions import Plan, WriteStatus
 from agents.operator.planning import active, ended, launcher, pinned, resources, suspended
 from agents.operator.planning.launcher import Stage
 from agents.operator.planning.status import first_write_at, is_written
@@ -125,5 +125,4 @@ def _write(
         return Plan((), first_at)
     version = str(part(resource, "metadata").get("resourceVersion", ""))
     write = WriteStatus(builder.build(), version, why, manager)
-    events = tuple(Emit(*event) for event in builder.events)
-    return Plan(((write,), events)) if events else Plan(((write,),))
+    return Plan(((write,), *([tuple(builder.events)] if builder.events else [])))

@@ -10,12 +10,13 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 from agents.job.read import dialect_of
 from agents.kube.access import Access
 from agents.kube.api import Api
 from agents.kube.errors import ApiError, NotFoundError
-from agents.kube.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, VIRTUAL_CLUSTER, Kind
+from agents.kube.kinds import JOBS, MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, VIRTUAL_CLUSTER, Kind
 from agents.operator.actions import Plan
 from agents.operator.caches import Caches, Key, group_of, key_of
 from agents.operator.controller import Controller, Planner, Scope
@@ -25,7 +26,7 @@ from agents.operator.image_volumes import ImageVolumes, ProgramDelivery
 from agents.operator.informer import Informer
 from agents.operator.leader import Leader
 from agents.operator.metrics import Metrics
-from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
+from agents.operator.other_operators import NAMESPACES, Claim, OtherOperators, claims
 from agents.operator.plan import leave_to_others
 from agents.operator.queue import Queue
 from agents.operator.recorder import Recorder
@@ -96,8 +97,6 @@ class Process:
             on_lost=self._lost,
         )
         self._informers: list[Informer] = []
-        self._of_made: list[Informer] = []  # of them, those of what is made for jobs
-        self._of_optional: dict[Kind, list[Informer]] = {}  # of them, those of optional kinds
         self._controller: Controller | None = None
         self._metrics.is_leader.set_function(self._leads)
 
@@ -139,19 +138,18 @@ class Process:
         other_operators = OtherOperators(
             *(self._api, options.lease_namespace, options.lease_name, options.other_operator_namespaces),
             on_change=lambda: _add_all(caches, queue),
+            stop=self._stop,
         )
         claim = Claim.ALL if options.claim is Claim.AUTO and (options.namespaces or options.selector) else options.claim
-        policy = ClaimPolicy(claim, other_operators.is_alone)
+        is_claimed = partial(claims, claim, other_operators.is_alone)
         scope = Scope(
-            claims=lambda job: self._knows(job["metadata"].get("namespace")) and policy.claims(job),
+            claims=lambda job: self._knows(job["metadata"].get("namespace")) and is_claimed(job),
             plan_unclaimed=lambda job, body, now: (
-                Plan()
-                if policy.claims(body)
-                else leave_to_others(job, body, other_operators.others(group_of(body)), now)
+                Plan() if is_claimed(body) else leave_to_others(job, body, other_operators.others(group_of(body)), now)
             ),
             may_act=lambda: self._leads() and not self._stop.is_set(),
         )
-        volumes = ImageVolumes(self._quick, options.program_delivery)
+        volumes = ImageVolumes(self._quick, options.program_delivery, self._stop)
         controller = Controller(
             lambda job, observed, settings, now: self._plan(job, observed, volumes.applied(settings), now),
             *(caches, queue, executor, settings, self._metrics, scope),
@@ -159,12 +157,13 @@ class Process:
         self._metrics.queue_depth.set_function(queue.__len__)
         self._metrics.infos[self._metrics.job_info] = lambda: _job_info(caches)
         self._metrics.infos[self._metrics.other_operators] = lambda: [(name,) for name in other_operators.seen()]
-        if claim is Claim.AUTO:  # in a thread: the first check may take long, and no job is claimed before
-            threading.Thread(target=other_operators.start, name="first-look", daemon=True).start()
-        self._of_made = caches.informers_of_made(
-            self._api, self._metrics, options.namespaces, on_synced=lambda: _add_all(caches, queue)
+        if claim is Claim.AUTO:  # no job is claimed before the first check
+            other_operators.start()
+        self._inform(
+            caches.informers_of_made(
+                self._api, self._metrics, options.namespaces, on_synced=lambda: _add_all(caches, queue)
+            )
         )
-        self._inform(self._of_made)
         self._inform_of_jobs(kind, caches)
         self._inform_of_optional(caches)
         recorder.start()
@@ -176,8 +175,6 @@ class Process:
             self._stop.wait()
             if not controller.stop(_STEPS_END_S):
                 _LOG.warning("some requests did not finish within %g s", _STEPS_END_S)
-        other_operators.stop()
-        volumes.stop()
         for informer in self._informers:
             informer.stop()
         if not self._is_lost:
@@ -190,10 +187,7 @@ class Process:
 
     def _inform_of_jobs(self, kind: Kind, caches: Caches) -> None:
         options = self._options
-        informers = caches.informers(kind.group, self._api, self._metrics, options.namespaces, options.selector)
-        if kind in _OPTIONAL:
-            self._of_optional[kind] = informers
-        self._inform(informers)
+        self._inform(caches.informers(kind.group, self._api, self._metrics, options.namespaces, options.selector))
 
     def _inform_of_optional(self, caches: Caches) -> None:
         """Begin with the optional kinds that are served or were asked for, and look for the others later."""
@@ -227,8 +221,8 @@ class Process:
 
     def _may_be_missing(self) -> list[Informer]:
         """Return the informers of kinds that were not asked for."""
-        found = list(self._of_optional.items())  # another thread may add one
-        return [each for kind, informers in found if self._wanted(kind) is T9k.AUTO for each in informers]
+        optional = [each for each in self._informers if each.store.kind in _OPTIONAL]
+        return [each for each in optional if self._wanted(each.store.kind) is T9k.AUTO]
 
     def _synced(self) -> bool:
         """Wait for the caches, except of optional kinds that were not asked for; False if stopped before.
@@ -246,7 +240,8 @@ class Process:
 
     def _knows(self, namespace: str | None) -> bool:
         """Whether all that has been made in a namespace is known: none of its jobs is planned before."""
-        return all(each.synced.is_set() for each in self._of_made if each.namespace in (None, namespace))
+        made = (each for each in self._informers if each.store.kind.name not in JOBS)
+        return all(each.synced.is_set() for each in made if each.namespace in (None, namespace))
 
     def _leads(self) -> bool:
         return self._leader.leads() if self._options.elects else self._controller is not None
@@ -285,7 +280,7 @@ class Process:
             )
         waived = [each for each in self._may_be_missing() if each.is_missing]  # a definition may go as it came
         # An older role has no right to virtual clusters, and MPIJobs are managed anyway.
-        waived += [each for each in self._of_optional.get(VIRTUAL_CLUSTER, ()) if each.is_forbidden]
+        waived += [each for each in self._informers if each.store.kind == VIRTUAL_CLUSTER and each.is_forbidden]
         complaints = sorted({each.complaint for each in self._informers if each.complaint and each not in waived})
         if self._controller is None or complaints:
             return 503, "".join(f"{each}\n" for each in complaints) or "waiting for the caches to sync\n"

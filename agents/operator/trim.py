@@ -16,8 +16,8 @@ from typing import Any
 from agents.job.json_object import Body, mapping, mappings, part
 from agents.job.model import LAST_APPLIED, PREFIX
 from agents.kube.kinds import JOBS, Kind
+from agents.operator.objects.names import CONFIG_VOLUME, JOB_UID, ROLE, SSH_KEYS_VOLUME
 
-JOB_UID = f"{PREFIX}job-uid"  # the label of all that we make, by which it is watched
 _TIMES = ("creationTimestamp", "deletionTimestamp")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionGracePeriodSeconds", *_TIMES)
 _OWNER = ("kind", "name", "uid", "controller")
@@ -25,9 +25,9 @@ _POD_STATUS = ("phase", "reason", "message", "startTime", "podIP")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 _CONTAINER_STATUS = ("name", "ready", "started", "restartCount", "state", "lastState")
 _CONTAINERS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-_OUR_VOLUMES = ("mpi-job-ssh", "mpi-job-config")  # show how a pod was made
+_OUR_VOLUMES = (SSH_KEYS_VOLUME, CONFIG_VOLUME)  # show how a pod was made
 _WRITER = ("manager", "operation", "apiVersion", "subresource")
-_LABELS = (JOB_UID, f"{PREFIX}role", "training.kubeflow.org/operator-name")
+_LABELS = (JOB_UID, ROLE, "training.kubeflow.org/operator-name")
 _MOST = 32  # of what ours has fewer of; what someone adds to a ConfigMap of ours is taken out by as many at a time
 LARGE = 8192  # bytes of an MPIJob's metadata and spec as JSON: a larger one is read again when it is planned
 _STATUS_MAX = 65536  # bytes of an MPIJob's status as JSON: users can write it

@@ -11,7 +11,6 @@ import contextlib
 import os
 import select
 import statistics
-import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,7 +81,7 @@ def one_exec(stage: Stage, size: Size) -> list[Figure]:
         peers: list[Peer] = [stage.kubectl, *hubs]
         _warm(peers, stage.workers[:_PODS], files)
         for number in range(size.exec_rounds):
-            _progress(f"one exec: round {number + 1} of {size.exec_rounds}")
+            stage.say(f"one exec: round {number + 1} of {size.exec_rounds}")
             for peer in peers:
                 count, before = _EXECS_IN_A_ROUND.get(peer.name, 40), peer.cpu_s()
                 costs = [_run(peer, stage.workers[turn % _PODS], "true", files) for turn in range(count)]
@@ -106,7 +105,7 @@ def held(stage: Stage, size: Size) -> list[Figure]:
         peers: list[Peer] = [stage.kubectl, *hubs]
         for number in range(size.held_rounds):
             for peer in peers:
-                _progress(f"{size.held} held at once: round {number + 1} of {size.held_rounds}, {peer.name}")
+                stage.say(f"{size.held} held at once: round {number + 1} of {size.held_rounds}, {peer.name}")
                 before = peer.cpu_s()
                 seen = _hold(peer, pods, stage.folder, files)
                 cpu_s.setdefault(peer.name, []).append(seen.cpu_s + peer.cpu_s() - before)
@@ -124,13 +123,13 @@ def sessions(stage: Stage, size: Size) -> list[Figure]:
     # Few pods: a hub's first launch in a worker looks at all its processes, which is the worker's cost, not the hub's.
     pods = [stage.workers[number % _PODS] for number in range(size.sessions)]
     for number in range(size.sessions_rounds):
-        _progress(f"{size.sessions} sessions in one hub: round {number + 1} of {size.sessions_rounds}")
+        stage.say(f"{size.sessions} sessions in one hub: round {number + 1} of {size.sessions_rounds}")
         with stage.hubs() as hubs, _files() as files:
             for hub in hubs:
                 _warm([hub], stage.workers[:_PODS], files)
                 memory_mib.setdefault(hub.name, []).append(_hold(hub, pods, stage.folder, files).hub_mib)
     target = Target("hub", 64, 48, is_ratio=False)
-    return _beside_all(Figure(f"hub with {size.sessions:,} sessions: memory", "MiB", memory_mib, target, AS_DECIMAL))
+    return _beside_all(Figure(f"hub with {size.sessions:,} sessions: memory", "MiB", memory_mib, target))
 
 
 def stdout(stage: Stage, size: Size) -> list[Figure]:
@@ -154,8 +153,8 @@ def stdout(stage: Stage, size: Size) -> list[Figure]:
     rate, cpu_s = _flow(stage, run, count, size.stdout_rounds, "stdout")
     name = f"stdout {_amount(size.stdout_mib)}"
     return [
-        *_beside_all(Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.0, 1.2, more_is_better=True), AS_DECIMAL)),
-        *_beside_all(Figure(f"{name}: CPU", "s", cpu_s, Target("hub", 1 / 1.0, 1 / 1.2), AS_DECIMAL)),
+        *_beside_all(Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.0, 1.2, more_is_better=True))),
+        *_beside_all(Figure(f"{name}: CPU", "s", cpu_s, Target("hub", 1 / 1.0, 1 / 1.2))),
     ]
 
 
@@ -190,8 +189,8 @@ def stdin(stage: Stage, size: Size) -> list[Figure]:
         os.close(block)
     name = f"stdin {_amount(size.stdin_mib)}"
     return [
-        *_beside_all(Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.2, 1.5, more_is_better=True), AS_DECIMAL)),
-        *_beside_all(Figure(f"{name}: CPU", "s", cpu_s, Target("hub"), AS_DECIMAL)),
+        *_beside_all(Figure(f"{name}: rate", "MB/s", rate, Target("hub", 1.2, 1.5, more_is_better=True))),
+        *_beside_all(Figure(f"{name}: CPU", "s", cpu_s, Target("hub"))),
     ]
 
 
@@ -216,7 +215,7 @@ def _flow(
         _warm(peers, stage.workers[:1], files)
         for number in range(rounds):
             for peer in peers:
-                _progress(f"{what}: round {number + 1} of {rounds}, {peer.name}")
+                stage.say(f"{what}: round {number + 1} of {rounds}, {peer.name}")
                 before = peer.cpu_s()
                 cost = run(peer, files)
                 rate.setdefault(peer.name, []).append(count / cost.wall_s / 1e6)
@@ -287,11 +286,3 @@ def _await_bytes(fd: int, count: int, peer: Peer, files: Files) -> None:
 
 def _amount(mib: int) -> str:
     return f"{mib // 1024} GiB" if mib % 1024 == 0 else f"{mib} MiB"
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
-    else:
-        sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -73,20 +73,25 @@ def cpu_s(pid: int) -> float:
 
 def pss_mib(pid: int) -> float:
     """Memory of a process, each page divided by the number of processes that share it."""
-    return _rollup_mib(pid, "Pss:")
+    return _field_mib(f"/proc/{pid}/smaps_rollup", "Pss:")
 
 
 def rss_mib(pid: int) -> float:
     """Memory of a process, shared pages in full: the PSS that it would have were it alone."""
-    return _rollup_mib(pid, "Rss:")
+    return _field_mib(f"/proc/{pid}/smaps_rollup", "Rss:")
 
 
-def _rollup_mib(pid: int, field: str) -> float:
-    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+def peak_mib(pid: int) -> float:
+    """The most memory that a process has had, shared pages in full."""
+    return _field_mib(f"/proc/{pid}/status", "VmHWM:")
+
+
+def _field_mib(path: str, field: str) -> float:
+    with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith(field):
                 return int(line.split()[1]) / 1024
-    raise BenchmarkError(f"the kernel does not tell {field} of a process")
+    raise BenchmarkError(f"the kernel does not tell {field} in {path}")
 
 
 def _processor() -> str:

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 AS_FRACTION, AS_DECIMAL = "fraction", "decimal"  # how a ratio is written: 1/31 or 0.24
 
 DOC = os.path.join(ROOT, "docs", "performance.md")
-MARKERS = ("<!-- make bench: begin -->", "<!-- make bench: end -->")
-_HEAD = ("figure", "beside", "its", "ours", "ratio", "in single rounds", "must", "aim", "reached")
+_HEAD = ("figure", "beside", "takes", "ours", "ratio", "in single runs", "must", "aim", "reached")
 
 
 class Target(NamedTuple):
@@ -36,7 +35,7 @@ class Figure(NamedTuple):
     unit: str
     samples: Mapping[str, Sequence[float]]
     target: Target
-    form: str
+    form: str = AS_DECIMAL
 
     @property
     def value(self) -> float:
@@ -96,10 +95,14 @@ def write(path: str, text: str, markers: tuple[str, str]) -> None:
 
 
 def _row(figure: Figure) -> tuple[str, ...]:
-    target = figure.target
-    if not target.is_ratio:
-        return figure.name, "", "", *cells(figure)
-    return figure.name, target.peer, amount(statistics.median(figure.samples[target.peer]), figure.unit), *cells(figure)
+    peer = figure.target.peer
+    beside = (peer, median(figure, peer)) if peer in figure.samples else ("", "")
+    return figure.name, *beside, *cells(figure)
+
+
+def median(figure: Figure, peer: str) -> str:
+    """What a peer takes."""
+    return amount(statistics.median(figure.samples[peer]), figure.unit)
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
@@ -109,10 +112,9 @@ def cells(figure: Figure) -> tuple[str, ...]:
     def written(value: float) -> str:
         return _ratio(value, figure.form) if target.is_ratio else amount(value, unit)
 
-    ours = amount(statistics.median(figure.samples[target.mode]), unit)
     ratio = written(figure.value) if target.is_ratio else ""
     must, aim = ("" if one is None else written(one) for one in (target.must, target.aim))
-    return ours, ratio, " to ".join(map(written, figure.range)), must, aim, figure.reached
+    return median(figure, target.mode), ratio, " to ".join(map(written, figure.range)), must, aim, figure.reached
 
 
 def _ratio(value: float, form: str) -> str:
@@ -125,4 +127,4 @@ def _ratio(value: float, form: str) -> str:
 def amount(value: float, unit: str) -> str:
     """A number as a person reads it."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
-    return f"{value:,.{digits}f} {unit}"
+    return f"{value:,.{digits}f} {unit}".rstrip()

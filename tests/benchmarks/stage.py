@@ -19,12 +19,14 @@ from .peers import Agent, Hub, Kubectl
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .command import Say
+
 
 class Stage:
     """A cluster with workers, ready to be called by each peer."""
 
-    def __init__(self, folder: str, cluster: Cluster, workers: int, python: str, beside: str | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, cluster: Cluster, workers: int, python: str, say: Say, beside: str | None) -> None:
+        self.folder, self.say = folder, say
         self.workers = cluster.create_workers(workers)
         self._python = python
         self._agents = [_agent("hub", ROOT, folder)]
@@ -84,13 +86,13 @@ def _agent(name: str, tree: str, folder: str) -> Agent:
 
 
 @contextlib.contextmanager
-def staged(workers: int, python: str, beside: str | None = None) -> Iterator[Stage]:
+def staged(workers: int, python: str, say: Say, beside: str | None = None) -> Iterator[Stage]:
     """Set the stage, and clear it. Raises BenchmarkError."""
     with (
         tempfile.TemporaryDirectory(prefix="mpi-agents-bench-") as folder,
         Cluster(os.path.join(folder, "cluster")) as cluster,
     ):
-        yield Stage(folder, cluster, workers, python, beside)
+        yield Stage(folder, cluster, workers, python, say, beside)
 
 
 def kubectl_program() -> str:

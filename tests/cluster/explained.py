@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from agents.client import Explanation, MpiClient
 from agents.client.doctor import Level
 from tests.cluster.broken import BREAKS
-from tests.cluster.faults import until
 from tests.cluster.healthy import healthy
-from tests.cluster.kube import WaitError
+from tests.cluster.kube import until
 from tests.cluster.said import KINDS, Said
 
 if TYPE_CHECKING:
@@ -55,15 +53,15 @@ class BrokenJobs:
         assert said is not None
         self._submit(kind, healthy(self.operator, name_of(kind)))
         with MpiClient(kubeconfig=os.environ["KUBECONFIG"], namespace=self._space(kind).name) as client:
-            end = time.monotonic() + _SAID_S
-            while not _fits(found := client.why(name_of(kind)), said):
-                if time.monotonic() > end:
-                    raise WaitError(f"{kind}: {found.state} {found.reason}: {found}\n" + "\n".join(found.lines))
-                time.sleep(_PAUSE_S)
+
+            def found() -> Explanation | None:
+                return why if _fits(why := client.why(name_of(kind)), said) else None
+
+            explanation = until(lambda: f"{kind}: {client.why(name_of(kind))}", found, _SAID_S, pause_s=_PAUSE_S)
             checks = [one for one in client.doctor(name_of(kind)) if one.level in {Level.FAIL, Level.WARN}]
             client.delete(name_of(kind))  # its pods hold CPUs that others wait for
         assert not said.remedy or any(said.remedy in one.remedy for one in checks), checks
-        return found
+        return explanation
 
     def _space(self, kind: str) -> Namespace:
         return self._spaces.get(kind, self._others)

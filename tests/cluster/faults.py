@@ -6,6 +6,7 @@ A cluster that is somebody's own has daemons that are none of a test's business,
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -25,7 +26,7 @@ from tests.cluster.local.pki import NODE, service_account_key
 from tests.cluster.local.places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.cluster.jobs import Job
     from tests.cluster.kube import Namespace
@@ -183,7 +184,7 @@ class Node:
         self.wait_ready()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def local() -> LocalCluster:
     """The cluster, if it is the tests' own, on this machine: processes of a test's own pods can be seen and killed."""
     places = Places.of()
@@ -213,9 +214,8 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def until(what: str, check: Callable[[], object], within_s: float = DEADLINE_S) -> None:
-    """Look at the node again and again until `check` says yes. Raises WaitError."""
-    kube.until(what, check, within_s, pause_s=_LOOK_S)
+until = functools.partial(kube.until, pause_s=_LOOK_S)
+"""Look at the node again and again until a check says yes. Raises WaitError."""
 
 
 def words_of_ours(output: str) -> list[str]:
@@ -276,9 +276,3 @@ class Ranks:
         assert "pi is approximately 3.14159265" in output
         assert self.running.ranks() == dict(enumerate(self.running.job.workers))
         assert not words_of_ours(output)
-
-
-def gated(job: Job) -> Job:
-    """Have the launcher wait for a word before it does what it was to do."""
-    words = job.main["command"]
-    return job.command("/bin/sh", "-c", 'until [ -e /tmp/go ]; do sleep 0.05; done; exec "$@"', "sh", *words)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cluster.images import under_repository
-from tests.cluster.manifests import ONE_MACHINE, Object, objects_of, set_environ
+from tests.cluster.manifests import ONE_MACHINE, Launching, Object, objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ _RUN_AS_ROOT = {
 _UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-class Job:
-    """A launcher pod, its workers, and what they need. Methods change it in place; `objects` are what is applied."""
+class Job(Launching):
+    """A launcher pod, its workers, and what they need; `objects` are what is applied."""
 
     def __init__(self, example: str, *, workers: int = 2, slots: int = 1) -> None:
         """Take an example, with so many workers, and as little CPU and memory asked for as a small machine has."""
@@ -77,12 +77,13 @@ class Job:
 
     @property
     def main(self) -> Object:
-        """The user's container in the launcher pod, where mpirun runs."""
-        return self._container(self.launcher["containers"], None)
+        main: Object = self.launcher["containers"][0]
+        return main
 
     def init(self, name: str) -> Object:
         """The launcher pod's `hub` or `delivery`."""
-        return self._container(self.launcher["initContainers"], name)
+        found: Object = next(one for one in self.launcher["initContainers"] if one["name"] == name)
+        return found
 
     @property
     def workers(self) -> list[str]:
@@ -101,30 +102,11 @@ class Job:
             self.environ({"I_MPI_PERHOST": str(slots)})
         return self
 
-    def run(self, *program: str, ranks: int | None = None, options: Sequence[str] = ()) -> Job:
+    def run(self, *program: str, ranks: int | None = None) -> Job:
         """Let the launcher start this program, one rank on each worker if nothing else is said."""
         count = str(len(self.workers) if ranks is None else ranks)
         call = [word.format(ranks=count) for word in CALLS[self.example]]
-        return self.command(*call, *options, *program)
-
-    def command(self, *words: str) -> Job:
-        """Let the user's container in the launcher pod run this."""
-        self.main["command"] = [*words]
-        self.main.pop("args", None)
-        return self
-
-    def environ(self, values: Mapping[str, str], container: str | None = None) -> Job:
-        """Set variables of a container of the launcher pod: the user's, or `hub` or `delivery`."""
-        both = [*self.launcher["containers"], *self.launcher["initContainers"]]
-        set_environ(self._container(both, container), values)
-        return self
-
-    def image(self, image: str) -> Job:
-        """Another image for the user's containers."""
-        for pod in (self.launcher, self.worker):
-            for container in pod["containers"]:
-                container["image"] = image
-        return self
+        return self.command(*call, *program)
 
     def run_as(self, uid: int, *, read_only: bool = False) -> Job:
         """Another user in the user's containers; with a root file system that is read-only, and a /tmp, if told so.
@@ -145,7 +127,3 @@ class Job:
             if read_only:
                 pod.setdefault("volumes", []).append({"name": "tmp", "emptyDir": {}})
         return self.environ(_RUN_AS_ROOT if uid == 0 else {})
-
-    @staticmethod
-    def _container(containers: Sequence[Object], name: str | None) -> Object:
-        return next(one for one in containers if name is None or one["name"] == name)

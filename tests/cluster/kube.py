@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import urllib3
 from kubernetes import client, config
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 LABELS = {"mpi-agents/made-by": "tests"}  # of what is not in a namespace, and of namespaces
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEADLINE_S = 120.0
 _PAUSE_S = 0.2  # between tries where the API server doesn't answer
 _CONNECT_S = 10.0
 _LOST = (urllib3.exceptions.HTTPError, OSError)
+_Found = TypeVar("_Found")
 
 
 class WaitError(AssertionError):
@@ -74,6 +77,26 @@ class Api:
         except NotFoundError:
             return None
         return found
+
+    def remove(self, path: str, within_s: float = DEADLINE_S) -> None:
+        """Delete an object, if it is there, and wait until it is gone. Raises WaitError."""
+        with contextlib.suppress(NotFoundError):
+            self.call("delete", path)
+        until(f"{path} is gone", lambda: self.find(path) is None, within_s)
+
+    @contextlib.contextmanager
+    def made(self, body: Object, namespace: str | None = None) -> Iterator[None]:
+        """Have an object, in the place of one that a killed run has left; of a definition the kind is served."""
+        kind, version = body["kind"], body["apiVersion"]
+        path = self.path(kind, version, body["metadata"]["name"], namespace)
+        self.remove(path)
+        self.call("post", self.path(kind, version, None, namespace), body)
+        try:
+            if kind == "CustomResourceDefinition":
+                until("the kind's definition", lambda: self.is_defined(path))
+            yield
+        finally:
+            self.remove(path)
 
     def is_defined(self, path: str) -> bool:
         """Whether a CustomResourceDefinition is there and its kind is served, a moment after it says so."""
@@ -130,13 +153,20 @@ class Api:
         return Done(session.returncode, session.read_stdout(timeout=0) or "", session.read_stderr(timeout=0) or "")
 
 
-def until(what: str, check: Callable[[], object], within_s: float = DEADLINE_S, *, pause_s: float = _PAUSE_S) -> None:
-    """Call `check`, which asks the API server, until it says yes. Raises WaitError."""
+def until(
+    what: str | Callable[[], str],
+    check: Callable[[], _Found | None],
+    within_s: float = DEADLINE_S,
+    *,
+    pause_s: float = _PAUSE_S,
+) -> _Found:
+    """Call `check`, which asks the API server, until it gives something true, and return that. Raises WaitError."""
     end = time.monotonic() + within_s
-    while not check():
+    while not (found := check()):
         if time.monotonic() > end:
-            raise WaitError(f"not within {within_s:g} s: {what}")
+            raise WaitError(f"not within {within_s:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(pause_s)
+    return found
 
 
 def remove_leftovers(api: Api) -> None:
@@ -260,6 +290,22 @@ class Namespace:
             deadline_s,
         )
 
+    def uid(self, pod: str) -> str:
+        """A pod's uid. Raises NotFoundError."""
+        return str(self.get("Pod", pod)["metadata"]["uid"])
+
+    def wait_another(self, pod: str, uid: str, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until another pod than that has this name, and is Ready. Raises WaitError."""
+        self.wait(
+            pod, lambda one: one["metadata"]["uid"] != uid and of.is_ready(one), "is ready, as another pod", deadline_s
+        )
+
+    def replace(self, pod: str, *, grace_s: int = 1) -> None:
+        """Delete a pod, and wait until another one is ready in its place. Raises WaitError."""
+        uid = self.uid(pod)
+        self.delete("Pod", pod, grace_s=grace_s)
+        self.wait_another(pod, uid)
+
     def wait_exit(self, pod: str, container: str, deadline_s: float = DEADLINE_S) -> int:
         """Wait until a container has ended; its exit code. Raises WaitError."""
         ended = self.wait(
@@ -333,6 +379,14 @@ class Namespace:
             time.sleep(_PAUSE_S)
         seen = f"{log.count(text)} of {times} {text!r} in the log of {container} in {pod}"
         raise WaitError(f"{'not within the time' if left <= 0 else 'it has ended'}: {seen}\n{log[-3000:]}")
+
+    def may_exec(self, account: str, pod: str, verb: str = "create") -> bool:
+        """Whether a ServiceAccount may exec into a pod, as the API server itself knows it now."""
+        version, kind = "authorization.k8s.io/v1", "SubjectAccessReview"
+        wanted = {"namespace": self.name, "verb": verb, "resource": "pods", "subresource": "exec", "name": pod}
+        spec = {"user": f"system:serviceaccount:{self.name}:{account}", "resourceAttributes": wanted}
+        review = {"apiVersion": version, "kind": kind, "spec": spec}
+        return bool(self.api.call("post", self.api.path(kind, version), review)["status"].get("allowed"))
 
     def exec_in(
         self, pod: str, argv: Sequence[str], container: str | None = None, *, timeout_s: float = DEADLINE_S

@@ -25,6 +25,10 @@ ONE_MACHINE = {
 """
 
 
+WAITS = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
+"""What a container runs that waits, and ends when it is told to."""
+
+
 def objects_of(file: Path) -> list[Object]:
     """The objects of a file of YAML."""
     # Through JSON: what YAML shares by anchors must not change together.
@@ -43,8 +47,33 @@ def set_environ(container: Object, values: Mapping[str, str]) -> None:
     container["env"] = kept + [{"name": name, "value": value} for name, value in values.items()]
 
 
-class WrittenJob:
-    """An MPIJob of any kind: `body` is what is applied."""
+class Launching:
+    """A job whose user writes what the launcher runs. Methods change it in place."""
+
+    @property
+    def main(self) -> Object:
+        """The user's container in the launcher pod, where mpirun runs."""
+        raise NotImplementedError
+
+    def command(self, *words: str) -> Self:
+        """Let the launcher run this."""
+        self.main["command"] = [*words]
+        self.main.pop("args", None)
+        return self
+
+    def gated(self) -> Self:
+        """Have the launcher wait for the file /tmp/go before it does what it was to do."""
+        wait = 'until [ -e /tmp/go ]; do sleep 0.05; done; exec "$@"'
+        return self.command("/bin/sh", "-c", wait, "sh", *self.main["command"])
+
+    def environ(self, values: Mapping[str, str]) -> Self:
+        """Set variables of the launcher's container."""
+        set_environ(self.main, values)
+        return self
+
+
+class WrittenJob(Launching):
+    """A resource that our operator runs, of any kind: `body` is what is applied."""
 
     body: Object
 
@@ -54,14 +83,25 @@ class WrittenJob:
         return str(self.body["metadata"]["name"])
 
     @property
+    def version(self) -> str:
+        """The version that it is written by, without the group."""
+        return str(self.body["apiVersion"]).rpartition("/")[2]
+
+    @property
     def spec(self) -> Object:
         """The job's spec: changes to it count."""
         spec: Object = self.body["spec"]
         return spec
 
-    def worker_names(self, replicas: int) -> list[str]:
-        """The names of so many worker pods."""
-        return [f"{self.name}-worker-{number}" for number in range(replicas)]
+    @property
+    def replicas(self) -> int:
+        """How many workers it asks for."""
+        raise NotImplementedError
+
+    @property
+    def workers(self) -> list[str]:
+        """The worker pods' names."""
+        return [f"{self.name}-worker-{number}" for number in range(self.replicas)]
 
 
 class KubeflowJob(WrittenJob):
@@ -79,30 +119,12 @@ class KubeflowJob(WrittenJob):
 
     @property
     def main(self) -> Object:
-        """The container in the launcher pod where mpirun runs."""
         main: Object = self.launcher["containers"][0]
         return main
 
     @property
-    def workers(self) -> list[str]:
-        """The worker pods' names."""
-        return self.worker_names(self.spec["mpiReplicaSpecs"]["Worker"]["replicas"])
-
-    def command(self, *words: str) -> Self:
-        """Let the launcher run this."""
-        self.main["command"] = [*words]
-        self.main.pop("args", None)
-        return self
-
-    def gated(self) -> Self:
-        """Have the launcher wait for the file /tmp/go before it does what it was to do."""
-        wait = 'until [ -e /tmp/go ]; do sleep 0.1; done; exec "$@"'
-        return self.command("/bin/sh", "-c", wait, "sh", *self.main["command"])
-
-    def environ(self, values: Mapping[str, str]) -> Self:
-        """Set variables of the launcher's container."""
-        set_environ(self.main, values)
-        return self
+    def replicas(self) -> int:
+        return int(self.spec["mpiReplicaSpecs"]["Worker"]["replicas"])
 
     def _pod(self, role: str) -> Object:
         spec: Object = self.spec["mpiReplicaSpecs"][role]["template"]["spec"]

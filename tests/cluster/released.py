@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.benchmarks import report
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
-_BEGIN, _END = "<!-- written by make test-release -->", "<!-- end -->"
+_MARKERS = "<!-- written by make test-release -->", "<!-- end -->"
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,6 @@ class Found:
 
 def write(found: dict[str, Found], day: datetime.date, document: Path = DOCUMENT) -> None:
     """Put the counts by release of Kubernetes in place of those in the document."""
-    before, _, rest = document.read_text().partition(_BEGIN)
-    _, marker, after = rest.partition(_END)
-    assert marker, f"{document} has no {_BEGIN} … {_END}"
     rows = [f"| {version} | {day.isoformat()} | {counts} |" for version, counts in found.items()]
     table = "\n".join(["| release | tested on | result |", "|---|---|---|", *rows])
-    document.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{after}")
+    report.write(str(document), table, _MARKERS)

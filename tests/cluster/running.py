@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.cluster import pods as of
-from tests.cluster.kube import DEADLINE_S, WaitError
+from tests.cluster.kube import DEADLINE_S, WaitError, until
 
 if TYPE_CHECKING:
     from tests.cluster.jobs import Job
@@ -20,6 +19,11 @@ _PROCESSES = (
     'for p in /proc/[1-9]*; do [ $p = /proc/1 ] || [ $p = /proc/$$ ] || read -r l <$p/stat && echo "$l"; l=; done'
 )
 _START_S = 180.0
+
+
+def ranks_in(output: str) -> dict[int, str]:
+    """Where the pi program's ranks have said they are: host by rank."""
+    return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", output)}
 
 
 class Running:
@@ -86,7 +90,7 @@ class Running:
 
     def ranks(self) -> dict[int, str]:
         """Where the pi program's ranks said they are: host by rank."""
-        return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", self.output)}
+        return ranks_in(self.output)
 
     def processes(self, worker: str, container: str | None = None) -> list[str]:
         """The names of the processes in a worker, but its first and the `sleep` that this waits for."""
@@ -101,7 +105,4 @@ class Running:
 
     def assert_nothing_left(self, deadline_s: float = 30.0) -> None:
         """No process of the job is left in any worker, or they go within the deadline."""
-        end = time.monotonic() + deadline_s
-        while left := self.leftovers():
-            assert time.monotonic() < end, f"left after {deadline_s:g} s: {left}"
-            time.sleep(0.1)
+        until(lambda: f"nothing is left, but {self.leftovers()}", lambda: not self.leftovers(), deadline_s)

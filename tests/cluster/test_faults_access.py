@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.faults import Ranks, container, gated, until
+from tests.cluster.faults import Ranks, container, until
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 RBAC = "rbac.authorization.k8s.io/v1"
 SETTLE_S = 60.0  # for so long a session whose stream was lost waits for an answer
 UNTIL = 'until "$@"; do echo "mpirun ended with $?"; sleep 1; done'
-
-
-def may_exec(namespace: Namespace) -> bool:
-    """Whether the launcher may exec into workers, as the API server itself knows it now."""
-    version, kind = "authorization.k8s.io/v1", "SubjectAccessReview"
-    place = {"namespace": namespace.name, "resource": "pods", "subresource": "exec", "name": "pi-worker-0"}
-    who = f"system:serviceaccount:{namespace.name}:pi-launcher"
-    spec = {"user": who, "resourceAttributes": {**place, "verb": "get"}}
-    review = {"apiVersion": version, "kind": kind, "spec": spec}
-    answer = namespace.api.call("post", namespace.api.path(kind, version), review)
-    return bool(answer["status"]["allowed"])
 
 
 def test_the_api_server_goes_and_comes_back_while_workers_are_waited_for(
@@ -76,10 +65,13 @@ def test_the_role_is_missing_when_workers_are_waited_for(start: Start, namespace
 @pytest.mark.usefixtures("local")
 def test_the_role_is_taken_away_before_the_launch_and_given_back(start: Start, namespace: Namespace) -> None:
     job = Job("openmpi4").run("pi")
-    running = start(gated(job.command("/bin/sh", "-c", UNTIL, "sh", *job.main["command"])))
+    running = start(job.command("/bin/sh", "-c", UNTIL, "sh", *job.main["command"]).gated())
     running.until_started()
     namespace.delete("Role", "pi-launcher", api_version=RBAC)
-    until("the API server knows that the Role is gone", lambda: not may_exec(namespace))
+    until(
+        "the API server knows that the Role is gone",
+        lambda: not namespace.may_exec("pi-launcher", "pi-worker-0", "get"),
+    )
     container(namespace, running.launcher).touch("/tmp/go")
     output = running.until_output("mpirun ended with", deadline_s=60)
     assert "mpirun ended with 0" not in output

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.faults import container, gated, until, words_of_ours
+from tests.cluster.faults import container, until, words_of_ours
 from tests.cluster.jobs import Job
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("local")
 @pytest.fixture
 def waiting(start: Start, request: pytest.FixtureRequest) -> tuple[Running, Container]:
     """A job whose launcher is about to call mpirun."""
-    running = start(gated(Job(request.param, workers=WORKERS).run("pi", RUN_S)))
+    running = start(Job(request.param, workers=WORKERS).run("pi", RUN_S).gated())
     running.until_started()
     return running, container(running.namespace, running.launcher)
 

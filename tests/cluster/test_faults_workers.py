@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.faults import Ranks, container, gated, until
+from tests.cluster.faults import Ranks, container, until
 from tests.cluster.jobs import Job
 from tests.cluster.local.pki import NODE
+from tests.cluster.manifests import set_environ
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ RUN_S = "5"  # else a busy machine may delete the worker when the job is done
 
 @pytest.mark.usefixtures("local")
 def test_a_worker_is_deleted_before_its_launch(start: Start, namespace: Namespace) -> None:
-    running = start(gated(Job("openmpi4").run("pi")))
+    running = start(Job("openmpi4").run("pi").gated())
     running.until_started()
     namespace.delete("Pod", "pi-worker-1", grace_s=0)
     container(namespace, running.launcher).touch("/tmp/go")
@@ -39,7 +40,7 @@ def test_a_worker_is_deleted_before_its_launch(start: Start, namespace: Namespac
 def test_a_worker_is_deleted_during_the_launch(start: Start, namespace: Namespace, example: str, daemon: str) -> None:
     # Open MPI 4.1's daemons leave their agents, and then nobody tells mpirun of one that is lost before it calls home.
     job = Job(example, workers=4).run("pi", RUN_S).environ({"OMPI_MCA_orte_leave_session_attached": "1"})
-    running = start(gated(job))
+    running = start(job.gated())
     running.until_started()
     workers = [container(namespace, worker) for worker in running.job.workers]
     container(namespace, running.launcher).touch("/tmp/go")
@@ -96,7 +97,8 @@ def assert_lost(ranks: Ranks) -> None:
 
 
 def test_an_image_does_not_exist(start: Start, namespace: Namespace) -> None:
-    job = Job("openmpi4").run("pi").environ({"MPI_AGENT_WAIT_GRACE": "3s"}, "delivery")
+    job = Job("openmpi4").run("pi")
+    set_environ(job.init("delivery"), {"MPI_AGENT_WAIT_GRACE": "3s"})
     job.worker["containers"][0]["image"] = "mpi-agents-example-none:0.1.0"
     running = start(job)
     assert namespace.wait_exit(running.launcher, "delivery") == 23

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pytest
 
 _DEFINITION = ("tests/cluster/definition/", "tests/cluster/operators/")
-_ALONE = {"node", "fleet", "bare", "others", "gang_scheduler", "kueue", "volcano", "no_namespace_ends"}
+_ALONE = {"node", "fleet", "bare", "others", "gang_scheduler", "kueue", "no_namespace_ends"}
 
 
 def group(item: pytest.Item) -> str:

@@ -8,7 +8,7 @@ from clocks import Clock
 
 from agents.kube.errors import ApiError
 from agents.kube.kinds import MPI_JOB_V1, POD
-from agents.operator.actions import Create, Emit, Plan
+from agents.operator.actions import Create, Plan
 from agents.operator.caches import Caches, Key
 from agents.operator.controller import Controller, Scope
 from agents.operator.executor import Executor
@@ -19,6 +19,7 @@ from agents.operator.settings import PodSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agents.job.status import Event
     from agents.operator.planning.view import Observed
 
 Body = dict[str, Any]
@@ -93,7 +94,7 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def emit(self, resource: Body, event: Emit) -> None:
+    def emit(self, resource: Body, event: Event) -> None:
         self.events.append(event.reason)
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from agents.job.model import Job
 from agents.job.read import read
+from agents.job.status import Event
 from agents.operator import objects
 from agents.operator import plan as planner
-from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
+from agents.operator.actions import Action, Create, Delete, DeleteWorkers, Patch, Plan, WriteStatus
 from agents.operator.planning.view import Observed
 from agents.operator.settings import PodSettings
 
@@ -97,7 +98,7 @@ def conditions(found: Plan) -> dict[str, tuple[str, str, str]]:
 
 
 def events(found: Plan) -> list[tuple[str, str, str]]:
-    return [(one.type, one.reason, one.message) for step in found.steps for one in step if isinstance(one, Emit)]
+    return [(one.type, one.reason, one.message) for step in found.steps for one in step if isinstance(one, Event)]
 
 
 def _text(action: Action) -> str:
@@ -112,5 +113,5 @@ def _text(action: Action) -> str:
             return "delete all workers"
         case WriteStatus():
             return "write"
-        case Emit(reason=reason):
+        case Event(reason=reason):
             return f"tell {reason}"

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from simulated_api import SimulatedApi
 
-    from agents.operator.actions import Action, Emit, Plan
+    from agents.job.status import Event
+    from agents.operator.actions import Action, Plan
     from agents.operator.planning.view import Observed
 
 Body = dict[str, Any]
@@ -167,7 +168,7 @@ class SteppedOperator:
         self.acts -= 1
         return self.acts >= 0
 
-    def emit(self, _resource: Body, event: Emit) -> None:
+    def emit(self, _resource: Body, event: Event) -> None:
         self.events.append((event.type, event.reason, event.message))
 
 

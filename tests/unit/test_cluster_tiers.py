@@ -29,7 +29,7 @@ def test_a_test_s_name_alone_means_all_its_parameters() -> None:
     assert is_core(
         "tests/cluster/definition/test_definition.py::TestJobs::test_a_patch_through_the_other_version_harms_nothing[x]"
     )
-    assert not is_core("tests/cluster/operator/test_ranks.py::test_slots_fill_a_worker_before_the_next[mpich]")
+    assert not is_core("tests/cluster/operator/test_ranks.py::test_a_name_that_no_service_can_have_runs[v1-with.dots]")
 
 
 def test_what_was_found_takes_the_place_of_what_was_found_before(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from looped_plan import KEY, Body, Loop, create, errors, job, made, steps
 
 from agents.job.model import KeyType
+from agents.job.status import Event
 from agents.kube.errors import (
     ApiError,
     ConflictError,
@@ -19,7 +20,7 @@ from agents.kube.errors import (
     from_status,
 )
 from agents.kube.kinds import BATCH_JOB, MPI_JOB_V2BETA1, POD, ROLE, SECRET
-from agents.operator.actions import Create, Delete, DeleteWorkers, Emit, Patch, Plan, WriteStatus
+from agents.operator.actions import Create, Delete, DeleteWorkers, Patch, Plan, WriteStatus
 from agents.operator.trim import Outline, trim
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def test_each_action_is_the_request_that_it_stands_for() -> None:
     plan = steps(
         WriteStatus({"conditions": [{"type": "Created", "status": "True"}]}, "1", "new"),
-        (create("pi-worker-0"), create("pi-worker-1"), create("pi-launcher"), Emit("Normal", "MPIJobCreated", "m")),
+        (create("pi-worker-0"), create("pi-worker-1"), create("pi-launcher"), Event("Normal", "MPIJobCreated", "m")),
         Patch(ROLE, "pi-launcher", {"rules": []}, "scaled"),
         Delete(POD, "pi-worker-1", "uid-1", "scaled"),
         Delete(BATCH_JOB, "pi-launcher", "uid-2", "retry"),
@@ -281,7 +282,7 @@ def test_what_is_said_of_a_job_that_is_left_is_written_by_another_name() -> None
 
 
 def test_a_job_that_never_settles_is_slowed_down() -> None:
-    loop = Loop(*[steps(Emit("Normal", "Again", "m"))] * 60)
+    loop = Loop(*[steps((Event("Normal", "Again", "m"),))] * 60)
     for _ in range(60):
         loop.run()
     assert errors(loop, "unsettled") == 10

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ def test_what_is_in_the_way_is_named(server: str, nodes: list[Object], why: str)
 
 
 class Cluster:
-    """An API server with nodes, one a page."""
+    """An API server with nodes."""
 
     def __init__(self, *nodes: Object, error: ApiError | None = None) -> None:
         self.nodes, self.error, self.requests = list(nodes), error, 0
@@ -79,14 +80,12 @@ class Cluster:
         assert path == "/version"
         return {"gitVersion": NEW}
 
-    def list(self, path: str, *, keep: Callable[[Object], Object], token: str) -> Object:
+    def items(self, path: str, keep: Callable[[Object], Object]) -> Iterator[Object]:
         assert path == "/api/v1/nodes"
         self.requests += 1
         if self.error is not None:
             raise self.error
-        at = int(token or 0)
-        more = {"continue": str(at + 1)} if at + 1 < len(self.nodes) else {}
-        return {"metadata": more, "items": [keep(one) for one in self.nodes[at : at + 1]]}
+        yield from map(keep, self.nodes)
 
 
 def found(volumes: ImageVolumes) -> tuple[bool, str]:
@@ -95,7 +94,7 @@ def found(volumes: ImageVolumes) -> tuple[bool, str]:
 
 
 def looked(cluster: Cluster) -> ImageVolumes:
-    volumes = ImageVolumes(cluster, AUTO)  # type: ignore[arg-type]
+    volumes = ImageVolumes(cluster, AUTO, threading.Event())  # type: ignore[arg-type]
     volumes.look()
     return volumes
 
@@ -103,13 +102,13 @@ def looked(cluster: Cluster) -> ImageVolumes:
 @pytest.mark.parametrize(("wanted", "is_used"), [(IMAGE, True), (INIT, False)])
 def test_a_given_delivery_asks_for_no_nodes(wanted: ProgramDelivery, is_used: bool) -> None:
     cluster = Cluster(node())
-    volumes = ImageVolumes(cluster, wanted)  # type: ignore[arg-type]
+    volumes = ImageVolumes(cluster, wanted, threading.Event())  # type: ignore[arg-type]
     volumes.start()
     assert found(volumes) == (is_used, "")
     assert cluster.requests == 0
 
 
-def test_all_pages_of_nodes_count() -> None:
+def test_all_nodes_count() -> None:
     assert found(looked(Cluster(node(), node(), node()))) == (True, "")
     volumes = looked(Cluster(node(), node(), node("v1.33.0", name="old")))
     assert found(volumes) == (False, "node old has kubelet v1.33.0, and image volumes need 1.36")

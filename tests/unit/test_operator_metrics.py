@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from agents.job.status import Event
 from agents.kube.errors import ApiError, NotFoundError, RejectedError
-from agents.operator.actions import Emit
 from agents.operator.http_server import HttpServer
 from agents.operator.logs import Formatter
 from agents.operator.metrics import Metrics
@@ -159,7 +159,7 @@ def lost(metrics: Metrics) -> float:
     return metrics.registry.get_sample_value("mpi_operator_events_lost_total") or 0.0
 
 
-def recorded(api: Api, *events: Emit) -> Metrics:
+def recorded(api: Api, *events: Event) -> Metrics:
     metrics = Metrics()
     one = Recorder(api, metrics, "host-1")  # type: ignore[arg-type]
     one.start()
@@ -171,7 +171,7 @@ def recorded(api: Api, *events: Emit) -> Metrics:
 
 def test_an_event_says_what_happened_to_which_job() -> None:
     api = Api()
-    recorded(api, Emit("Normal", "MPIJobCreated", "MPIJob team/pi is created."))
+    recorded(api, Event("Normal", "MPIJobCreated", "MPIJob team/pi is created."))
     made = api.made[0]
     assert made["metadata"]["name"].startswith("pi.")
     assert made["metadata"]["namespace"] == "team"
@@ -194,7 +194,7 @@ def test_an_event_says_what_happened_to_which_job() -> None:
 
 def test_the_same_again_is_counted() -> None:
     api = Api()
-    recorded(api, *[Emit("Warning", "A", "m")] * 3, Emit("Warning", "A", "n"))
+    recorded(api, *[Event("Warning", "A", "m")] * 3, Event("Warning", "A", "n"))
     assert [each["message"] for each in api.made] == ["m", "n"]
     name = api.made[0]["metadata"]["name"]
     assert [(path, body["count"]) for path, body in api.patched] == [
@@ -206,13 +206,13 @@ def test_the_same_again_is_counted() -> None:
 def test_an_event_that_can_t_be_had_is_lost_and_counted() -> None:
     api = Api()
     api.fails = RejectedError("forbidden", 403)
-    metrics = recorded(api, Emit("Normal", "A", "m"), Emit("Normal", "B", "m"))
+    metrics = recorded(api, Event("Normal", "A", "m"), Event("Normal", "B", "m"))
     assert lost(metrics) == 2
 
 
 def test_an_event_is_one_printable_line_of_a_kib() -> None:
     api = Api()
-    recorded(api, Emit("Warning", "A", "gone\nNormal B fine\x1b[2J\u202e" + "é" * 1000))
+    recorded(api, Event("Warning", "A", "gone\nNormal B fine\x1b[2J\u202e" + "é" * 1000))
     (made,) = api.made
     assert made["message"].isprintable()
     assert made["message"].startswith("gone Normal B fine?[2J?éé")
@@ -221,7 +221,7 @@ def test_an_event_is_one_printable_line_of_a_kib() -> None:
 
 def test_an_event_that_is_a_fault_of_ours_costs_none_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
     api = Api()
-    metrics = recorded(api, Emit("Warning", "A", "half a character: \ud800"), Emit("Normal", "B", "m"))
+    metrics = recorded(api, Event("Warning", "A", "half a character: \ud800"), Event("Normal", "B", "m"))
     assert [each["reason"] for each in api.made] == ["B"]
     assert lost(metrics) == 1
     assert "an event can't be written" in caplog.text
@@ -234,7 +234,7 @@ def test_events_hold_up_nobody() -> None:
     one = Recorder(api, metrics)  # type: ignore[arg-type]
     one.start()
     for number in range(10_010):
-        one.emit(JOB, Emit("Normal", "A", str(number)))
+        one.emit(JOB, Event("Normal", "A", str(number)))
     assert 8 <= lost(metrics) <= 10
     api.may_go_on.set()
     one.stop(20)

@@ -12,7 +12,7 @@ import yaml
 from agents.job.model import GROUP
 from agents.kube.detection import find_operators, is_held
 from agents.kube.errors import ApiError, RejectedError, UnavailableError
-from agents.operator.other_operators import NAMESPACES, Claim, ClaimPolicy, OtherOperators
+from agents.operator.other_operators import NAMESPACES, Claim, OtherOperators, claims
 
 Body = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC).timestamp()
@@ -132,8 +132,8 @@ T9KS = {**job(), "apiVersion": "batch.tensorstack.dev/v1beta1"}
     ],
 )
 def test_which_jobs_are_taken(claim: Claim, seen: list[str], taken: list[Body]) -> None:
-    policy = ClaimPolicy(claim, lambda _group: not seen)
-    assert [each for each in (PLAIN, LABELLED, NAMED, BEGUN, THEIRS) if policy.claims(each)] == taken
+    jobs = (PLAIN, LABELLED, NAMED, BEGUN, THEIRS)
+    assert [each for each in jobs if claims(claim, lambda _group: not seen, each)] == taken
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_kubeflow_s_operators_are_no_reason_to_leave_t9k_s_jobs(lease_name: str,
     api.answers[f"metadata.name={lease_name}"] = [theirs, fresh(*OWN)] if lease_name == OWN[1] else [theirs]
     other_operators = OtherOperators(api, *OWN)  # type: ignore[arg-type]
     other_operators.look()
-    policy = ClaimPolicy(Claim.AUTO, other_operators.is_alone)
-    assert [each for each in (PLAIN, LABELLED, NAMED, BEGUN, T9KS) if policy.claims(each)] == taken
+    jobs = (PLAIN, LABELLED, NAMED, BEGUN, T9KS)
+    assert [each for each in jobs if claims(Claim.AUTO, other_operators.is_alone, each)] == taken
 
 
 @pytest.mark.parametrize("spec", [None, [], "x", {"runPolicy": 3}])
 def test_a_job_of_any_form_can_be_asked_for(spec: Any) -> None:
-    assert not ClaimPolicy(Claim.ASSIGNED, lambda _group: True).claims({"metadata": {"name": "x"}, "spec": spec})
+    assert not claims(Claim.ASSIGNED, lambda _group: True, {"metadata": {"name": "x"}, "spec": spec})
 
 
 class Api:

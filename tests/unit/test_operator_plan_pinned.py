@@ -12,9 +12,10 @@ from mpijobs import annotated
 
 from agents.job.model import Job
 from agents.job.read import read
+from agents.job.status import Event
 from agents.kube.kinds import BATCH_JOB, POD
 from agents.operator import objects
-from agents.operator.actions import Action, Emit, Plan, WriteStatus
+from agents.operator.actions import Action, Plan, WriteStatus
 from agents.operator.plan import plan
 from agents.operator.planning import pinned
 from agents.operator.trim import trim
@@ -335,4 +336,4 @@ def test_no_worker_speaks_against_a_launcher_that_was_made_before_settings_were_
 
 
 def _but_for_words(found: Plan) -> list[Action]:
-    return [one for step in found.steps for one in step if not isinstance(one, WriteStatus | Emit)]
+    return [one for step in found.steps for one in step if not isinstance(one, WriteStatus | Event)]

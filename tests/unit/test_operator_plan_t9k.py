@@ -11,8 +11,8 @@ import yaml
 from job_states import pod
 from mpijobs import mpijob
 
-from agents.job.status import conditions_of, seconds
-from agents.operator.actions import Delete, Emit, Plan
+from agents.job.status import Event, conditions_of, seconds
+from agents.operator.actions import Delete, Plan
 from agents.operator.settings import PodSettings
 
 Object = dict[str, Any]
@@ -54,7 +54,7 @@ def of_type(status: Object) -> dict[str, Object]:
 
 
 def events(found: Plan) -> list[tuple[str, str]]:
-    return [(each.reason, each.message) for step in found.steps for each in step if isinstance(each, Emit)]
+    return [(each.reason, each.message) for step in found.steps for each in step if isinstance(each, Event)]
 
 
 INITIALIZED = condition("Initialized", message="The job has been initialized successfully.")

@@ -29,6 +29,7 @@ __all__ = [
     "service_account",
     "shares_processes",
     "template_hash",
+    "tools",
     "worker",
     "worker_selector",
 ]

@@ -183,7 +183,7 @@ def _copied(job: Job, settings: PodSettings) -> list[str]:
 
 
 def _of_job(job: Job) -> dict[str, str]:
-    return {"MPI_AGENT_LAUNCHER": job.launcher_name, "MPI_AGENT_SELECTOR": names.worker_selector(job)}
+    return {"MPI_AGENT_LAUNCHER": job.launcher_name, "MPI_AGENT_SELECTOR": names.worker_selector(job.uid)}
 
 
 def _environment(fields: Sequence[tuple[str, str]], variables: Mapping[str, str]) -> list[Body]:

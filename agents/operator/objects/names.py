@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from agents.job.fields import LABEL_SIZE, is_label
 from agents.job.json_object import Body
 from agents.job.model import KUBEFLOW, LAUNCHER, PREFIX, WORKER, Dialect, Implementation, Job, Passwd, Role, Transport
 from agents.job.template import container_names
 from agents.kube.kinds import BATCH_JOB, POD, Kind
 from agents.operator.settings import PodSettings
 
-JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job
+JOB_UID = f"{PREFIX}job-uid"  # label of all that is made for a job, by which it is watched
 VIRTUAL_CLUSTER = f"{PREFIX}virtual-cluster"  # label of its pods: its name
 ROLE = f"{PREFIX}role"  # label of pods: LAUNCHER or WORKER
 TEMPLATE = f"{PREFIX}template"  # annotation: what a pod was made from
@@ -46,15 +46,13 @@ AGENT = f"{CONFIG_PATH}/kubexec.sh"  # Horovod compares this very text (runner/u
 OWN_SSH = f"{CONFIG_PATH}/ssh.sh"
 HOSTFILE = f"{CONFIG_PATH}/hostfile"
 
-_LABEL_SIZE = 63
-_SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # RFC 1035: no digit first
-_HOST = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")  # RFC 1123
 _HASH_SIZE = 8
 
 
 def service_name(job: Job) -> str:
-    """Return the Service's name, which is the subdomain of the pods: the job's if it can be one."""
-    return job.name if _fits(_SERVICE, job.name) else _derived(job.name, before="mpi-")
+    """Return the Service's name, which is the subdomain of the pods: the job's if it can be one (RFC 1035)."""
+    is_one = is_label(job.name) and not job.name[0].isdigit()
+    return job.name if is_one else _derived(job.name, before="mpi-")
 
 
 def launcher_hostname(job: Job) -> str:
@@ -90,9 +88,9 @@ def host_suffix(job: Job, settings: PodSettings) -> str:
     return f".{service_name(job)}.{job.namespace}.svc{domain}"
 
 
-def worker_selector(job: Job) -> str:
-    """Return the label selector of a job's worker pods."""
-    return f"{JOB_UID}={job.uid},{ROLE}={WORKER}"
+def worker_selector(uid: str) -> str:
+    """Return the label selector of the worker pods of the job with this uid."""
+    return f"{JOB_UID}={uid},{ROLE}={WORKER}"
 
 
 def unique(name: str, used: Collection[str]) -> str:
@@ -103,17 +101,13 @@ def unique(name: str, used: Collection[str]) -> str:
 
 def _hostname(job: Job, ending: str) -> str:
     name = job.name + ending
-    return name if _fits(_HOST, name) else _derived(job.name, after=ending)
-
-
-def _fits(form: re.Pattern[str], name: str) -> bool:
-    return len(name) <= _LABEL_SIZE and form.fullmatch(name) is not None
+    return name if is_label(name) else _derived(job.name, after=ending)
 
 
 def _derived(name: str, *, before: str = "", after: str = "") -> str:
     """Return a DNS label of a name that is none; the hash keeps `a.b` and `a-b` apart."""
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_SIZE]
-    room = _LABEL_SIZE - len(before) - len(after) - _HASH_SIZE - 1
+    room = LABEL_SIZE - len(before) - len(after) - _HASH_SIZE - 1
     return f"{before}{name.replace('.', '-')[:room]}-{digest}{after}"
 
 

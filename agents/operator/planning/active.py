@@ -11,7 +11,7 @@ from agents.job.model import Dialect, Transport
 from agents.job.status import EVICTED, FAILED, Counts, Event, StatusBuilder, Urgency
 from agents.kube.kinds import BATCH_JOB, POD, ROLE_BINDING
 from agents.operator import objects
-from agents.operator.actions import Action, Create, Delete, Emit, Patch, Plan
+from agents.operator.actions import Action, Create, Delete, Patch, Plan
 from agents.operator.planning import (
     attempts,
     ended,
@@ -95,7 +95,7 @@ def _steps(
     first: list[Action] = [*needed, *([fewer] if fewer else []), *change.deletes]
     if change.evicted:
         message = f"{change.evicted}/{len(view.wanted)} workers are evicted"
-        first.append(Emit("Warning", EVICTED, message))
+        first.append(Event("Warning", EVICTED, message))
     if found.stage is Stage.RETRY:
         first += ended.launcher_end(view, f"replaced: {found.why}")
     first += _kept_running(view, steps)

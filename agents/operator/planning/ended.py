@@ -108,12 +108,11 @@ def removal(view: View, going: list[PodView], present: list[PodView], why: str) 
 def _launcher(view: View, policy: CleanPodPolicy) -> tuple[tuple[Delete, ...], float | None]:
     if policy is CleanPodPolicy.ALL and view.job.dialect is not Dialect.T9K:
         return launcher_end(view, "cleanPodPolicy All"), None
-    containers, restart = view.launcher_containers, view.job.launcher.restart_policy
     requeue_at = None
     for pod in view.launchers:
         if pod.is_going or pod.is_over:
             continue
-        end = pod.end(containers, restart)
+        end = view.launcher_end(pod)
         if end is None:
             return launcher_end(view, "the job has ended, but its launcher is still running"), None
         if policy is not CleanPodPolicy.NONE:

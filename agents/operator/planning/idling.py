@@ -70,9 +70,8 @@ def is_ending(view: View, pod: PodView) -> bool:
 def is_launcher_gone(view: View) -> bool:
     """Whether no launcher runs, and the hub of the last one has ended what it had started in the workers."""
     left = [pod for pod in view.launchers if not _never_began(pod)]
-    states = [one for pod in left[-1:] for one in pod.state.containers]
-    hubs = [one for one in states if one.sidecar and one.name.partition("-")[0] == names.HUB]
-    return all(pod.is_over for pod in left) and all(one.state == "terminated" and one.exit_code == 0 for one in hubs)
+    hub = left[-1].hub if left else None
+    return all(pod.is_over for pod in left) and (hub is None or (hub.state == "terminated" and hub.exit_code == 0))
 
 
 def _never_began(pod: PodView) -> bool:

@@ -280,7 +280,8 @@ def _trying(view: View, counts: Counts, ended: Sequence[tuple[PodView, End]]) ->
     if alive:
         return Launcher(stage, counts, alive[-1])
     if not ended:
-        return Launcher(stage, counts, why=_reported_failure(view), tried=_reported_reason(view) or TRIED)
+        reason, why = _reported(view)
+        return Launcher(stage, counts, why=why, tried=reason or TRIED)
     pod, end = ended[-1]
     tried = INTERRUPTED if pod.is_interrupted(end.at) else TRIED
     return Launcher(stage, counts, why=end.message, tried=tried)
@@ -311,9 +312,8 @@ def _replaced(view: View, uid: str, ended: Sequence[tuple[PodView, End]], failur
         pod, end = ended[-1]
         is_last = end.is_success or (failure is not None and failure.get("reason") == BACKOFF_LIMIT_EXCEEDED)
         return f"{_interruption(pod, end)} (uid {uid})" if is_last and pod.is_interrupted(end.at) else ""
-    if failure is not None and not view.launchers and _reported_reason(view) == INTERRUPTED:
-        return f"{_reported_failure(view)} (uid {uid})"
-    return ""
+    reason, why = _reported(view)
+    return f"{why} (uid {uid})" if failure is not None and not view.launchers and reason == INTERRUPTED else ""
 
 
 def _failed_job(view: View, failure: Object, last: tuple[PodView, End] | None, counts: Counts) -> Launcher:
@@ -328,20 +328,16 @@ def _failed_job(view: View, failure: Object, last: tuple[PodView, End] | None, c
             failed = (one.reason for one in pod.state.containers if one.exit_code and one.state == "terminated")
             reason += f"/{pod.state.reason or next(failed, '')}"
         message = f"{message}: {why}"
-    elif why := attempts.last(view) or _reported_failure(view):
+    elif why := attempts.last(view) or _reported(view)[1]:
         message = f"{message}: {why}"  # in place: the Job's own reason is all there is for it
     at = seconds(failure.get("lastTransitionTime"))
     return Launcher(Stage.FAILED, counts, None, reason, cut(message), why, at)
 
 
-def _reported_failure(view: View) -> str:
+def _reported(view: View) -> tuple[str, str]:
     """Return what the status says of the last pod: it may be gone a moment before its Job has failed."""
-    waiting = conditions.find(view.conditions, Type.LAUNCHER_WAITING)
-    return (
-        str(waiting.get("message")).removesuffix(TRIED_AGAIN) if waiting is not None and _reported_reason(view) else ""
-    )
-
-
-def _reported_reason(view: View) -> str:
     waiting = conditions.find(view.conditions, Type.LAUNCHER_WAITING) or {}
-    return str(waiting.get("reason")) if waiting.get("reason") in (TRIED, INTERRUPTED) else ""
+    reason = str(waiting.get("reason"))
+    return (
+        (reason, str(waiting.get("message")).removesuffix(TRIED_AGAIN)) if reason in (TRIED, INTERRUPTED) else ("", "")
+    )

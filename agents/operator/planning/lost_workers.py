@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 
+from agents.common.termination import VERSION
 from agents.common.text import one_line
 from agents.job.json_object import Object, mapping, mappings, part
 from agents.job.model import Tool, Transport
@@ -23,7 +24,6 @@ from agents.operator.planning.view import View
 _ELASTIC = ("discover_hosts", "--host-discovery-script", "--min-np", "--min-num-proc")  # horovodrun's
 _NAMES_MAX = 3
 _NUMBER_MAX = 1e12
-_VERSION = 1  # of the hub's message
 
 
 def lost_ranks(view: View, pod: PodView) -> str:
@@ -69,8 +69,8 @@ def unused(view: View, pod: PodView | None) -> str:
     if job.transport is Transport.SSH:
         reporter = pod.sidecar(names.DELIVERY)
     else:
-        tools = view.settings.tools if job.tools is None else job.tools
-        reporter = None if objects.has_api_token(job) or Tool.KUBECTL in tools else pod.hub
+        has_others = objects.has_api_token(job) or Tool.KUBECTL in objects.tools(job, view.settings)
+        reporter = None if has_others else pod.hub
     sessions = None if reporter is None or reporter.state != "terminated" else _load(reporter.message).get("sessions")
     if sessions is False or sessions != 0:
         return ""
@@ -103,7 +103,7 @@ def _load(message: str) -> Object:
         found = mapping(json.loads(message))
     except (ValueError, RecursionError):
         return {}
-    return found if found.get("version") == _VERSION else {}
+    return found if found.get("version") == VERSION else {}
 
 
 def _number(value: object) -> float:

@@ -38,7 +38,7 @@ def _set_workers_ready(view: View, builder: StatusBuilder) -> None:
     unready = [(f"{node}-{index}", reason, 0.0) for index, reason in view.unready.items()]
     message = summary(view.ready, len(view.wanted), unready)
     if stuck := _stuck(view, view.workers.values()):
-        builder.report(Type.WORKERS_READY, False, "WorkerStuck", f"{message} · {_stuck_message(view, stuck)}", _PROBLEM)
+        builder.report(Type.WORKERS_READY, False, "WorkerStuck", f"{message} · {stuck}", _PROBLEM)
     elif any(reason.tolerance is not Tolerance.UNLIMITED for _, reason, _ in unready):
         builder.report(Type.WORKERS_READY, False, "WorkersInTrouble", message, _PROBLEM)
     else:
@@ -66,7 +66,7 @@ def _set_launcher_waiting(view: View, builder: StatusBuilder, launcher: Launcher
         return
     message = described(pod, reason)
     if stuck := _stuck(view, [pod]):
-        builder.report(kind, True, "LauncherStuck", _stuck_message(view, stuck), _PROBLEM)
+        builder.report(kind, True, "LauncherStuck", stuck, _PROBLEM)
     elif is_recoverable and not pod.is_going:
         urgency = Urgency.AT_ONCE if reason.kind == "crash" else _PROBLEM  # the attempt that failed is listed with it
         builder.report(kind, True, "LauncherInTrouble", message, urgency)
@@ -95,17 +95,14 @@ def set_stuck(view: View, builder: StatusBuilder) -> None:
         (Type.WORKERS_READY, False, "WorkerStuck", view.workers.values()),
         (Type.LAUNCHER_WAITING, True, "LauncherStuck", view.launchers),
     ):
-        if stuck := _stuck(view, pods):
-            builder.report(kind, status, reason, _stuck_message(view, stuck), _PROBLEM)
-        else:
-            builder.remove_conditions([kind])
+        builder.report(kind, status, reason, _stuck(view, pods), _PROBLEM)
 
 
-def _stuck(view: View, pods: Iterable[PodView]) -> list[PodView]:
-    return [pod for pod in pods if pod.stuck_at is not None and pod.stuck_at <= view.now]
-
-
-def _stuck_message(view: View, stuck: Sequence[PodView]) -> str:
+def _stuck(view: View, pods: Iterable[PodView]) -> str:
+    """Return which of these pods may never end, and what to do; "" for none."""
+    stuck = [pod for pod in pods if pod.stuck_at is not None and pod.stuck_at <= view.now]
+    if not stuck:
+        return ""
     pod = stuck[0]
     more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
     return (
@@ -136,11 +133,11 @@ def _set_outdated(view: View, builder: StatusBuilder, outdated: Sequence[int]) -
 
 def set_rbac(view: View, builder: StatusBuilder) -> None:
     """Report the rule that an administrator must grant, if the operator creates no Role."""
-    if view.job.rbac is Rbac.MANAGED or view.job.transport is Transport.SSH:
-        builder.remove_conditions([Type.RBAC_UNMANAGED])
-        return
     conflicts = {name for kind, name in view.observed.name_conflicts if kind == POD.name}
-    message = objects.needed_rule(view.job, [one for one in view.hosts if view.job.worker_name(one) not in conflicts])
+    message = ""
+    if view.job.rbac is Rbac.NONE and view.job.transport is Transport.EXEC:
+        hosts = [one for one in view.hosts if view.job.worker_name(one) not in conflicts]
+        message = objects.needed_rule(view.job, hosts)
     builder.report(Type.RBAC_UNMANAGED, True, "RbacUnmanaged", message, event="Normal")
 
 
@@ -155,11 +152,8 @@ def set_ignored(view: View, builder: StatusBuilder) -> None:
     """Report names in the job that nothing reads: the job runs without what they may have meant."""
     ignored = view.job.ignored
     more = f" and {len(ignored) - _NAMES_MAX} more" if len(ignored) > _NAMES_MAX else ""
-    if ignored:
-        message = f"{', '.join(map(str, ignored[:_NAMES_MAX]))}{more}"
-        builder.report(Type.SETTINGS_IGNORED, True, "SettingsIgnored", message)
-    else:
-        builder.remove_conditions([Type.SETTINGS_IGNORED])
+    message = f"{', '.join(map(str, ignored[:_NAMES_MAX]))}{more}"
+    builder.report(Type.SETTINGS_IGNORED, True, "SettingsIgnored", message)
 
 
 def set_debugging(view: View, builder: StatusBuilder, launcher: Launcher) -> None:

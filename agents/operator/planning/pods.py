@@ -119,9 +119,8 @@ class PodView:
 
     def restarts(self, own: Set[str]) -> int:
         """How often the kubelet has started its own containers again, and init containers that are no sidecars."""
-        init = mappings(part(self.raw, "spec").get("initContainers"))
-        counted = {one.get("name") for one in init if one.get("restartPolicy") != "Always"} | own
-        return sum(one.restarts for one in self.state.containers if one.name in counted)
+        counted = (one for one in self.state.containers if one.name in own or (one.init and not one.sidecar))
+        return sum(one.restarts for one in counted)
 
     def started_at(self, own: Set[str]) -> float | None:
         """When the first of its own containers was started, this time."""

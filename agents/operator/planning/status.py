@@ -12,7 +12,7 @@ from agents.job.model import LAUNCHER, WORKER, Dialect, Job
 from agents.job.status import StatusBuilder, Urgency, raw_conditions, seconds
 from agents.job.t9k_status import Phase, Replica, Task, replicas_of
 from agents.kube.kinds import BATCH_JOB, POD
-from agents.operator.actions import Action, Create, Emit, Plan, WriteStatus
+from agents.operator.actions import Action, Create, Plan, WriteStatus
 from agents.operator.planning import virtual_cluster
 from agents.operator.planning.pods import PodView
 from agents.operator.planning.view import View
@@ -101,8 +101,8 @@ class Steps:
         version = str(metadata.get("resourceVersion", ""))
         if self.is_written:
             write = WriteStatus(self._builder.build(), version, "the status has changed")
-            events: tuple[Action, ...] = tuple(Emit(*event) for event in self._builder.events)
-            steps = [(write,), (*events, *steps[0]), *steps[1:]] if steps else [(write,), *([events] if events else [])]
+            first, *others = steps or [()]
+            steps = [one for one in ((write,), (*self._builder.events, *first), *others) if one]
         elif self._is_checked:
             write = WriteStatus({}, version, "no pods are created from a stale plan")
             steps = [(write,), *steps]
@@ -155,9 +155,6 @@ def _replica(view: View, role: str, pod: PodView) -> Replica:
 
 def _ended(pod: PodView) -> tuple[tuple[str, int], ...]:
     """Return the exit codes of its containers, and of an init container that kept them from being started."""
-    init = mappings(part(pod.raw, "spec").get("initContainers"))
-    sidecars = {one.get("name") for one in init if one.get("restartPolicy") == "Always"}
     ended = [one for one in pod.state.containers if one.state == "terminated" and one.exit_code is not None]
-    return tuple(
-        (one.name, one.exit_code or 0) for one in ended if not one.init or (one.exit_code and one.name not in sidecars)
-    )
+    shown = [one for one in ended if not one.init or (one.exit_code and not one.sidecar)]
+    return tuple((one.name, one.exit_code or 0) for one in shown)

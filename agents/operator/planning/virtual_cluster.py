@@ -26,7 +26,7 @@ def set_login(view: View, builder: StatusBuilder) -> None:
     builder.fields(
         {
             "replicas": len(view.workers),
-            "selector": objects.worker_selector(view.job),
+            "selector": objects.worker_selector(view.job.uid),
             "observedGeneration": view.job.generation,
             "readyNodes": f"{view.ready}/{len(view.wanted)}",
         },

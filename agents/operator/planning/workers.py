@@ -33,12 +33,12 @@ from agents.job.model import PREFIX, RestartPolicy, WorkerUpdate
 from agents.kube.kinds import POD
 from agents.operator import objects
 from agents.operator.actions import Create, Delete
+from agents.operator.objects import names
 from agents.operator.planning import launcher
 from agents.operator.planning.pods import End, PodView
 from agents.operator.planning.view import View
 
 RESTARTS = f"{PREFIX}restarts"  # annotation: how many pods of this name have failed one after the other before it
-TEMPLATE = f"{PREFIX}template"  # annotation: hash of the template that it was made from
 
 _FIRST_DELAY_S = 10
 _LONGEST_DELAY_S = 300
@@ -128,7 +128,7 @@ def _outdated(view: View, candidates: Sequence[int]) -> tuple[list[int], list[in
     """
     current = objects.template_hash(view.job.worker)
     alive = {index: pod for index in candidates if (pod := view.workers.get(index)) and not pod.is_going}
-    outdated = [index for index, pod in alive.items() if pod.annotations.get(TEMPLATE, current) != current]
+    outdated = [index for index, pod in alive.items() if pod.annotations.get(names.TEMPLATE, current) != current]
     update = view.job.worker_update
     is_kept = update is WorkerUpdate.ON_DELETE or (update is WorkerUpdate.AUTO and launcher.is_running(view))
     if is_kept or not outdated:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.benchmarks.clusters import KUBEXEC
 from tests.benchmarks.measure import BenchmarkError
 from tests.cluster.images import image
 from tests.cluster.jobs import Job
-from tests.cluster.kube import Namespace
 
 from .node import Container
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from tests.cluster.kube import Api
-    from tests.cluster.manifests import Object
+    from tests.cluster.kube import Namespace
 
-# Upstream's, byte for byte (kubeflow/mpi-operator v0.1 to v0.3, training-operator v1), but for its `set -x`.
-_KUBEXEC = """#!/bin/sh
-POD_NAME=$1
-shift
-/opt/kube/kubectl exec ${POD_NAME} -- /bin/sh -c "$*"
-"""
 AGENTS = {"kubectl": "/etc/mpi/kubectl.sh", "hub": "/etc/mpi/kubexec.sh"}
 _FOLDER = "/opt/kube/python"
 _PYTHON = (f"{_FOLDER}/ld.so", "--library-path", f"{_FOLDER}/lib", f"{_FOLDER}/bin/python3", "-I", "-S", "-B")
@@ -88,39 +79,16 @@ class Stage:
         return dict(json.loads(done.output))
 
 
-@contextlib.contextmanager
-def namespaces(api: Api) -> Iterator[Callable[[], Namespace]]:
-    """Make namespaces; all are deleted at the end, and not waited for."""
-    made: list[Namespace] = []
-
-    def new() -> Namespace:
-        namespace = Namespace(api, f"bench-{secrets.token_hex(3)}")
-        namespace.create("restricted")
-        made.append(namespace)
-        return namespace
-
-    try:
-        yield new
-    finally:
-        for namespace in made:
-            namespace.delete("Namespace", namespace.name)
-
-
 def _job(sizes: Sequence[int]) -> Job:
     job = Job("openmpi4", workers=max(sizes)).command("sleep", "infinity")
     data = job.of("ConfigMap")["data"]
-    data["kubectl.sh"] = _KUBEXEC
+    data["kubectl.sh"] = KUBEXEC
     data["inside.py"] = Path(__file__).with_name("inside.py").read_text()
     for size in sizes:
         data[f"hostfile-{size}"] = "".join(f"{worker} slots=1\n" for worker in job.workers[:size])
-    delivery = _init(job, "delivery")
+    delivery = job.init("delivery")
     delivery["image"] = image("mpi-agents-kubectl")
     delivery["command"] = ["mpi-delivery", "client", "direct", "kubectl"]
     # kubectl needs the token where it runs, which is what our side does without.
     job.main["volumeMounts"].append({"name": "token", "mountPath": _ACCOUNT, "readOnly": True})
     return job
-
-
-def _init(job: Job, name: str) -> Object:
-    found: Object = next(one for one in job.launcher["initContainers"] if one["name"] == name)
-    return found

@@ -6,12 +6,13 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks import command
+from tests.benchmarks import command, report
+from tests.benchmarks.clusters import own_version
 from tests.cluster.local.build import build
 from tests.cluster.local.places import Places
 from tests.cluster.operators.programs import KWOK, MPI_OPERATOR_V2
 
-from . import figures, table
+from . import figures
 
 if TYPE_CHECKING:
     from tests.benchmarks.command import Say
@@ -26,9 +27,9 @@ def main() -> int:
         MPI_OPERATOR_V2.build(say)
         build(Places.of(), say)
         KWOK.build(say)
-        return command.Table(table.rows(figures.bursts(plan, say)))
+        return command.Table(report.rows(figures.bursts(plan, say)))
 
-    return command.run(measure, table.MARKERS if options.write else None)
+    return command.run("make bench-operator", own_version, measure, writes=options.write)
 
 
 def _options() -> argparse.Namespace:

@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.measure import BenchmarkError, cpu_s, rss_mib
+from agents.kube.kinds import MPI_JOB_V2BETA1, POD, Kind
+from tests.benchmarks.measure import BenchmarkError, cpu_s, peak_mib, rss_mib
 from tests.cluster.local.daemons import until
 
 from .jobs import NAMESPACE, POD_COUNT, job
@@ -17,15 +18,15 @@ from .plane import OPERATOR
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.benchmarks.command import Say
     from tests.cluster.local.daemons import Daemon
 
     from .peers import Peer
     from .plane import Plane
 
-_JOBS = f"/apis/kubeflow.org/v2beta1/namespaces/{NAMESPACE}/mpijobs"
-_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_WORKERS = "?labelSelector=training.kubeflow.org/job-role=worker"
+_WORKERS = "training.kubeflow.org/job-role=worker"
+_NAMESPACE = Kind("Namespace", "v1", "namespaces")
+_DEFINITION = Kind("CustomResourceDefinition", "apiextensions.k8s.io/v1", "customresourcedefinitions")
 _IDLE_S, _AFTER_S = 10.0, 60.0
 _START_S, _LONGEST_S = 60.0, 1800.0
 
@@ -43,20 +44,20 @@ class Burst:
     peak_mib: float
 
 
-def burst(plane: Plane, peer: Peer, count: int, say: Callable[[str], None]) -> Burst:
+def burst(plane: Plane, peer: Peer, count: int, say: Say) -> Burst:
     """Run as many jobs. Raises BenchmarkError, SetupError."""
-    plane.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    plane.create(_NAMESPACE, {"metadata": {"name": NAMESPACE}})
     operator = _install(plane, peer)
     time.sleep(_IDLE_S)
     pid = _pid(operator)
     idle_mib, cpu_before_s, requests_before = rss_mib(pid), cpu_s(pid), plane.requests()
-    made = _Tally(plane.api.watch(_PODS, _METADATA), _added, count * POD_COUNT)
-    succeeded = _Tally(plane.api.watch(_JOBS), _succeeded, count)
+    made = _Tally(plane.watch(POD, NAMESPACE, partial=True), _added, count * POD_COUNT)
+    succeeded = _Tally(plane.watch(MPI_JOB_V2BETA1, NAMESPACE), _succeeded, count)
     bodies = [job(number, dict(peer.spec)) for number in range(count)]
     say(f"{peer.name}: creating {count} jobs")
     began = time.perf_counter()
     for body in bodies:
-        plane.api.call("POST", _JOBS, body)
+        plane.create(MPI_JOB_V2BETA1, body, NAMESPACE)
     made_at = made.wait(operator)
     say(f"{peer.name}: all {count * POD_COUNT} pods made after {made_at - began:.1f} s")
     succeeded_at = succeeded.wait(operator)
@@ -65,17 +66,17 @@ def burst(plane: Plane, peer: Peer, count: int, say: Callable[[str], None]) -> B
     return Burst(
         all_made_s=made_at - began,
         all_succeeded_s=succeeded_at - began,
-        workers_left=len(plane.api.call("GET", _PODS + _WORKERS)["items"]),
+        workers_left=len(list(plane.api.items(POD.path(NAMESPACE), labelSelector=_WORKERS))),
         cpu_ms=1000 * (cpu_s(_pid(operator)) - cpu_before_s) / count,
         requests=(plane.requests() - requests_before) / count,
         idle_mib=idle_mib,
-        peak_mib=_peak_mib(pid),
+        peak_mib=peak_mib(pid),
     )
 
 
 def _install(plane: Plane, peer: Peer) -> Daemon:
-    plane.api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", peer.definition)
-    until("the kind's definition", lambda: plane.api.is_there(_JOBS), _START_S)
+    plane.create(_DEFINITION, peer.definition)
+    until("the kind's definition", lambda: plane.is_there(MPI_JOB_V2BETA1.path(NAMESPACE)), _START_S)
     operator = plane.daemon(peer.name, *peer.command(plane.kubeconfig(OPERATOR)))
     peer.start(operator)
     return operator
@@ -113,6 +114,7 @@ class _Tally:
                 if len(self._names) == self._wanted:
                     self._at = time.perf_counter()
                     return
+            raise BenchmarkError("the API server has ended it")
         except Exception as error:  # noqa: BLE001 (it is told by `wait`)
             self._error = error
         finally:
@@ -142,11 +144,3 @@ def _pid(operator: Daemon) -> int:
     if pid is None:
         raise BenchmarkError(f"{operator.name} ended: {operator.last_words()}")
     return pid
-
-
-def _peak_mib(pid: int) -> float:
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    raise BenchmarkError("the kernel does not tell VmHWM of a process")

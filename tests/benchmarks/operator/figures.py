@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.benchmarks.report import AS_DECIMAL, Figure, Target
+from tests.benchmarks.report import Figure, Target
 from tests.cluster.local.places import Places
 
 from .burst import Burst, burst
@@ -14,7 +14,7 @@ from .plane import Plane
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    Say = Callable[[str], None]
+    from tests.benchmarks.command import Say
 
 
 class Plan(NamedTuple):
@@ -42,7 +42,7 @@ def bursts(plan: Plan, say: Say) -> list[Figure]:
 
 def _figures(plan: Plan, few: Mapping[str, Sequence[Burst]], many: Mapping[str, Sequence[Burst]]) -> list[Figure]:
     def figure(name: str, unit: str, value: Callable[[Burst], float], target: Target) -> Figure:
-        return Figure(name, unit, {peer: [*map(value, taken)] for peer, taken in many.items()}, target, AS_DECIMAL)
+        return Figure(name, unit, {peer: [*map(value, taken)] for peer, taken in many.items()}, target)
 
     growth = {
         peer: [after.cpu_ms / before.cpu_ms for before, after in zip(few[peer], many[peer], strict=True)]
@@ -57,7 +57,7 @@ def _figures(plan: Plan, few: Mapping[str, Sequence[Burst]], many: Mapping[str, 
         figure(f"operator's peak RSS, {jobs}", "MiB", lambda one: one.peak_mib, _amount(160, 100)),
         figure("operator's RSS, idle", "MiB", lambda one: one.idle_mib, _amount(90, 55)),
         figure("API requests a job", "", lambda one: one.requests, _amount(18, 14)),
-        Figure(f"CPU a job at {plan.many} jobs to that at {plan.few}", "", growth, _amount(1.2, 1.2), AS_DECIMAL),
+        Figure(f"CPU a job at {plan.many} jobs to that at {plan.few}", "", growth, _amount(1.2, 1.2)),
     ]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.local.daemons import Daemon
 
-THEIRS, OURS = "theirs", "ours"
+THEIRS, OURS = f"mpi-operator {MPI_OPERATOR_V2.version}", "ours"
 LEASES = ("mpi-operator", "mpi-agents-operator")  # in `default`
 _START_S = 60.0
 _RAISED = 1000  # with their defaults, 5 requests and 10 jobs a second, theirs takes a quarter of an hour

@@ -14,18 +14,23 @@ from typing import TYPE_CHECKING
 
 import urllib3
 
+from agents.kube import access
+from agents.kube.api import Api
+from agents.kube.errors import ApiError
+from agents.kube.kinds import Kind
 from agents.playground.certs import Authority
 from tests.cluster.local import pki
 from tests.cluster.local.daemons import Daemon, until
 from tests.cluster.operators.programs import KWOK
 from tests.ports import free_port
 
-from .api import Api
 from .kwok import NODES, configuration, node
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
+    from agents.job.json_object import Body
     from tests.cluster.local.places import Places
 
 # A service account in all but its token: the API server's fairness treats it as it would an operator in a pod.
@@ -37,6 +42,11 @@ _CLIENTS = {
     OPERATOR: ("system:serviceaccounts", "system:serviceaccounts:default"),
 }
 _START_S = 60.0
+_WATCH_S = 3600  # longer than any burst
+_CONNECTIONS = 8
+_BINDING = Kind("ClusterRoleBinding", "rbac.authorization.k8s.io/v1", "clusterrolebindings")
+_FLOW_SCHEMA = Kind("FlowSchema", "flowcontrol.apiserver.k8s.io/v1", "flowschemas")
+_NODE = Kind("Node", "v1", "nodes")
 # Its rules' requests are counted apart from all others', and treated as the service accounts' are.
 _COUNTED = "operator-under-test"
 
@@ -74,12 +84,33 @@ class Plane:
         self._daemons[name] = Daemon(name, [str(word) for word in command], self._folder, self._folder)
         return self._daemons[name]
 
+    def create(self, kind: Kind, body: Body, namespace: str | None = None) -> None:
+        """Create an object. Raises ApiError."""
+        self.api.create(kind, namespace, {"apiVersion": kind.api_version, "kind": kind.name, **body})
+
+    def is_there(self, path: str) -> bool:
+        """Whether the API server answers, and has this."""
+        try:
+            self._text(path)
+        except ApiError:
+            return False
+        return True
+
+    def watch(self, kind: Kind, namespace: str, *, partial: bool = False) -> Iterator[bytes]:
+        """The events of a kind from now on, undecoded: what is spent here the machine does not have."""
+        path = kind.path(namespace)
+        version = str(self.api.list(path)["metadata"]["resourceVersion"])
+        return self.api.watch(path, version=version, timeout_s=_WATCH_S, partial=partial).lines()
+
     def requests(self) -> int:
         """How many requests the operator has made so far, those for its lease left out."""
         name = "apiserver_flowcontrol_dispatched_requests_total"
-        lines = self.api.text("/metrics").splitlines()
+        lines = self._text("/metrics").splitlines()
         counted = [line for line in lines if line.startswith(name) and f'flow_schema="{_COUNTED}"' in line]
         return sum(int(float(line.rpartition(" ")[2])) for line in counted)
+
+    def _text(self, path: str) -> str:
+        return b"".join(self.api.stream(path, read_s=_START_S).lines()).decode()
 
     def _start(self) -> None:
         authority = Authority(str(self._folder), "kubernetes-ca")
@@ -91,23 +122,23 @@ class Plane:
             text = pki.kubeconfig(authority.certificate, pair.certificate, pair.key, server)
             self.kubeconfig(user).write_text(text)
         (self._folder / "kwok.json").write_text("\n---\n".join(json.dumps(one) for one in configuration()))
-        self.api = Api(server, authority.certificate, pairs[_ADMIN])
+        self.api = Api(access.load(str(self.kubeconfig(_ADMIN)), _CONNECTIONS), agent="bench", manager="bench")
         self._daemons["etcd"].start()
         until("etcd's start", self._is_etcd_well, _START_S, self._daemons["etcd"])
         self._daemons["kube-apiserver"].start()
-        until("the API server's start", self.api.is_ready, _START_S, self._daemons["kube-apiserver"])
+        until("the API server's start", lambda: self.is_there("/readyz"), _START_S, self._daemons["kube-apiserver"])
         for name in ("kube-controller-manager", "kwok"):
             self._daemons[name].start()
         self._set_up()
 
     def _set_up(self) -> None:
-        self.api.call("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", _ALL_ALLOWED)
+        self.create(_BINDING, _ALL_ALLOWED)
         for schema in _FLOW_SCHEMAS:
-            self.api.call("POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", schema)
+            self.create(_FLOW_SCHEMA, schema)
         for number in range(NODES):
-            self.api.call("POST", "/api/v1/nodes", node(number))
+            self.create(_NODE, node(number))
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        until("the controllers' start", lambda: self.api.is_there(account), _START_S)
+        until("the controllers' start", lambda: self.is_there(account), _START_S)
 
     def _stop(self) -> None:
         for daemon in reversed(self._daemons.values()):

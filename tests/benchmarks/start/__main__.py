@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import command
+from tests.benchmarks.clusters import cluster, own_version
 from tests.cluster.kube import Api
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
@@ -23,14 +24,14 @@ def main() -> int:
 
     def measure(say: Say) -> command.Table:
         MPI_OPERATOR_V2.build(say)
-        with command.cluster(say) as kubeconfig:
+        with cluster(say) as kubeconfig:
             build_image(say)
             api = Api(kubeconfig)
             with operators(api, kubeconfig) as running:
                 samples = figures.measure(api, running, options.runs, say)
         return command.Table(figures.rows(samples), figures.tries(samples))
 
-    return command.run(measure, figures.MARKERS if options.write else None)
+    return command.run("make bench-start", own_version, measure, writes=options.write)
 
 
 def _options() -> argparse.Namespace:

@@ -6,19 +6,20 @@ import statistics
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import report
-from tests.benchmarks.report import AS_DECIMAL, Figure, Target
+from tests.benchmarks.clusters import namespace_for
+from tests.benchmarks.report import Figure, Target
 
 from .jobs import RAISED, SSH, THEIRS, WAYS
-from .run import Times, namespace_for, run
+from .run import Times, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tests.benchmarks.command import Say
     from tests.cluster.kube import Api
 
     from .operators import Operators
 
-MARKERS = ("<!-- make bench-start: begin -->", "<!-- make bench-start: end -->")
 MUST, AIM = 0.6, 0.4
 SMALL = 2  # workers of the job that must be quick
 RUNS = {SMALL: 9, 16: 3, 64: 2}  # by size
@@ -34,7 +35,7 @@ _ENDS: dict[str, Callable[[Times], float]] = {
 Samples = dict[int, dict[str, list[Times]]]  # by size and way
 
 
-def measure(api: Api, operators: Operators, runs: Mapping[int, int], say: Callable[[str], None]) -> Samples:
+def measure(api: Api, operators: Operators, runs: Mapping[int, int], say: Say) -> Samples:
     """Run so many jobs of each size, one after the other; one of each warms up. Raises BenchmarkError, SetupError."""
     samples: Samples = {size: {way: [] for way in WAYS} for size in runs}
     with namespace_for(api) as namespace:
@@ -69,9 +70,7 @@ def _row(size: int, end: str, ways: Mapping[str, Sequence[Times]]) -> tuple[str,
     seconds = {way: [_ENDS[end](times) for times in taken] for way, taken in ways.items()}
     is_held = size == SMALL and end == "Succeeded"
     must, aim = (MUST, AIM) if is_held else (None, None)
-    theirs, raised = (
-        Figure("", "s", seconds, Target(SSH, must, aim, peer=peer), AS_DECIMAL) for peer in (THEIRS, RAISED)
-    )
-    medians = (report.amount(statistics.median(seconds[way]), "s") for way in WAYS)
+    theirs, raised = (Figure("", "s", seconds, Target(SSH, must, aim, peer=peer)) for peer in (THEIRS, RAISED))
+    medians = (report.median(theirs, way) for way in WAYS)
     _, ratio, spread, *held = report.cells(theirs)
     return (str(size), end, *medians, ratio, spread, report.cells(raised)[1], *held)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.benchmarks.measure import ROOT
 from tests.benchmarks.operator.peers import LEASES, peers
@@ -17,7 +14,7 @@ from tests.cluster.images import image
 from tests.cluster.kube import LABELS
 from tests.cluster.local.build import run
 from tests.cluster.local.cluster import LocalCluster
-from tests.cluster.local.daemons import Daemon, until
+from tests.cluster.local.daemons import Daemon
 from tests.cluster.local.places import Places, SetupError
 from tests.cluster.operators.operator import taken
 from tests.cluster.turns import one_session
@@ -25,17 +22,13 @@ from tests.cluster.turns import one_session
 from .jobs import IMAGE, RAISED, THEIRS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from tests.benchmarks.command import Say
     from tests.cluster.kube import Api
 
-_DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.kubeflow.org")
-_LEASE = ("Lease", "coordination.k8s.io/v1")
-_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
-_WAIT_S = 60.0
 
-
-def build_image(say: Callable[[str], None]) -> None:
+def build_image(say: Say) -> None:
     """Build the jobs' image, and put it into the node. Raises SetupError."""
     cluster = LocalCluster(Places.of(), say)
     cluster.engine.start()
@@ -69,7 +62,7 @@ class Operators:
     def stop(self) -> None:
         """End ours, and leave nothing of it."""
         self._daemons["ours"].stop()
-        _remove(self._api, *_LEASE, LEASES[1], "default")
+        self._release(LEASES[1])
 
     @contextlib.contextmanager
     def of(self, way: str) -> Iterator[None]:
@@ -84,33 +77,25 @@ class Operators:
             yield
         finally:
             daemon.stop()
-            _remove(self._api, *_LEASE, LEASES[0], "default")  # else the next one waits until it is over
+            self._release(LEASES[0])
+
+    def _release(self, lease: str) -> None:
+        """Remove a lease: else the next one waits until it is over."""
+        self._api.remove(self._api.path("Lease", "coordination.k8s.io/v1", lease, "default"))
 
 
 @contextlib.contextmanager
 def operators(api: Api, kubeconfig: str) -> Iterator[Operators]:
     """Define the kind, have ours run, and leave nothing of it all. Raises SetupError."""
-    folder = Path(tempfile.mkdtemp(prefix="mpi-agents-bench-"))
-    made = Operators(api, kubeconfig, folder)
-    definition = made.ours.definition  # kubeflow's own with more fields
-    definition["metadata"]["labels"] = {**definition["metadata"].get("labels", {}), **LABELS}
-    with one_session():
+    with one_session(), tempfile.TemporaryDirectory(prefix="mpi-agents-bench-") as folder:
         if said := taken(api):
             raise SetupError(said)
-        _remove(api, *_DEFINITION)
-        try:
-            api.call("post", api.path(*_DEFINITION[:2]), definition)
-            until("the kind's definition", lambda: bool(api.find(_JOBS)), _WAIT_S)
-            made.start()
-            yield made
-        finally:
-            made.stop()
-            _remove(api, *_DEFINITION)
-            shutil.rmtree(folder)
-
-
-def _remove(api: Api, kind: str, api_version: str, name: str, namespace: str | None = None) -> None:
-    path = api.path(kind, api_version, name, namespace)
-    with contextlib.suppress(NotFoundError):
-        api.call("delete", path)
-        until(f"the end of {kind} {name}", lambda: not api.find(path), _WAIT_S)
+        made = Operators(api, kubeconfig, Path(folder))
+        definition = made.ours.definition  # kubeflow's own with more fields
+        definition["metadata"]["labels"] = {**definition["metadata"].get("labels", {}), **LABELS}
+        with api.made(definition):
+            try:
+                made.start()
+                yield made
+            finally:
+                made.stop()

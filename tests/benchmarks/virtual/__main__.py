@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import command
+from tests.benchmarks.clusters import cluster, own_version
 from tests.cluster.kube import Api
 from tests.cluster.virtual.registry import registry
 
@@ -26,7 +27,7 @@ def main() -> int:
     options = _options()
 
     def measure(say: Say) -> command.Table:
-        with command.cluster(say, _IMAGES) as kubeconfig:
+        with cluster(say, _IMAGES) as kubeconfig:
             api = Api(kubeconfig)
             with (
                 registry(*{one.image for one in APPLICATIONS.values() if not one.needs or one.needs.exists()}),
@@ -43,19 +44,15 @@ def main() -> int:
         left_out = f"Left out: {'; '.join(bench.left_out)}." if bench.left_out else ""
         return command.Table(figures.rows(found), left_out)
 
-    return command.run(measure, figures.MARKERS if options.write else None)
+    return command.run("make bench-virtual-cluster", own_version, measure, writes=options.write)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench-virtual-cluster", description="What the separated model and a DVM cost in a virtual cluster."
     )
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"only these: {', '.join(_ALL)}")
     parser.add_argument("--runs", type=int, metavar="N", help="runs of each figure")
-    options = command.parse(parser, lambda asked: not (asked.figures or asked.runs))
-    if unknown := set(options.figures) - set(_ALL):
-        parser.error(f"no such figure: {', '.join(sorted(unknown))}")
-    return options
+    return command.parse(parser, lambda asked: not asked.runs, _ALL)
 
 
 if __name__ == "__main__":

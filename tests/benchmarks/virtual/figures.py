@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import report
+from tests.benchmarks.clusters import KUBEXEC
 from tests.benchmarks.measure import BenchmarkError
-from tests.benchmarks.report import AS_DECIMAL, AS_FRACTION, Figure, Target
+from tests.benchmarks.report import AS_FRACTION, Figure, Target
 from tests.cluster.images import BENCH_MEM
 from tests.cluster.kube import WaitError
 
@@ -21,8 +22,9 @@ from .stage import login
 from .ways import PLAIN, SIBLING, WAYS, Layout, cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from tests.benchmarks.command import Say
     from tests.cluster.kube import Api
 
     from .programs import Application, Experiment, Read
@@ -31,17 +33,10 @@ if TYPE_CHECKING:
 
     Samples = dict[str, dict[str, list[float]]]  # by what is measured, and by way
 
-MARKERS = ("<!-- make bench-virtual-cluster: begin -->", "<!-- make bench-virtual-cluster: end -->")
 _HEAD = ("figure", "way", "takes", "beside", "takes", "ratio", "in single runs", "goal", "reached")
 _JOBS, _JOBS_RUNS, _JOBS_LAYOUT = 50, 2, Layout(5, 1)
 _DVM_SIZES, _DVM_RUNS = (2, 16, 64), 3
-# Upstream's, byte for byte (kubeflow/mpi-operator v0.1 to v0.3, training-operator v1), but for its `set -x`.
-_KUBEXEC = r"""cat >/tmp/kubexec.sh <<'END' && chmod +x /tmp/kubexec.sh
-#!/bin/sh
-POD_NAME=$1
-shift
-/opt/kube/kubectl exec ${POD_NAME} -- /bin/sh -c "$*"
-END"""
+_KUBEXEC = f"cat >/tmp/kubexec.sh <<'END' && chmod +x /tmp/kubexec.sh\n{KUBEXEC}END"
 _KUBECTL, _AGENT, _PRUN = "mpirun, kubectl's kubexec.sh", "mpirun, our agent", "prun"
 _DVM = "head -n {} /etc/mpi/hostfile >/tmp/hosts; prte --daemonize --report-uri /tmp/uri --hostfile /tmp/hosts"
 _END_DVM = "pterm; while grep -qsx prte /proc/[0-9]*/comm; do sleep 0.1; done"
@@ -50,7 +45,7 @@ _END_DVM = "pterm; while grep -qsx prte /proc/[0-9]*/comm; do sleep 0.1; done"
 class Bench:
     """What is measured, on a cluster with our operator. `left_out` says what could not be, and why."""
 
-    def __init__(self, api: Api, runs: int | None, say: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, runs: int | None, say: Say) -> None:
         """`runs`: of everything, instead of each figure's own number."""
         self._api, self._runs, self._say = api, runs, say
         self.left_out: list[str] = []
@@ -87,7 +82,7 @@ class Bench:
         if len(same) > 1:
             raise BenchmarkError(f"{experiment.name}: energies differ between runs")
         return [
-            Figure(f"{experiment.name}: {what}", *_scaled(found), _target(experiment, way.name, what), AS_DECIMAL)
+            Figure(f"{experiment.name}: {what}", *_scaled(found), _target(experiment, way.name, what))
             for what, found in samples.items()
             for way in there
             if way.name != PLAIN
@@ -124,7 +119,7 @@ class Bench:
                     for size in _DVM_SIZES:
                         samples[size].setdefault(transport, []).append(_start_dvm(one, size))
         return [
-            Figure(f"DVM start, {size} nodes", "s", found, Target("ssh", peer="exec"), AS_DECIMAL)
+            Figure(f"DVM start, {size} nodes", "s", found, Target("ssh", peer="exec"))
             for size, found in samples.items()
         ]
 
@@ -154,9 +149,8 @@ def rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
 
 def _row(figure: Figure) -> tuple[str, ...]:
     ours, ratio, spread, goal, _, reached = report.cells(figure)
-    peer = report.amount(statistics.median(figure.samples[figure.target.peer]), figure.unit)
-    is_reached = "yes" if reached == "aim" else reached
-    return figure.name, figure.target.mode, ours, figure.target.peer, peer, ratio, spread, goal, is_reached
+    peer, is_reached = figure.target.peer, "yes" if reached == "aim" else reached
+    return figure.name, figure.target.mode, ours, peer, report.median(figure, peer), ratio, spread, goal, is_reached
 
 
 def _run(application: Application, experiment: Experiment, way: Way, one: Login) -> tuple[float, Read]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kubernetes.client.exceptions import ApiException
 
+from tests.benchmarks.clusters import namespace_for
 from tests.benchmarks.measure import BenchmarkError
-from tests.benchmarks.start.run import namespace_for
 from tests.cluster.local.cluster import LocalCluster
 from tests.cluster.local.places import Places, SetupError
 from tests.cluster.operator.release import Release
@@ -75,8 +75,7 @@ def operator(api: Api, kubeconfig: str) -> Iterator[None]:
 def login(api: Api, cluster: VirtualCluster) -> Iterator[Login]:
     """Make a virtual cluster, and wait until it is ready; it is deleted afterwards. Raises WaitError."""
     with namespace_for(api) as namespace:
-        running = Running(namespace, cluster)
-        running.start()
+        running = Running(namespace, cluster).start()
         running.until_ready(cluster.spec["nodes"]["replicas"], _START_S)
         yield Login(running)
     namespace.wait_deleted("Namespace", namespace.name, _START_S)  # or its end would slow down what comes next

@@ -81,7 +81,6 @@ def _have_podman(pod: Object, *, is_privileged: bool) -> None:
 def cluster(runtime: str, layout: Layout, **spec: Any) -> VirtualCluster:
     """A cluster of nodes with an image, as small as a user writes it."""
     made = VirtualCluster(nodes=layout.nodes, slots=layout.ranks, name="bench", **spec)
-    for container in made.spec["nodes"]["template"]["spec"]["containers"]:
-        container["image"] = image(runtime)
-        container["securityContext"]["capabilities"].pop("add")
+    made.main["image"] = image(runtime)
+    made.main["securityContext"]["capabilities"].pop("add")
     return made

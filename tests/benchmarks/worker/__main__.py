@@ -1,7 +1,4 @@
-"""`python -m tests.benchmarks.worker`: what the worker agent costs while nothing happens, as docs/worker.md tells it.
-
-The exit code tells whether it could be measured (0), not what came out; 1: it couldn't.
-"""
+"""`python -m tests.benchmarks.worker`: what the worker agent costs while nothing happens (docs/worker.md)."""
 
 from __future__ import annotations
 
@@ -17,11 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.benchmarks.measure import BenchmarkError, cpu_s, machine, noise, rss_mib
+from tests.benchmarks import command
+from tests.benchmarks.measure import BenchmarkError, cpu_s, rss_mib
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.benchmarks.command import Say
 
 _SSHD = "/usr/sbin/sshd"
 _START_S = 10.0
@@ -49,16 +49,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.worker", description="What the agent costs.")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="how long each case (%(default)s)")
     seconds = parser.parse_args().seconds
-    print(f"{machine()}, Python {sys.version.split()[0]}. {noise()}\n")
-    print("| looks after | RSS, MiB | CPU, ms a second |\n|---|---|---|")
-    try:
+
+    def measure(say: Say) -> command.Table:
+        rows = [("looks after", "RSS, MiB", "CPU, ms a second")]
         for case in CASES:
+            say(case.name)
             rss, cpu = _measured(case, seconds)
-            print(f"| {case.name} | {rss:.1f} | {cpu * 1000:.2f} |", flush=True)
-    except (BenchmarkError, OSError, subprocess.SubprocessError) as error:
-        print(f"benchmark: {error}", file=sys.stderr)
-        return 1
-    return 0
+            rows.append((case.name, f"{rss:.1f}", f"{cpu * 1000:.2f}"))
+        return command.Table(rows)
+
+    return command.run("worker", lambda: f"Python {sys.version.split()[0]}", measure)
 
 
 def _measured(case: Case, seconds: float) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from kubernetes.client.exceptions import ApiException
-from kubernetes.dynamic.exceptions import NotFoundError
 
-from tests.cluster.kube import LABELS
-from tests.cluster.local.daemons import until
+from tests.cluster.kube import DEFINITIONS, LABELS, until
 from tests.cluster.local.places import Places
 
 if TYPE_CHECKING:
@@ -25,9 +22,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 FILE = Path(__file__).parents[3] / "charts" / "mpi-agents" / "definitions" / "kubeflow.org_mpijobs.yaml"
-_COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_PATH = f"{_COLLECTION}/mpijobs.kubeflow.org"
-_DEADLINE_S = 120.0
+_PATH = f"{DEFINITIONS}/mpijobs.kubeflow.org"
 
 
 def ours() -> Object:
@@ -40,7 +35,7 @@ def kubeflows(program: Program, version: str = "") -> Object:
     if not program.can_be_had and not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
         pytest.skip("kubeflow's definitions come with its operators, which are built by Go (https://go.dev)")
     program.build(print)
-    found: Object = yaml.safe_load((program.folder / "crd.yaml").read_text())
+    (found,) = program.kinds()
     if version:
         found["spec"]["versions"] = [
             one | {"storage": True} for one in found["spec"]["versions"] if one["name"] == version
@@ -65,19 +60,17 @@ class Definition:
         """Create it, or let it take the place of the one that is there, and wait until the API server serves it."""
         body = definition | {"metadata": definition["metadata"] | {"labels": LABELS}}
         if (found := self._api.find(_PATH)) is None:
-            self._api.call("post", _COLLECTION, body)
+            self._api.call("post", DEFINITIONS, body)
         else:
             body["metadata"] = body["metadata"] | {"resourceVersion": found["metadata"]["resourceVersion"]}
             self._api.call("put", _PATH, body)
         self._now = definition
-        until("the definition is served", lambda: self._api.is_defined(_PATH), _DEADLINE_S)
+        until("the definition is served", lambda: self._api.is_defined(_PATH))
 
     def remove(self) -> None:
         """Remove it with all jobs, if there is one, and wait."""
         self._now = None
-        with contextlib.suppress(NotFoundError):
-            self._api.call("delete", _PATH)
-        until("the definition is gone", lambda: not self._api.find(_PATH), _DEADLINE_S)
+        self._api.remove(_PATH)
 
 
 class Jobs:
@@ -111,7 +104,7 @@ class Jobs:
 
     def until_ours(self, name: str) -> None:
         """Wait until our definition is obeyed: it gives jobs a dialect."""
-        until("our definition", lambda: self._has_dialect(name), _DEADLINE_S)
+        until("our definition", lambda: self._has_dialect(name))
 
     def _has_dialect(self, name: str) -> bool:
         try:

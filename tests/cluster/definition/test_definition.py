@@ -196,10 +196,6 @@ class TestOurs:
         managed = {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}
         assert "runPolicy.managedBy can't change" in self.refusal(jobs, version, managed)
 
-    def test_choices_of_ours(self, version: str, jobs: Jobs) -> None:
-        for field in ("transport", "rbac", "workerUpdateStrategy", "dialect"):
-            assert f"spec.{field}" in self.refusal(jobs, version, {field: "other"})
-
     def test_faults_that_the_operator_tells_of(self, version: str, jobs: Jobs) -> None:
         """As under kubeflow's: the job is there, and its status says what is wrong."""
         worker = {"restartPolicy": "No", "template": {"spec": {"containers": [], "x": {"y": None}}}}
@@ -214,21 +210,6 @@ class TestOurs:
             "spec.mpiReplicaSpecs[Worker].restartPolicy",
             "spec.mpiReplicaSpecs[Worker].template.spec.containers",
         }
-
-    def test_status_keeps_what_it_does_not_know(self, version: str, jobs: Jobs) -> None:
-        status = STARTED["status"] | {"readyWorkers": "3/4", "later": {"a": [1, {"b": "c"}]}}
-        jobs.patch("pi", version, {"status": status}, part="status")
-        for through in ("v1", "v2beta1"):
-            assert jobs.get("pi", through)["status"] == status
-
-    def test_templates_keep_what_is_in_them(self, version: str, jobs: Jobs) -> None:
-        template = {
-            "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "later": 1},
-            "spec": {"containers": [{"name": "mpi", "image": "x", "later": {"deep": [None, 1]}}], "later": {}},
-        }
-        jobs.patch("pi", version, {"spec": {"mpiReplicaSpecs": {"Worker": {"template": template}}}})
-        for through in ("v1", "v2beta1"):
-            assert jobs.get("pi", through)["spec"]["mpiReplicaSpecs"]["Worker"]["template"] == template
 
     def test_scale(self, version: str, jobs: Jobs) -> None:
         assert "Worker.replicas" in self.refusal(jobs, version, {"mpiReplicaSpecs": {"Worker": {"replicas": -1}}})

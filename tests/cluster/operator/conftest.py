@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tests.cluster.turns import Turns
 
 NAMESPACE = "mpi-agents-tests"
-_GONE_S = 120.0
 
 
 @pytest.fixture(scope="session")
@@ -85,8 +84,7 @@ def others(api: Api) -> Iterator[Namespace]:
     try:
         yield namespace
     finally:
-        namespace.delete("Namespace", namespace.name)
-        namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
+        api.remove(namespace.path("Namespace", namespace.name))
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
 from agents.playground.certs import Authority
 from tests.cluster.local.daemons import Daemon, until
 from tests.cluster.local.places import Places
-from tests.cluster.operator.gang import Defined
 from tests.cluster.operators.operator import answers
 from tests.cluster.operators.programs import KUEUE
 from tests.ports import free_port
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cluster.kube import Api, Namespace
-
-Object = dict[str, Any]
 
 QUEUE, URGENT = "night", "urgent"
 _VERSION = "kueue.x-k8s.io/v1beta2"
@@ -56,8 +53,8 @@ spec:
 def running(api: Api, kubeconfig: str) -> Iterator[None]:
     """Kueue for jobs that name a queue, without its webhooks: a job has to be submitted suspended."""
     with contextlib.ExitStack() as stack:
-        for body in yaml.safe_load_all((KUEUE.folder / "crd.yaml").read_text()):
-            stack.enter_context(Defined(api, body))
+        for body in KUEUE.kinds():
+            stack.enter_context(api.made(body))
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpi-agents-kueue-")))
         health, visibility = f"127.0.0.1:{free_port()}", free_port()
         _fill(root, kubeconfig, health, visibility)
@@ -68,7 +65,7 @@ def running(api: Api, kubeconfig: str) -> Iterator[None]:
         stack.callback(lambda: print(daemon.log.read_text(errors="replace")[-3000:]))
         until("Kueue's start", lambda: answers(health, "/readyz"), _WITHIN_S, daemon)
         for one in yaml.safe_load_all(_SERVICE % visibility):
-            stack.enter_context(_made(api, one, "default"))
+            stack.enter_context(api.made(one, "default"))
         until("Kueue's visibility API", lambda: _is_served(api), _WITHIN_S, daemon)
         yield
 
@@ -86,29 +83,11 @@ def queue(namespace: Namespace, pods: int) -> Iterator[None]:
             ("LocalQueue", QUEUE, {"spec": {"clusterQueue": QUEUE}}),
         ):
             one = {"apiVersion": _VERSION, "kind": kind, "metadata": {"name": name}, **body}
-            stack.enter_context(_made(namespace.api, one, namespace.name))
+            stack.enter_context(namespace.api.made(one, namespace.name))
         try:
             yield
         finally:
             _end_jobs(namespace)
-
-
-@contextlib.contextmanager
-def _made(api: Api, one: Object, namespace: str) -> Iterator[None]:
-    kind, version, name = one["kind"], one["apiVersion"], one["metadata"]["name"]
-    path = api.path(kind, version, name, namespace)
-
-    def remove() -> None:
-        if api.find(path):
-            api.call("delete", path)
-            until(f"the end of {kind} {name}", lambda: api.find(path) is None, _WITHIN_S)
-
-    remove()  # what a run left that was killed
-    api.call("post", api.path(kind, version, None, namespace), one)
-    try:
-        yield
-    finally:
-        remove()
 
 
 def _end_jobs(namespace: Namespace) -> None:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cluster.images import image as full_name
-from tests.cluster.manifests import ONE_MACHINE, KubeflowJob, Object, object_of
+from tests.cluster.jobs import CALLS
+from tests.cluster.manifests import ONE_MACHINE, WAITS, KubeflowJob, Object, object_of
 
 KUBEFLOW = Path(__file__).parent / "kubeflow"
-_CALLS = {"openmpi4": "mpirun", "openmpi5": "mpirun", "mpich": "mpiexec", "intel": "mpiexec", "horovod": "horovodrun"}
 _IMPLEMENTATIONS = {"mpich": "MPICH", "intel": "Intel"}
-_WAITS = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
 
 
 class MpiJob(KubeflowJob):
-    """A small MPIJob, which a namespace that enforces *restricted* takes. Methods change it in place."""
+    """A small MPIJob, which a namespace that enforces *restricted* takes."""
 
     def __init__(
         self, version: str = "v2beta1", example: str = "openmpi4", *, workers: int = 2, slots: int = 1, name: str = "pi"
     ) -> None:
         """Take one of our example images. It runs `pi`, a rank for each slot."""
-        self.version, self.example = version, example
+        self.example = example
         self.body = {
             "apiVersion": f"kubeflow.org/{version}",
             "kind": "MPIJob",
@@ -33,7 +32,7 @@ class MpiJob(KubeflowJob):
                 },
             },
         }
-        self.worker["containers"][0]["command"] = _WAITS
+        self.worker["containers"][0]["command"] = WAITS
         self.spec["runPolicy"] = {}
         if version == "v2beta1":
             self.spec["transport"] = "exec"
@@ -46,8 +45,7 @@ class MpiJob(KubeflowJob):
     def of_kubeflow(cls, file: str) -> MpiJob:
         """One of kubeflow's examples, unchanged."""
         job = cls.__new__(cls)
-        job.body = object_of(KUBEFLOW / file)
-        job.version, job.example = job.body["apiVersion"].partition("/")[2], ""
+        job.body, job.example = object_of(KUBEFLOW / file), ""
         return job
 
     @property
@@ -59,7 +57,7 @@ class MpiJob(KubeflowJob):
     def run(self, *program: str, ranks: int | None = None) -> MpiJob:
         """Let the launcher start this program, one rank for each slot if nothing else is said."""
         count = len(self.workers) * self.spec["slotsPerWorker"] if ranks is None else ranks
-        return self.command(_CALLS[self.example], "-n", str(count), *program)
+        return self.command(CALLS[self.example][0], "-n", str(count), *program)
 
     def annotate(self, **values: str) -> MpiJob:
         """Set annotations of ours: `annotate(transport="exec")`."""

@@ -9,7 +9,7 @@ from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster import pods as of
 from tests.cluster.images import REPOSITORY
-from tests.cluster.kube import LABELS, Namespace, WaitError, until
+from tests.cluster.kube import DEFINITIONS, LABELS, Namespace, WaitError, until
 from tests.cluster.operator.helm import CHART, Helm
 
 if TYPE_CHECKING:
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 NAME = "mpi-agents"
 LEASE = "mpi-agents-operator"
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
-DEFINITION = f"{_DEFINITIONS}mpijobs.kubeflow.org"
-T9K_DEFINITION = f"{_DEFINITIONS}mpijobs.batch.tensorstack.dev"
-VIRTUAL_DEFINITION = f"{_DEFINITIONS}virtualclusters.mpi-agents.io"
+DEFINITION = f"{DEFINITIONS}/mpijobs.kubeflow.org"
+_ALL_DEFINITIONS = (
+    DEFINITION,
+    f"{DEFINITIONS}/mpijobs.batch.tensorstack.dev",
+    f"{DEFINITIONS}/virtualclusters.mpi-agents.io",
+)
 _SELECTOR = "app.kubernetes.io/name=mpi-agents"
 _READY_S = 180.0
 _GONE_S = 180.0
@@ -74,10 +76,7 @@ class Release:
     def remove_everything(self) -> None:
         """Remove it, also what an earlier run has left, with its namespace. Raises HelmError, WaitError."""
         self.strip()
-        namespace = self.namespace
-        if self.api.find(namespace.path("Namespace", namespace.name)):
-            namespace.delete("Namespace", namespace.name)
-            namespace.wait_deleted("Namespace", namespace.name, _GONE_S)
+        self.api.remove(self.namespace.path("Namespace", self.namespace.name), _GONE_S)
 
     def mark(self) -> None:
         """Mark the definition as the tests' own, so that another session may replace it."""
@@ -90,15 +89,12 @@ class Release:
 
     def remove_definition(self) -> None:
         """Remove it, T9k's and the virtual clusters' with all jobs there are, and wait. Raises WaitError."""
-        for path in (DEFINITION, T9K_DEFINITION, VIRTUAL_DEFINITION):
-            if self.api.find(path):
-                self.api.call("delete", path)
-        self.until_undefined()
+        for path in _ALL_DEFINITIONS:
+            self.api.remove(path, _GONE_S)
 
     def until_undefined(self) -> None:
         """Wait until there is no such definition. Raises WaitError."""
-        there = (DEFINITION, T9K_DEFINITION, VIRTUAL_DEFINITION)
-        until("the definitions are gone", lambda: not any(map(self.api.find, there)), _GONE_S)
+        until("the definitions are gone", lambda: not any(map(self.api.find, _ALL_DEFINITIONS)), _GONE_S)
 
     def until_defined(self) -> None:
         """Wait until the kind can be used. Raises WaitError."""

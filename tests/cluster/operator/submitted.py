@@ -1,4 +1,4 @@
-"""A job that was submitted to our operator: what the operator says of it, and what can be seen of it."""
+"""A job that was submitted to an operator: what the operator says of it, and what can be seen of it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import contextlib
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from kubernetes.dynamic.exceptions import NotFoundError
 from urllib3.exceptions import HTTPError
 
-from tests.cluster.kube import DEADLINE_S, WaitError
+from tests.cluster.kube import DEADLINE_S, WaitError, until
+from tests.cluster.running import ranks_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster import pods as of
     from tests.cluster.kube import Namespace, Object
-    from tests.cluster.operator.mpijob import MpiJob
+    from tests.cluster.manifests import WrittenJob
 
 _PAUSE_S = 0.2
 _AGENT_PORT = 9470
@@ -38,12 +38,13 @@ _KINDS = (
 class Submitted:
     """A job in a namespace."""
 
-    def __init__(self, namespace: Namespace, job: MpiJob) -> None:
+    def __init__(self, namespace: Namespace, job: WrittenJob) -> None:
         self.namespace, self.job = namespace, job
-        self.path = f"/apis/kubeflow.org/{job.version}/namespaces/{namespace.name}/mpijobs"
+        plural = f"{job.body['kind'].lower()}s"
+        self.path = f"/apis/{job.body['apiVersion']}/namespaces/{namespace.name}/{plural}"
         self.uid = ""
 
-    def start(self) -> Submitted:
+    def start(self) -> Self:
         """Submit it."""
         self.uid = self.namespace.api.call("post", self.path, self.job.body)["metadata"]["uid"]
         return self
@@ -73,14 +74,8 @@ class Submitted:
 
     def until_event(self, reason: str, deadline_s: float = DEADLINE_S) -> str:
         """Wait until it has an event with this reason; return its message. Raises WaitError."""
-        end = time.monotonic() + deadline_s
-        while True:
-            found = dict(self.events())
-            if reason in found:
-                return found[reason]
-            if time.monotonic() > end:
-                raise WaitError(f"no event {reason} of {self.job.name} after {deadline_s:g} s, but {found}")
-            time.sleep(_PAUSE_S)
+        what = f"event {reason} of {self.job.name}"
+        return until(lambda: f"{what}, but {self.events()}", lambda: dict(self.events()).get(reason), deadline_s)
 
     def until(self, holds: Callable[[Object], Any], what: str, deadline_s: float = DEADLINE_S) -> Object:
         """Wait until something holds for its status, as a watch tells of it; return that. Raises WaitError."""
@@ -120,23 +115,12 @@ class Submitted:
 
     def until_gone(self, deadline_s: float = DEADLINE_S) -> None:
         """Wait until there is no such job any more. Raises WaitError."""
-        end = time.monotonic() + deadline_s
-        while True:
-            try:
-                self.resource()
-            except NotFoundError:
-                return
-            if time.monotonic() > end:
-                raise WaitError(f"{self.job.name} is still there after {deadline_s:g} s")
-            time.sleep(_PAUSE_S)
+        path = f"{self.path}/{self.job.name}"
+        until(f"{self.job.name} is gone", lambda: self.namespace.api.find(path) is None, deadline_s)
 
     def until_nothing_left(self, deadline_s: float = DEADLINE_S) -> None:
         """Wait until no object of the job's is left. Raises WaitError."""
-        end = time.monotonic() + deadline_s
-        while left := self.objects():
-            if time.monotonic() > end:
-                raise WaitError(f"left after {deadline_s:g} s: {left}")
-            time.sleep(_PAUSE_S)
+        until(lambda: f"nothing is left, but {self.objects()}", lambda: not self.objects(), deadline_s)
 
     # What is there ----------------------------------------------------------------------------------------------------
 
@@ -150,13 +134,19 @@ class Submitted:
         return sorted(found)
 
     def launcher_pod(self) -> of.Pod | None:
-        """The latest launcher pod, None before there is one."""
+        """The latest launcher pod, None before there is one: it has the launcher's name, or its batch Job has."""
+        name = f"{self.job.name}-launcher"
         pods = [
             pod
-            for pod in self.namespace.pods(f"training.kubeflow.org/job-name={self.job.name}")
-            if pod["metadata"]["labels"].get("training.kubeflow.org/job-role") in ("launcher", "master")
+            for pod in self.namespace.pods()
+            if name in (pod["metadata"]["name"], pod["metadata"].get("labels", {}).get("job-name"))
         ]
         return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+
+    def worker_pods(self) -> dict[str, of.Pod]:
+        """The job's worker pods by name."""
+        found = self.namespace.pods(f"mpi-agents/job-uid={self.uid},mpi-agents/role=worker")
+        return {pod["metadata"]["name"]: pod for pod in found}
 
     @property
     def launcher(self) -> str:
@@ -182,7 +172,7 @@ class Submitted:
 
     def ranks(self) -> dict[int, str]:
         """Where the pi program's ranks said they are: host by rank."""
-        return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", self.output)}
+        return ranks_in(self.output)
 
     def ask_agent(self, path: str) -> str:
         """What the first worker's agent answers, by the API server's proxy."""

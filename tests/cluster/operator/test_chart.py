@@ -56,29 +56,43 @@ def test_the_default_is_one_cluster_wide_operator() -> None:
     assert found["Service", RELEASE]["spec"]["clusterIP"] == "None"
 
 
+KUBECTL = {"jobs": {"tools": ["kubectl"], "kubectlImage": "r/agents:2-kubectl"}}
+
+
 @pytest.mark.parametrize(
-    ("values", "image"),
+    ("values", "expected"),
     [
-        ({}, "mpi-agents:0.1.0"),
-        ({"image": {"tag": "1.2"}}, "mpi-agents:1.2"),
-        ({"image": {"tag": "1.2", "digest": DIGEST}}, f"mpi-agents@{DIGEST}"),
-        ({"global": {"imageRegistry": "r.example.org/team/"}}, "r.example.org/team/mpi-agents:0.1.0"),
-        ({"global": {"imageRegistry": "r"}, "image": {"registry": "own"}}, "own/mpi-agents:0.1.0"),
+        (
+            {},
+            ["--image=mpi-agents:0.1.0", "--run-as-user=65532", "--agent-cpu-limit=1", "--t9k=off"],
+        ),
+        ({"image": {"tag": "1.2"}}, ["--image=mpi-agents:1.2"]),
+        ({"image": {"tag": "1.2", "digest": DIGEST}}, [f"--image=mpi-agents@{DIGEST}"]),
+        ({"global": {"imageRegistry": "r.example.org/team/"}}, ["--image=r.example.org/team/mpi-agents:0.1.0"]),
+        ({"global": {"imageRegistry": "r"}, "image": {"registry": "own"}}, ["--image=own/mpi-agents:0.1.0"]),
+        ({"jobs": {"runAsUser": None}}, ["--run-as-user=none"]),
+        ({"jobs": {"runAsUser": 1000650000}}, ["--run-as-user=1000650000"]),  # OpenShift's are large
+        ({"jobs": {"cpuLimit": "250m"}}, ["--agent-cpu-limit=250m"]),
+        ({"jobs": {"cpuLimit": 2}}, ["--agent-cpu-limit=2"]),
+        ({"jobs": {"cpuLimit": 0.5}}, ["--agent-cpu-limit=0.5"]),
+        ({"jobs": {"workerAgent": False}}, ["--no-worker-agent"]),
+        (KUBECTL, ["--tool=kubectl", "--kubectl-image=r/agents:2-kubectl"]),
+        (T9K, ["--t9k=auto"]),
+        ({"namespaces": ["a", "b"]}, ["--namespace=a", "--namespace=b"]),
     ],
 )
-def test_the_image_is_named_once_for_operator_and_jobs(values: Object, image: str) -> None:
+def test_values_become_arguments(values: Object, expected: list[str]) -> None:
     found = container(values)
-    assert found["image"] == image
-    assert f"--image={image}" in found["args"]
+    assert {*expected} <= {*found["args"]}
+    assert f"--image={found['image']}" in found["args"]
+    unasked = ("--tool", "--kubectl-image", "--no-worker-agent", "--namespace=")
+    assert values or not [word for word in found["args"] if word.startswith(unasked)]
 
 
 def test_users_are_left_to_a_platform_that_assigns_them() -> None:
-    values = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}, "jobs": {"runAsUser": None}}
-    pod = rendered(values)["Deployment", RELEASE]["spec"]["template"]["spec"]
-    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert "--run-as-user=none" in container(values)["args"]
-    assert "--run-as-user=65532" in container()["args"]
-    assert "--run-as-user=1000650000" in container({"jobs": {"runAsUser": 1000650000}})["args"]  # OpenShift's are large
+    pod = rendered({"podSecurityContext": {"runAsUser": None, "runAsGroup": None}})["Deployment", RELEASE]
+    context = pod["spec"]["template"]["spec"]["securityContext"]
+    assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def test_pull_secrets_go_to_the_operator_and_into_jobs() -> None:
@@ -98,7 +112,6 @@ def test_namespaces_take_the_place_of_cluster_wide_rights() -> None:
     assert not [kind for kind, _ in found if kind.startswith("ClusterRole")]
     everywhere = [rule for rule in rendered()["ClusterRole", RELEASE]["rules"] if rule["verbs"] != ["list"]]
     assert found["Role", "a/mpi-agents"]["rules"] == found["Role", "b/mpi-agents"]["rules"] == everywhere
-    assert {"--namespace=a", "--namespace=b"} <= {*container({"namespaces": ["a", "b"]})["args"]}
 
 
 @pytest.mark.parametrize(
@@ -130,21 +143,7 @@ def test_t9k_s_jobs_are_taken_or_left_as_a_whole() -> None:
     for name in (RELEASE, "kubeflow-mpijobs-edit", "kubeflow-mpijobs-view"):
         rules = [rule for rule in taken["ClusterRole", name]["rules"] if "mpijobs" in rule["resources"]]
         assert [rule["apiGroups"] for rule in rules] == [["kubeflow.org", group]]
-    assert "--t9k=auto" in container(T9K)["args"]
     assert group not in str(rendered())
-    assert "--t9k=off" in container()["args"]
-    assert definition not in rendered({**T9K, "crds": {"install": False}})
-
-
-def test_the_worker_agent_can_be_left_out() -> None:
-    assert "--no-worker-agent" in container({"jobs": {"workerAgent": False}})["args"]
-    assert not [word for word in container()["args"] if "worker-agent" in word]
-
-
-def test_launchers_can_have_the_real_kubectl() -> None:
-    arguments = container({"jobs": {"tools": ["kubectl"], "kubectlImage": "r/agents:2-kubectl"}})["args"]
-    assert {"--tool=kubectl", "--kubectl-image=r/agents:2-kubectl"} <= {*arguments}
-    assert not [word for word in container()["args"] if "kubectl" in word]
 
 
 @pytest.mark.parametrize("group", ["kubeflow.org", "batch.tensorstack.dev"])
@@ -214,12 +213,6 @@ def test_labels_and_annotations_of_the_users_win_over_ours() -> None:
     }
     assert pod["annotations"] == {"linkerd.io/inject": "enabled", "a": "b"}
     assert found["ServiceMonitor", RELEASE]["metadata"]["labels"]["app.kubernetes.io/version"] == "9"
-
-
-@pytest.mark.parametrize(("given", "told"), [("250m", "250m"), (2, "2"), (0.5, "0.5")])
-def test_the_cpu_limit_of_what_goes_into_jobs(given: object, told: str) -> None:
-    assert f"--agent-cpu-limit={told}" in container({"jobs": {"cpuLimit": given}})["args"]
-    assert "--agent-cpu-limit=1" in container()["args"]
 
 
 def test_what_is_off_by_default_is_made_when_asked_for() -> None:

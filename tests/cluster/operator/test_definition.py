@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from images import catalog
 from tests.cluster.images import REPOSITORY
+from tests.cluster.kube import DEFINITIONS
 from tests.cluster.operator.helm import INSTALL_YAML, HelmError
 from tests.cluster.operator.helm import NAMESPACE as INSTALLED
 from tests.cluster.operator.mpijob import MpiJob
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 
     Kubectl = Callable[[str], str]
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
 
 def define(release: Release, program: Program) -> None:
     """Create a definition of kubeflow's, as it is there."""
     program.build(print)
-    body = yaml.safe_load((program.folder / "crd.yaml").read_text())
-    release.api.call("post", _DEFINITIONS, body)
+    (body,) = program.kinds()
+    release.api.call("post", DEFINITIONS, body)
     release.mark()
     release.until_defined()
 

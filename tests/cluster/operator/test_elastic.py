@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.faults import of_the_command
 from tests.cluster.images import needs_horovod
-from tests.cluster.kube import WaitError
+from tests.cluster.kube import until
 from tests.cluster.operator.mpijob import MpiJob
 
 if TYPE_CHECKING:
@@ -48,11 +47,9 @@ def hosts(running: Submitted, replicas: int) -> str:
 
 def until_discovered(running: Submitted, replicas: int) -> None:
     """Wait until it is told of exactly so many workers."""
-    end = time.monotonic() + DISCOVERY_S
-    while (found := discovered(running)) != hosts(running, replicas):
-        if time.monotonic() > end:
-            raise WaitError(f"not within {DISCOVERY_S:g} s: {replicas} workers are discovered, but\n{found}")
-        time.sleep(0.1)
+    what = f"{replicas} workers are discovered"
+    wanted = hosts(running, replicas)
+    until(lambda: f"{what}, but\n{discovered(running)}", lambda: discovered(running) == wanted, DISCOVERY_S)
 
 
 @BOTH

@@ -21,33 +21,6 @@ if TYPE_CHECKING:
 # Their users' containers say nothing of what restricted wants to hear.
 pytestmark = pytest.mark.pod_security("baseline")
 
-PI = {"pi.yaml": "openmpi4", "pi-intel.yaml": "intel", "pi-mpich.yaml": "mpich"}
-
-
-def pi(file: str) -> MpiJob:
-    """An example for ssh, as its user has it run without sshd: another image, and no words of sshd in the worker."""
-    job = MpiJob.of_kubeflow(file).image(PI[file])
-    worker = job.worker["containers"][0]
-    for key in ("command", "args", "readinessProbe"):
-        worker.pop(key, None)
-    call = [*job.main.get("command", []), *job.main["args"]]
-    return job.command(*call[:-1], "pi").environ({"I_MPI_PIN": "0", "OMPI_MCA_mpi_yield_when_idle": "1"})
-
-
-@pytest.mark.parametrize("file", PI)
-def test_pi_runs_by_exec_as_an_annotation_says(submit: Submit, file: str) -> None:
-    running = submit(pi(file).annotate(transport="exec"))
-    assert running.verdict() == "Succeeded", running.output
-    assert running.ranks() == dict(enumerate(running.job.workers))
-
-
-def test_pi_runs_by_exec_as_a_field_says(submit: Submit) -> None:
-    job = pi("pi.yaml")
-    job.spec["transport"] = "exec"
-    running = submit(job)
-    assert running.verdict() == "Succeeded", running.output
-    assert running.ranks() == dict(enumerate(running.job.workers))
-
 
 @needs_horovod
 @pytest.mark.slow

@@ -1,11 +1,11 @@
-"""Workers that only wait are gone a moment after their job's end or suspension; others have the time that they ask for.
+"""Workers that only wait are gone a moment after their job's end or suspension: their grace period is longer than that.
 
-The former have a grace period that is longer than the tests wait.
+Which do: tests/unit/test_operator_plan_idling.py.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     Submit = Callable[[MpiJob], Submitted]
 
-_LONGER_S, _OWN_S = 200, 20
-_FOREVER = ("pi", "3600")
-_SUSPENDED = {"spec": {"runPolicy": {"suspend": True}}}
+_LONGER_S = 200
 
 
 def idle(version: str, *command: str) -> MpiJob:
@@ -40,8 +38,6 @@ def gone(running: Submitted) -> Callable[[dict[str, of.Pod]], bool]:
     ("version", "command"),
     [
         ("v1", ("sleep", "infinity")),
-        ("v1", ("/bin/sh", "-c", "echo prepared && sleep infinity")),
-        ("v2beta1", ("tail", "-f", "/dev/null")),
         ("v2beta1", ("/bin/bash", "-c", "while true; do sleep 3600; done")),
     ],
 )
@@ -51,43 +47,8 @@ def test_workers_that_wait_go_with_their_job(submit: Submit, version: str, comma
     running.namespace.until(gone(running), "the workers are gone")
 
 
-@pytest.mark.parametrize("version", ["v1", "v2beta1"])
-def test_workers_that_wait_go_with_a_suspension(submit: Submit, version: str) -> None:
-    running = submit(idle(version, "sleep", "infinity").run(*_FOREVER).annotate(worker_agent="true"))
+def test_workers_that_wait_go_with_a_suspension(submit: Submit) -> None:
+    running = submit(idle("v2beta1", "sleep", "infinity").run("pi", "3600").annotate(worker_agent="true"))
     running.until_condition("Running")
-    running.change(_SUSPENDED)
+    running.change({"spec": {"runPolicy": {"suspend": True}}})
     running.namespace.until(lambda pods: not pods, "all pods are gone")
-
-
-@pytest.mark.parametrize("version", ["v1", "v2beta1"])
-def test_workers_that_wait_go_at_the_deadline(submit: Submit, version: str) -> None:
-    job = idle(version, "sleep", "infinity").run(*_FOREVER)
-    job.policy["activeDeadlineSeconds"] = 12
-    running = submit(job)
-    assert running.verdict() == "Failed"
-    running.namespace.until(gone(running), "the workers are gone")
-
-
-def told(job: MpiJob) -> None:
-    job.worker["containers"][0]["command"] = ["sh", "-c", "trap 'sleep 1; exit 0' TERM; sleep infinity & wait"]
-
-
-def hooked(job: MpiJob) -> None:
-    job.worker["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", "1"]}}}
-
-
-def accompanied(job: MpiJob) -> None:
-    job.worker["containers"].append({**job.worker["containers"][0], "name": "logs"})
-
-
-@pytest.mark.parametrize("change", [told, hooked, accompanied])
-def test_other_workers_keep_their_grace_period(submit: Submit, change: Callable[[MpiJob], Any]) -> None:
-    job = idle("v1", "sleep", "infinity").run(*_FOREVER)
-    job.worker["terminationGracePeriodSeconds"] = _OWN_S
-    change(job)
-    running = submit(job)
-    running.until_condition("Running")
-    running.change(_SUSPENDED)
-    first = job.workers[0]
-    going = running.namespace.wait(first, lambda pod: "deletionTimestamp" in pod["metadata"], "is being deleted")
-    assert going["metadata"]["deletionGracePeriodSeconds"] == _OWN_S

@@ -143,16 +143,14 @@ def test_a_private_registry_serves_them_with_the_pull_secret(
     try:
         with registry("mpi-agents", host=PRIVATE):
             release.upgrade({"operator": {"extraArgs": given}})
-            refused = Running(namespace, written("exec"))
-            refused.start()
+            refused = Running(namespace, written("exec")).start()
             namespace.wait("vc-node-0", lambda pod: "ErrImagePull" in str(pod["status"]), "it may not pull the image")
             namespace.delete("VirtualCluster", "vc", api_version="mpi-agents.io/v1alpha1")
             refused.until_gone()
             refused.until_nothing_left()
             namespace.apply([secret])
             release.upgrade({"operator": {"extraArgs": [*given, "--image-pull-secret=puller"]}})
-            running = Running(namespace, written("exec"))
-            running.start()
+            running = Running(namespace, written("exec")).start()
             running.until_ready(2)
             assert images(running, "vc-node-0") == [address("mpi-agents", PRIVATE)]
             assert "mpi-wrap-delivery" not in containers(running, "vc-node-0")

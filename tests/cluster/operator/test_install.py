@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.operator.mpijob import MpiJob
+from tests.cluster.operator.submitted import Submitted
 from tests.cluster.restricted import violations
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from tests.cluster.kube import Namespace
     from tests.cluster.operator.release import Release
-    from tests.cluster.operator.submitted import Submitted
 
     Submit = Callable[[MpiJob], Submitted]
 
@@ -88,8 +88,6 @@ def test_it_serves_the_namespaces_that_it_is_told_and_no_other(
     assert running.verdict() == "Succeeded"
     try:
         release.upgrade({"namespaces": [other.name]})
-        from tests.cluster.operator.submitted import Submitted  # noqa: PLC0415
-
         served, ignored = Submitted(other, MpiJob("v1")).start(), submit(MpiJob("v1"))
         assert served.verdict() == "Succeeded", served.output
         assert ignored.status() == {}

@@ -10,7 +10,6 @@ import pytest
 from tests.cluster.images import is_asked_for
 from tests.cluster.kubectl_mpi import kubectl_mpi
 from tests.cluster.local.daemons import until
-from tests.cluster.local.places import Places
 from tests.cluster.operator.kueue import QUEUE, URGENT, queue, running
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.operators.programs import KUEUE
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.kube import Api, Namespace
+    from tests.cluster.local.cluster import LocalCluster
     from tests.cluster.operator.release import Release
     from tests.cluster.operator.submitted import Submitted
 
@@ -26,10 +26,8 @@ _DEADLINE_S = 120.0
 
 
 @pytest.fixture
-def kueue(api: Api, installed: Release) -> Iterator[None]:
+def kueue(local: LocalCluster, api: Api, installed: Release) -> Iterator[None]:
     """Kueue, running: after our operator, which defines what it looks for."""
-    if not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
-        pytest.skip("Kueue runs beside a cluster of our own")
     if not (KUEUE.binary.exists() or is_asked_for("kueue")):
         pytest.skip("Kueue is not built, which takes ten minutes: CLUSTER_IMAGES=kueue builds it")
     KUEUE.build(print)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.kube import until
 from tests.cluster.operator.mpijob import MpiJob
 
 if TYPE_CHECKING:
@@ -31,14 +31,12 @@ def pair(release: Release) -> Iterator[Release]:
 
 def leading(release: Release) -> str:
     """The leader's pod; waits until there is one that lives."""
-    end = time.monotonic() + TAKEN_OVER_S
-    while True:
+
+    def found() -> str:
         holder = release.leader()
-        for pod in release.pods():
-            if pod["metadata"]["name"] in holder:
-                return str(pod["metadata"]["name"])
-        assert time.monotonic() < end, f"nobody leads but {holder!r}"
-        time.sleep(0.1)
+        return next((name for pod in release.pods() if (name := str(pod["metadata"]["name"])) in holder), "")
+
+    return until("a pod that lives leads", found, TAKEN_OVER_S)
 
 
 @pytest.mark.parametrize("grace_s", [None, 0], ids=["told to end", "killed"])
@@ -46,10 +44,7 @@ def test_the_other_takes_over(pair: Release, submit: Submit, grace_s: int | None
     first = leading(pair)
     running = submit(MpiJob("v2beta1"))
     pair.namespace.delete("Pod", first, grace_s=grace_s)
-    end = time.monotonic() + TAKEN_OVER_S
-    while leading(pair) == first:
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until("the other leads", lambda: leading(pair) != first, TAKEN_OVER_S)
     late = submit(MpiJob("v1", name="late"))
     assert running.verdict() == "Succeeded", running.output
     assert late.verdict() == "Succeeded", late.output

@@ -6,26 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import pods as of
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.operator.submitted import Submitted, true_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cluster.kube import Namespace
     from tests.cluster.operator.release import Release
 
     Submit = Callable[[MpiJob], Submitted]
 
 BOTH = pytest.mark.parametrize("version", ["v1", "v2beta1"])
 FOREVER = ("pi", "3600")
-
-
-def workers(running: Submitted) -> dict[str, of.Pod]:
-    """The job's worker pods by name."""
-    found = running.namespace.pods(f"mpi-agents/job-uid={running.uid},mpi-agents/role=worker")
-    return {pod["metadata"]["name"]: pod for pod in found}
 
 
 @BOTH
@@ -46,26 +38,6 @@ def test_a_job_tells_its_story(submit: Submit, version: str) -> None:
     assert [reason for reason in reasons if reason in ("MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded")] == [
         *("MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded")
     ]
-
-
-@BOTH
-def test_a_rank_that_fails_fails_the_job(submit: Submit, version: str) -> None:
-    job = MpiJob(version).run("sh", "-c", "exit 3")
-    job.policy["backoffLimit"] = 0
-    running = submit(job)
-    assert running.verdict() == "Failed"
-    assert "3" in running.condition("Failed")["message"]
-
-
-@BOTH
-@pytest.mark.parametrize(("policy", "left"), [("None", 3), ("Running", 1), ("All", 0)])
-def test_pods_go_as_the_policy_says(submit: Submit, version: str, policy: str, left: int) -> None:
-    job = MpiJob(version)
-    job.policy["cleanPodPolicy"] = policy
-    running = submit(job)
-    assert running.verdict() == "Succeeded"
-    pods = running.namespace.until(lambda pods: len(pods) == left, f"{left} pods are left")
-    assert {*job.workers} <= pods.keys() if policy == "None" else not {*job.workers} & pods.keys()
 
 
 @BOTH
@@ -116,10 +88,7 @@ def test_a_suspended_job_waits_and_begins_anew(submit: Submit, version: str) -> 
 def test_a_worker_that_is_deleted_comes_back(submit: Submit, version: str) -> None:
     running = submit(MpiJob(version).command("/bin/sh", "-c", "echo begun; sleep 3600"))
     running.until_output("begun")
-    first = running.job.workers[0]
-    uid = running.namespace.get("Pod", first)["metadata"]["uid"]
-    running.namespace.delete("Pod", first, grace_s=0)
-    running.namespace.wait(first, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
+    running.namespace.replace(running.job.workers[0], grace_s=0)
     assert "Failed" not in true_conditions(running.status())
 
 
@@ -138,39 +107,7 @@ def test_a_job_grows_and_shrinks_while_it_runs(submit: Submit, version: str) -> 
     running.change({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}}})
     running.namespace.wait_gone("pi-worker-2")
     running.namespace.wait_gone("pi-worker-1")
-    assert {*workers(running)} == {"pi-worker-0"}
-
-
-def test_a_job_that_cannot_be_read_says_so_and_holds_up_no_other(submit: Submit) -> None:
-    bad = MpiJob("v2beta1", name="bad")
-    bad.launcher["containers"] = []
-    refused, good = submit(bad), submit(MpiJob("v2beta1", name="good"))
-    assert good.verdict() == "Succeeded", good.output
-    status = refused.until(lambda status: status.get("conditions"), "says what is wrong")
-    assert any("containers" in one["message"] for one in status["conditions"]), status
-    refused.until_event("ValidationError")
-
-
-def test_an_object_of_somebody_else_is_left_alone(namespace: Namespace, submit: Submit) -> None:
-    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pi-config"}, "data": {"theirs": "1"}}
-    namespace.apply([theirs])
-    running = submit(MpiJob("v2beta1"))
-    running.until(lambda status: "pi-config" in str(status), "names what is in its way")
-    assert namespace.get("ConfigMap", "pi-config")["data"] == {"theirs": "1"}
-    running.until_event("ErrResourceExists")
-
-
-def test_why_a_worker_does_not_start_is_in_the_status(submit: Submit) -> None:
-    job = MpiJob("v2beta1")
-    job.worker["containers"][0]["image"] = "mpi-agents-no-such-image:0"
-    running = submit(job)
-    running.until(
-        lambda status: any(
-            "worker-0" in one["message"] and "ImagePullBackOff" in one["message"]
-            for one in status.get("conditions") or []
-        ),
-        "names the worker and why",
-    )
+    assert {*running.worker_pods()} == {"pi-worker-0"}
 
 
 @pytest.mark.alone

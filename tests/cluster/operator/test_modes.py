@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cluster.operator.mpijob import MpiJob
+from tests.cluster.running import ranks_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def test_a_job_is_debugged_paused_and_resumed(submit: Submit, version: str, swit
     for _ in range(2):
         done = running.namespace.exec_in(running.launcher, line, job.main["name"])
         assert done.code == 0, done.errors
-        assert {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", done.output)} == everywhere
+        assert ranks_in(done.output) == everywhere
 
     running.change(switch(debug=False, pause=True))
     running.until_condition("Suspended")

@@ -12,7 +12,6 @@ from tests.cluster.operator.submitted import Submitted
 from tests.cluster.operators.mpi_operator import MpiOperator
 from tests.cluster.operators.mpijob import OURS
 from tests.cluster.operators.mpijob import MpiJob as TheirJob
-from tests.cluster.operators.submitted import Submitted as SubmittedToThem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +37,7 @@ def theirs(bare: Release) -> Iterator[MpiOperator]:
 def test_a_job_that_runs_during_the_switch_ends_untouched(
     bare: Release, theirs: MpiOperator, namespace: Namespace
 ) -> None:
-    running = SubmittedToThem(namespace, TheirJob(theirs.example, "openmpi4", "pi", "30")).start()
+    running = Submitted(namespace, TheirJob(theirs.example, "openmpi4", "pi", "30")).start()
     running.until_output("rank ", times=2)
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in namespace.pods()}
 
@@ -47,7 +46,7 @@ def test_a_job_that_runs_during_the_switch_ends_untouched(
     after = Submitted(namespace, MpiJob("v1", name="after")).start()
     assert after.verdict() == "Succeeded", after.output
 
-    assert running.end() == 0
+    assert namespace.wait_exit(running.launcher, running.job.main["name"]) == 0
     assert running.ranks() == dict(enumerate(running.job.workers))
     left = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in namespace.pods()}
     assert before.items() <= left.items()

@@ -6,12 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from kubernetes.dynamic.exceptions import NotFoundError
 
-from tests.cluster.local.daemons import Daemon, until
-from tests.cluster.local.places import Places
 from tests.cluster.operator.mpijob import MpiJob
-from tests.cluster.operators.programs import MPI_OPERATOR_V2
+from tests.cluster.operators.mpi_operator import MpiOperatorV2
+from tests.cluster.operators.mpijob import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,58 +20,18 @@ if TYPE_CHECKING:
 
     Submit = Callable[[MpiJob], Submitted]
 
-_LEASE = ("Lease", "mpi-operator", "coordination.k8s.io/v1")
-_START_S = 60.0
-
-
-class Theirs:
-    """kubeflow's mpi-operator v0.8.2 as a process beside the cluster."""
-
-    def __init__(self, namespace: Namespace) -> None:
-        self._namespace = namespace
-        folder = Places.of().cache / "operators"
-        words = (
-            "env",
-            f"KUBECONFIG={os.environ['KUBECONFIG']}",
-            str(MPI_OPERATOR_V2.binary),
-            f"-lock-namespace={namespace.name}",
-        )
-        self._daemon = Daemon("mpi-operator.v2beta1", words, folder, folder)
-
-    def start(self) -> None:
-        """Have it lead."""
-        MPI_OPERATOR_V2.build(print)
-        self._release()
-        self._daemon.start()
-        until("its lease", self._leads, _START_S, self._daemon)
-
-    def stop(self) -> None:
-        """End it, and let its lease go: the next one would wait for its end."""
-        self._daemon.stop()
-        self._release()
-
-    def _leads(self) -> bool:
-        try:
-            return bool(self._namespace.get(*_LEASE)["spec"].get("holderIdentity"))
-        except NotFoundError:
-            return False
-
-    def _release(self) -> None:
-        kind, name, version = _LEASE
-        self._namespace.delete(kind, name, api_version=version)
-        self._namespace.wait_deleted(kind, name, api_version=version)
-
 
 @pytest.fixture
-def theirs(release: Release, others: Namespace) -> Iterator[Theirs]:
-    """Their operator, which ours has seen."""
-    operator = Theirs(others)
+def theirs(release: Release, others: Namespace) -> Iterator[MpiOperatorV2]:
+    """kubeflow's mpi-operator v0.8.2 as a process beside the cluster, which ours has seen."""
+    MpiOperatorV2.program.build(print)
+    operator = MpiOperatorV2(release.api, os.environ["KUBECONFIG"], others.name)
     try:
-        operator.start()
+        operator.use(OURS)
         release.until_beside_another(is_so=True)
         yield operator
     finally:
-        operator.stop()
+        operator.pause()
         release.until_beside_another(is_so=False)
 
 
@@ -92,7 +50,7 @@ def ssh_job(name: str) -> MpiJob:
 
 @pytest.mark.slow
 @pytest.mark.pod_security("baseline")
-def test_each_has_its_own_jobs(release: Release, theirs: Theirs, submit: Submit) -> None:
+def test_each_has_its_own_jobs(release: Release, theirs: MpiOperatorV2, submit: Submit) -> None:
     given = MpiJob("v2beta1", name="given")
     given.policy["managedBy"] = "mpi-agents/operator"
     left, ours = submit(ssh_job("left")), submit(given)
@@ -103,7 +61,7 @@ def test_each_has_its_own_jobs(release: Release, theirs: Theirs, submit: Submit)
     assert "mpi-agents" not in writers(left)
     assert left.objects() == []
 
-    theirs.stop()
+    theirs.pause()
     release.until_beside_another(is_so=False)
     uids = {pod["metadata"]["uid"] for pod in left.namespace.pods("training.kubeflow.org/job-name=left")}
     after = submit(MpiJob("v2beta1", name="after"))

@@ -21,29 +21,12 @@ LAUNCHERS = ["openmpi4", "openmpi5", "mpich", "intel"]
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 @pytest.mark.parametrize("example", LAUNCHERS)
 def test_ranks_run_in_the_workers(submit: Submit, version: str, example: str) -> None:
-    running = submit(MpiJob(version, example, workers=3))
-    assert running.verdict() == "Succeeded", running.output
-    assert running.ranks() == dict(enumerate(running.job.workers))
-    assert running.namespace.warnings(running.job.name) == []
-
-
-@pytest.mark.parametrize("example", LAUNCHERS)
-def test_slots_fill_a_worker_before_the_next(submit: Submit, example: str) -> None:
-    running = submit(MpiJob("v2beta1", example, workers=2, slots=2))
+    """A worker's slots are filled before the next one's."""
+    running = submit(MpiJob(version, example, slots=2))
     assert running.verdict() == "Succeeded", running.output
     first, second = running.job.workers
     assert running.ranks() == {0: first, 1: first, 2: second, 3: second}
-
-
-@pytest.mark.parametrize("example", ["openmpi4", "openmpi5"])
-def test_the_launcher_is_a_worker_if_told_so(submit: Submit, example: str) -> None:
-    job = MpiJob("v2beta1", example, workers=1)
-    job.spec["runLauncherAsWorker"] = True
-    running = submit(job.run("pi", ranks=2))
-    assert running.verdict() == "Succeeded", running.output
-    hosts = running.ranks()
-    assert hosts[0].startswith("pi-launcher")
-    assert hosts[1] == "pi-worker-0"
+    assert running.namespace.warnings(running.job.name) == []
 
 
 @pytest.mark.parametrize("name", ["0-starts-with-a-digit", "with.dots"])

@@ -1,68 +1,51 @@
-"""What is edited or deleted under a job that runs: its workers' template, and its launcher."""
+"""What is replaced under a job: workers of an edited template, and a launcher that is deleted or tried again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster import pods as of
 from tests.cluster.operator.mpijob import MpiJob
-from tests.cluster.operator.submitted import true_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cluster.kube import Object
     from tests.cluster.operator.submitted import Submitted
 
     Submit = Callable[[MpiJob], Submitted]
 
+EDITION = {"name": "EDITION", "value": "2"}
 BOTH = pytest.mark.parametrize("version", ["v1", "v2beta1"])
-# Leaves a process in a worker when it is started for the first time, and waits; then it counts what it finds of it.
-# Brackets keep the text from finding itself.
+# The first time it leaves a process in a worker, and does what THEN is; then it counts what it finds of it. Brackets
+# keep the text from finding itself.
 STORY = """
 agent=/etc/mpi/kubexec.sh host=$(sed -n '1s/[ :].*//p' /etc/mpi/hostfile)
 count='cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep -c "sleep 100[0]"'
 if $agent $host 'mkdir /tmp/first 2>/dev/null'
 then
     $agent $host 'setsid sleep 1000 >/dev/null 2>&1 </dev/null &'
-    echo "left $($agent $host "$count")"
-    sleep 3600
+    $agent $host "$count >/tmp/first/left"
+    THEN
 fi
-echo "found $($agent $host "$count")"
+echo "left $($agent $host 'cat /tmp/first/left') found $($agent $host "$count")"
 """
 
 
-def waiting(version: str, strategy: str = "") -> MpiJob:
-    """A job of three workers, whose launcher waits for /tmp/go, and then starts a rank in each."""
-    job = MpiJob(version, workers=3).gated()
-    if strategy:
-        job.spec["workerUpdateStrategy"] = strategy
-    return job
-
-
-def edited(job: MpiJob, **changes: Any) -> Object:
-    """Return the change of the worker's container, by a merge patch."""
-    container = {**job.worker["containers"][0], **changes}
-    return {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {"spec": {"containers": [container]}}}}}}
+def telling(version: str, then: str) -> MpiJob:
+    """A job whose launcher is that story."""
+    return MpiJob(version).command("/bin/bash", "-c", STORY.replace("THEN", then))
 
 
 def is_new(pod: of.Pod) -> bool:
-    return {"name": "EDITION", "value": "2"} in pod["spec"]["containers"][0].get("env", [])
-
-
-def new(pods: dict[str, of.Pod], names: list[str]) -> list[bool]:
-    """Return which of these pods are there, Ready, and made from the edited template."""
-    return [name in pods and of.is_ready(pods[name]) and is_new(pods[name]) for name in names]
-
-
-EDIT = {"env": [{"name": "EDITION", "value": "2"}]}
+    return EDITION in pod["spec"]["containers"][0].get("env", [])
 
 
 @BOTH
 def test_an_edited_template_is_rolled_out_from_the_top_one_worker_at_a_time(submit: Submit, version: str) -> None:
-    job = waiting(version, "RollingUpdate")
+    job = MpiJob(version, workers=3).gated()
+    job.spec["workerUpdateStrategy"] = "RollingUpdate"
     running = submit(job)
     running.until_condition("Running")
     seen: list[tuple[bool, ...]] = []  # of each worker, whether it is as it was
@@ -70,11 +53,13 @@ def test_an_edited_template_is_rolled_out_from_the_top_one_worker_at_a_time(subm
 
     def are_all_new(pods: dict[str, of.Pod]) -> bool:
         if not seen:
-            running.change(edited(job, **EDIT))  # of what comes then nothing is missed
+            container = {**job.worker["containers"][0], "env": [EDITION]}
+            template = {"template": {"spec": {"containers": [container]}}}
+            running.change({"spec": {"mpiReplicaSpecs": {"Worker": template}}})  # of what comes then nothing is missed
         as_before = tuple(one in pods and of.is_ready(pods[one]) and not is_new(pods[one]) for one in job.workers)
         seen.extend([as_before] if seen[-1:] != [as_before] else [])
         ready.append(sum(one in pods and of.is_ready(pods[one]) for one in job.workers))
-        return all(new(pods, job.workers))
+        return all(one in pods and of.is_ready(pods[one]) and is_new(pods[one]) for one in job.workers)
 
     running.namespace.until(are_all_new, "all workers are of the edited template")
     assert seen == [(True, True, True), (True, True, False), (True, False, False), (False, False, False)]
@@ -84,58 +69,24 @@ def test_an_edited_template_is_rolled_out_from_the_top_one_worker_at_a_time(subm
     assert running.ranks() == dict(enumerate(job.workers))
 
 
-@BOTH
-@pytest.mark.parametrize("strategy", ["", "OnDelete"])
-def test_workers_of_a_launcher_that_runs_are_kept_and_named(submit: Submit, version: str, strategy: str) -> None:
-    job = waiting(version, strategy)
-    running = submit(job)
-    running.until_condition("Running")
-    running.change(edited(job, **EDIT))
-    running.until_condition("WorkersOutdated")
-    message = running.condition("WorkersOutdated")["message"]
-    assert all(f"worker-{index}" in message for index in range(3)), message
-    running.namespace.delete("Pod", job.workers[1])
-    pods = running.namespace.until(lambda pods: new(pods, job.workers)[1], "the deleted one is of the edited template")
-    assert new(pods, job.workers) == [False, True, False]
-    running.until(
-        lambda status: any(
-            one["type"] == "WorkersOutdated" and "worker-0" in one["message"] and "worker-1" not in one["message"]
-            for one in status["conditions"]
-        ),
-        "names the other two",
-    )
-    running.go_on()
-    assert running.verdict() == "Succeeded", running.output
-
-
-@BOTH
-def test_a_template_that_never_got_ready_heals_by_an_edit(submit: Submit, version: str) -> None:
-    job = waiting(version)
-    image = job.worker["containers"][0]["image"]
-    job.worker["containers"][0]["image"] = "mpi-agents-no-such-image:0"
-    running = submit(job)
-    running.until(lambda status: "ImagePull" in str(status), "says why its workers don't start")
-    running.change(edited(job, image=image, **EDIT))
-    running.namespace.until(lambda pods: all(new(pods, job.workers)), "all workers are of the edited template")
-    running.until_condition("Running")
-    assert "WorkersOutdated" not in true_conditions(running.status())
-    running.go_on()
-    assert running.verdict() == "Succeeded", running.output
-
-
 @pytest.mark.parametrize(("version", "kind"), [("v1", "Pod"), ("v2beta1", "Pod"), ("v2beta1", "Job")])
 def test_a_launcher_that_is_deleted_comes_back_to_clean_workers(submit: Submit, version: str, kind: str) -> None:
-    running = submit(MpiJob(version).command("/bin/bash", "-c", STORY))
-    running.until_output("left 1")
-    before = {name: pod["metadata"]["uid"] for name, pod in workers(running).items()}
+    running = submit(telling(version, "echo waiting; sleep 3600"))
+    running.until_output("waiting")
+    before = {name: pod["metadata"]["uid"] for name, pod in running.worker_pods().items()}
     name = running.launcher if kind == "Pod" else "pi-launcher"
     running.namespace.delete(kind, name, api_version="v1" if kind == "Pod" else "batch/v1")
     assert running.verdict() == "Succeeded", running.output
-    assert running.output.split() == ["found", "0"]
-    assert {name: pod["metadata"]["uid"] for name, pod in workers(running).items()} == before
+    assert running.output.split() == ["left", "1", "found", "0"]
+    assert {name: pod["metadata"]["uid"] for name, pod in running.worker_pods().items()} == before
 
 
-def workers(running: Submitted) -> dict[str, of.Pod]:
-    """The job's worker pods by name."""
-    found = running.namespace.pods(f"mpi-agents/job-uid={running.uid},mpi-agents/role=worker")
-    return {pod["metadata"]["name"]: pod for pod in found}
+@pytest.mark.parametrize(("version", "policy"), [("v1", "OnFailure"), ("v2beta1", "OnFailure"), ("v2beta1", "Never")])
+def test_a_retry_begins_with_a_clean_worker_side(submit: Submit, version: str, policy: str) -> None:
+    """In place, or by a new pod."""
+    job = telling(version, "exit 1")
+    job.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = policy
+    job.policy["backoffLimit"] = 2
+    running = submit(job)
+    assert running.verdict() == "Succeeded", running.output
+    assert running.output.split() == ["left", "1", "found", "0"]

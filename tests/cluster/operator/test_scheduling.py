@@ -1,4 +1,4 @@
-"""Gangs and queues: scheduler-plugins' scheduler, Volcano's kind, and what Kueue does to a job."""
+"""Gangs and queues: scheduler-plugins' scheduler, and what Kueue does to a job."""
 
 from __future__ import annotations
 
@@ -28,34 +28,19 @@ _MORE_THAN_THERE_IS = {"cpu": "100k", "memory": "100000Gi"}
 _QUEUED = "kueue.x-k8s.io/queue-name"
 
 
-@pytest.fixture(scope="class")
+@pytest.fixture(scope="module")
 def gang_scheduler(api: Api, installed: Release) -> Iterator[None]:
     """The operator told of a gang scheduler, which runs."""
     if not SCHEDULER_PLUGINS.can_be_had and not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
         pytest.skip("the scheduler is built by Go (https://go.dev), which only a cluster of our own wants anyway")
     SCHEDULER_PLUGINS.build(print)
-    with gang.Defined(api, gang.definition()), gang.GangScheduler(os.environ["KUBECONFIG"]):
-        yield from _told(installed, gang.NAME)
-
-
-@pytest.fixture(scope="class")
-def volcano(api: Api, installed: Release) -> Iterator[None]:
-    """The operator told of Volcano, whose kind is there, and who schedules nothing."""
-    with gang.Defined(api, gang.volcano_definition()):
-        yield from _told(installed, "volcano")
-
-
-def _told(release: Release, scheduler: str) -> Iterator[None]:
-    release.upgrade({"jobs": {"gangScheduler": scheduler}})
-    try:
-        yield
-    finally:
-        release.upgrade()
-
-
-def pod_group(running: Submitted, api_version: str) -> Object:
-    """The job's PodGroup."""
-    return running.namespace.get("PodGroup", running.job.name, api_version)
+    (definition,) = SCHEDULER_PLUGINS.kinds()
+    with api.made(definition), gang.scheduler(os.environ["KUBECONFIG"]):
+        installed.upgrade({"jobs": {"gangScheduler": gang.NAME}})
+        try:
+            yield
+        finally:
+            installed.upgrade()
 
 
 @BOTH
@@ -107,73 +92,29 @@ def test_a_job_is_admitted_and_put_back_as_kueue_does_it(
 
 @pytest.mark.release
 @pytest.mark.usefixtures("gang_scheduler")
-class TestCoscheduling:
-    """With scheduler-plugins' scheduler."""
+@BOTH
+def test_a_gang_waits_until_there_is_room_for_all(submit: Submit, version: str) -> None:
+    job = MpiJob(version).gated()
+    job.policy["cleanPodPolicy"] = "All"
+    job.policy["schedulingPolicy"] = {"minResources": _MORE_THAN_THERE_IS}
+    running = submit(job)
+    # That the scheduler has looked at every pod, and what it says of each, is what waiting looks like.
+    pods = running.namespace.until(
+        lambda pods: len(pods) == 3 and all(map(_is_unschedulable, pods.values())),
+        "no pod of the gang is scheduled",
+    )
+    assert {pod["spec"]["schedulerName"] for pod in pods.values()} == {gang.NAME}
+    assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods.values()} == {job.name}
+    assert not any(pod["spec"].get("nodeName") for pod in pods.values())
+    assert "Running" not in true_conditions(running.status())
+    spec = running.namespace.get("PodGroup", job.name, gang.GROUP)["spec"]
+    assert (spec["minMember"], spec["minResources"]) == (3, _MORE_THAN_THERE_IS)
 
-    @BOTH
-    def test_a_gang_waits_until_there_is_room_for_all(self, submit: Submit, version: str) -> None:
-        job = MpiJob(version).gated()
-        job.policy["cleanPodPolicy"] = "All"
-        job.policy["schedulingPolicy"] = {"minResources": _MORE_THAN_THERE_IS}
-        running = submit(job)
-        # That the scheduler has looked at every pod, and what it says of each, is what waiting looks like.
-        pods = running.namespace.until(
-            lambda pods: len(pods) == 3 and all(map(_is_unschedulable, pods.values())),
-            "no pod of the gang is scheduled",
-        )
-        assert {pod["spec"]["schedulerName"] for pod in pods.values()} == {gang.NAME}
-        assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods.values()} == {job.name}
-        assert not any(pod["spec"].get("nodeName") for pod in pods.values())
-        assert "Running" not in true_conditions(running.status())
-        spec = pod_group(running, gang.GROUP)["spec"]
-        assert (spec["minMember"], spec["minResources"]) == (3, _MORE_THAN_THERE_IS)
-
-        running.change({"spec": {"runPolicy": {"schedulingPolicy": {"minResources": None}}}})
-        running.until_condition("Running")
-        running.go_on()
-        assert running.verdict() == "Succeeded", running.output
-        running.namespace.wait_deleted("PodGroup", job.name, api_version=gang.GROUP)
-
-
-@pytest.mark.usefixtures("volcano")
-class TestVolcano:
-    """With its kind: nothing schedules the pods."""
-
-    def test_volcano_gets_a_pod_group_of_its_kind(self, submit: Submit) -> None:
-        job = MpiJob("v2beta1")
-        job.policy["schedulingPolicy"] = {
-            "minAvailable": 2,
-            "queue": "night",
-            "priorityClass": "high",
-            "minResources": {"cpu": "3", "nvidia.com/gpu": "8"},
-            "scheduleTimeoutSeconds": 30,
-        }
-        running = submit(job)
-        pods = running.namespace.until(lambda pods: len(pods) == 3, "the gang's pods are there")
-        assert {pod["spec"]["schedulerName"] for pod in pods.values()} == {"volcano"}
-        assert {pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] for pod in pods.values()} == {job.name}
-        found = pod_group(running, gang.VOLCANO_GROUP)
-        assert found["spec"] == {  # a field that its schema lacks would have been dropped
-            "minMember": 2,
-            "queue": "night",
-            "priorityClassName": "high",
-            "minResources": {"cpu": "3", "nvidia.com/gpu": "8"},
-        }
-        assert [(owner["kind"], owner["name"]) for owner in found["metadata"]["ownerReferences"]] == [
-            ("MPIJob", job.name)
-        ]
-
-    def test_volcano_counts_a_whole_job_where_nothing_is_said(self, submit: Submit) -> None:
-        job = MpiJob("v1")
-        job.main["resources"] = {"requests": {"cpu": "10m"}}
-        job.worker["containers"][0]["resources"] = {"requests": {"cpu": "20m", "memory": "16Mi"}}
-        running = submit(job)
-        running.namespace.until(lambda pods: len(pods) == 3, "the gang's pods are there")
-        assert pod_group(running, gang.VOLCANO_GROUP)["spec"] == {
-            "minMember": 3,
-            "queue": "default",
-            "minResources": {"cpu": "50m", "memory": str(32 << 20)},
-        }
+    running.change({"spec": {"runPolicy": {"schedulingPolicy": {"minResources": None}}}})
+    running.until_condition("Running")
+    running.go_on()
+    assert running.verdict() == "Succeeded", running.output
+    running.namespace.wait_deleted("PodGroup", job.name, api_version=gang.GROUP)
 
 
 def _without(template: Object) -> Object:

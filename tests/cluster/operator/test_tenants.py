@@ -1,9 +1,9 @@
-"""What tenants make in their namespaces: it stops nobody's jobs, and a job opens no pod that is not its own."""
+"""A job opens no pod that is not its own, whatever a tenant calls its pods."""
 
 from __future__ import annotations
 
+import functools
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,65 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cluster.kube import Namespace
-    from tests.cluster.operator.release import Release
     from tests.cluster.operator.submitted import Submitted
 
     Submit = Callable[[MpiJob], Submitted]
     Object = dict[str, Any]
 
-_LEASES = "coordination.k8s.io/v1"
-_FAR = "2099-01-01T00:00:00.000000Z"
-_SAID_S = 10  # how soon a job that is left says so
 _AGAIN_S = 180.0  # a name that another has is tried again each minute
 
 
-def lease(name: str, renewed: str) -> Object:
-    spec = {"holderIdentity": "theirs", "leaseDurationSeconds": 3600, "renewTime": renewed}
-    return {"apiVersion": _LEASES, "kind": "Lease", "metadata": {"name": name}, "spec": spec}
-
-
-def running(kind: str, name: str) -> Object:
-    """A Deployment or StatefulSet of one pod."""
+def stateful_set(name: str) -> Object:
+    """A StatefulSet of one pod."""
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": MpiJob().worker}
     spec = {"replicas": 1, "serviceName": name, "selector": {"matchLabels": labels}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-@pytest.mark.alone
-def test_a_tenant_s_lease_and_deployment_stop_no_job(release: Release, namespace: Namespace, submit: Submit) -> None:
-    names = ("mpi-operator", "1ca428e5.training-operator.kubeflow.org", "mpi-agents-operator")
-    namespace.apply([lease(name, _FAR) for name in names])
-    namespace.apply([running("Deployment", "training-operator")])
-    namespace.until(lambda pods: any(pod["status"]["phase"] == "Running" for pod in pods.values()), "theirs runs")
-    for pod in release.pods():  # a new one looks at once
-        release.namespace.delete("Pod", pod["metadata"]["name"])
-        release.namespace.wait_gone(pod["metadata"]["name"])
-    release.until_ready()
-    job = submit(MpiJob("v1"))
-    assert job.verdict() == "Succeeded", job.output
-    assert "another operator for MPIJobs is running" not in release.log()
-
-
-def test_a_job_that_is_left_says_to_whom_and_starts_when_that_one_has_gone(
-    release: Release, others: Namespace, submit: Submit
-) -> None:
-    others.apply([lease("mpi-operator", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))])
-    release.until_beside_another(is_so=True)
-    job = submit(MpiJob("v1"))
-    job.until_condition("OtherOperator")
-    said = job.condition("OtherOperator")
-    assert "Lease mpi-operator in namespace mpi-operator" in said["message"]
-    made_at = seconds(job.resource()["metadata"]["creationTimestamp"])
-    assert seconds(said["lastTransitionTime"]) - made_at <= _SAID_S
-    assert job.objects() == []
-    others.delete("Lease", "mpi-operator", api_version=_LEASES)
-    assert job.verdict() == "Succeeded", job.output
-    assert job.condition("OtherOperator") == {}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.mark.slow
@@ -81,34 +36,17 @@ def test_a_job_that_is_left_says_to_whom_and_starts_when_that_one_has_gone(
 def test_a_launcher_has_no_rights_to_a_pod_of_another(namespace: Namespace, submit: Submit, version: str) -> None:
     """Of a StatefulSet whose pod is called as a worker of the job would be."""
 
-    def may_exec(pod: str) -> bool:
-        account = f"system:serviceaccount:{namespace.name}:airflow-launcher"
-        wanted = {"namespace": namespace.name, "verb": "create", "resource": "pods", "subresource": "exec", "name": pod}
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
-        review["spec"] = {"user": account, "resourceAttributes": wanted}  # type: ignore[assignment]
-        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        return bool(namespace.api.call("post", path, review)["status"].get("allowed"))
-
-    namespace.apply([running("StatefulSet", "airflow-worker")])
+    may_exec = functools.partial(namespace.may_exec, "airflow-launcher", "airflow-worker-0")
+    namespace.apply([stateful_set("airflow-worker")])
     namespace.wait_ready(["airflow-worker-0"])
-    uid = namespace.get("Pod", "airflow-worker-0")["metadata"]["uid"]
+    uid = namespace.uid("airflow-worker-0")
     job = submit(MpiJob(version, name="airflow"))
     job.until_condition("ErrResourceExists")
     end = time.monotonic() + 5
     while time.monotonic() < end:
-        assert not may_exec("airflow-worker-0")
+        assert not may_exec()
         assert job.launcher == ""
-    assert namespace.get("Pod", "airflow-worker-0")["metadata"]["uid"] == uid
+    assert namespace.uid("airflow-worker-0") == uid
     namespace.delete("StatefulSet", "airflow-worker", api_version="apps/v1")
     assert job.verdict(_AGAIN_S) == "Succeeded", job.output
-    until("its rights have ended", lambda: not may_exec("airflow-worker-0"), _AGAIN_S)
-
-
-@pytest.mark.parametrize("volume", ["mpi-agents-token", "mpi-agents-run"])
-def test_a_volume_of_ours_is_none_of_the_template_s(submit: Submit, volume: str) -> None:
-    made = MpiJob("v1").command("cat", "/theirs/token")
-    made.main["volumeMounts"] = [{"name": volume, "mountPath": "/theirs"}]
-    job = submit(made)
-    job.until_condition("ValidationError")
-    assert f'volumeMounts[0].name: Not found: "{volume}"' in job.condition("ValidationError")["message"]
-    assert job.launcher == ""
+    until("its rights have ended", lambda: not may_exec(), _AGAIN_S)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.local.places import Places
+from tests.cluster.operator.submitted import Submitted
 from tests.cluster.operators.mpi_operator import MpiOperator, MpiOperatorV2
 from tests.cluster.operators.mpijob import OURS
 from tests.cluster.operators.operator import skip_if_taken
-from tests.cluster.operators.submitted import Submitted
 from tests.cluster.operators.training_operator import TrainingOperator
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.cluster.operators.operator import NAMESPACE, Operator
+from tests.cluster.operators.operator import Operator
 from tests.cluster.operators.programs import MPI_OPERATOR, MPI_OPERATOR_V2
 
 if TYPE_CHECKING:
@@ -16,10 +16,9 @@ class MpiOperator(Operator):
 
     program = MPI_OPERATOR
     example = "tensorflow-benchmarks"
-    _lock = ("Endpoints", "v1", "mpi-operator", NAMESPACE)
 
     def _arguments(self) -> list[str]:
-        return ["-alsologtostderr", f"-lock-namespace={NAMESPACE}"]
+        return ["-alsologtostderr", f"-lock-namespace={self.namespace}"]
 
     def _image_arguments(self, delivery_image: str) -> list[str]:
         return [f"-kubectl-delivery-image={delivery_image}"]
@@ -33,24 +32,27 @@ class MpiOperator(Operator):
         definition["spec"]["versions"][0]["storage"] = True
 
     def _release(self) -> None:
-        self.remove(*self._lock)  # else the next instance waits until this one's lease is over
+        # Else the next instance waits until this one's lease is over.
+        self.remove("Endpoints", "v1", "mpi-operator", self.namespace)
 
 
 class MpiOperatorV2(Operator):
     """The mpi-operator of v2beta1 jobs, by ssh: it delivers nothing, and knows of no image for that."""
 
     program = MPI_OPERATOR_V2
-    _lease = ("Lease", "coordination.k8s.io/v1", "mpi-operator", NAMESPACE)
 
     def _arguments(self) -> list[str]:
-        return [f"-lock-namespace={NAMESPACE}"]
+        return [f"-lock-namespace={self.namespace}"]
 
     def _image_arguments(self, delivery_image: str) -> list[str]:
         return []
 
     def _is_ready(self) -> bool:
-        lease = self.api.find(self.path(*self._lease)) or {}
+        lease = self.api.find(self.path(*self._lease())) or {}
         return bool(lease.get("spec", {}).get("holderIdentity"))
 
     def _release(self) -> None:
-        self.remove(*self._lease)
+        self.remove(*self._lease())
+
+    def _lease(self) -> tuple[str, str, str, str]:
+        return "Lease", "coordination.k8s.io/v1", "mpi-operator", self.namespace

@@ -8,7 +8,7 @@ from pathlib import Path
 from images import catalog
 from tests.cluster.images import image as full_name
 from tests.cluster.images import under_repository
-from tests.cluster.manifests import KubeflowJob, Object, object_of
+from tests.cluster.manifests import KubeflowJob, object_of
 
 EXAMPLES = Path(__file__).parent / "kubeflow"
 
@@ -25,15 +25,13 @@ _ONE_MACHINE = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
 class MpiJob(KubeflowJob):
-    """One of kubeflow's examples with our image and program instead of theirs. Methods change it in place.
+    """One of kubeflow's examples with our image and program instead of theirs.
 
     `image` is one of our examples (`openmpi4`, …), which `program` is called in. The rest of the user's command stays.
     """
 
     def __init__(self, example: str, image: str, *program: str) -> None:
         self.body = object_of(EXAMPLES / f"{example}.yaml")
-        self.launcher_name = f"{self.name}-launcher"
-        self.example = example
         command = [*self.main.get("command", []), *self.main.get("args", [])]
         self.command(*command[: command.index("python")], *program)
         for pod in (self.launcher, self.worker):
@@ -42,11 +40,6 @@ class MpiJob(KubeflowJob):
                 container["image"] = full_name(image)
                 container["resources"] = {}  # theirs are more than a small machine has
         self.environ(_ONE_MACHINE)
-
-    @property
-    def objects(self) -> list[Object]:
-        """What is applied."""
-        return [self.body]
 
     def resize(self, workers: int, slots: int = 1) -> MpiJob:
         """So many worker pods with so many slots, and a rank for each slot."""

@@ -7,8 +7,6 @@ import http.client
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-import yaml
-from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster.kube import LABELS
 from tests.cluster.local.daemons import Daemon, until
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 _DEFINITION = ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "mpijobs.kubeflow.org")
-NAMESPACE = "default"  # where it keeps what is its own
+NAMESPACE = "default"
 _START_S = 120.0
 
 
@@ -32,12 +30,13 @@ class Operator:
     program: ClassVar[Program]
     example: ClassVar[str]  # an MPIJob with an mpirun, of those in `kubeflow/`
 
-    def __init__(self, api: Api, kubeconfig: str) -> None:
-        self.api, self._kubeconfig = api, kubeconfig
+    def __init__(self, api: Api, kubeconfig: str, namespace: str = NAMESPACE) -> None:
+        """`namespace`: where it keeps what is its own."""
+        self.api, self.namespace = api, namespace
         self._image: str | None = None
         self.health = f"127.0.0.1:{free_port()}"
         folder = Places.of().cache / "operators"
-        surroundings = (f"KUBECONFIG={kubeconfig}", f"MY_POD_NAMESPACE={NAMESPACE}")
+        surroundings = (f"KUBECONFIG={kubeconfig}", f"MY_POD_NAMESPACE={namespace}")
         command = ("env", *surroundings, str(self.program.binary), *self._arguments())
         self._daemon = Daemon(self.program.command, command, folder, folder)
 
@@ -53,7 +52,7 @@ class Operator:
 
     def install(self) -> None:
         """Define its kind, and whatever else it wants to be there. Raises SetupError."""
-        definition: Object = yaml.safe_load((self.program.folder / "crd.yaml").read_text())
+        (definition,) = self.program.kinds()
         self._change(definition)
         definition["metadata"]["labels"] = LABELS
         self.create(definition)
@@ -102,15 +101,12 @@ class Operator:
         """Create an object, in place of one that an earlier run of ours left."""
         key = (one["kind"], one["apiVersion"], one["metadata"]["name"], one["metadata"].get("namespace"))
         self.remove(*key)
-        self.api.call("post", self.api.path(*key[:2], namespace=key[3]), one)
+        self.api.call("post", self.path(*key[:2], None, key[3]), one)
 
     def remove(self, kind: str, api_version: str, name: str, namespace: str | None = None) -> None:
-        path = self.path(kind, api_version, name, namespace)
-        with contextlib.suppress(NotFoundError):
-            self.api.call("delete", path)
-            until(f"the end of {kind} {name}", lambda: not self.api.find(path), _START_S)
+        self.api.remove(self.path(kind, api_version, name, namespace))
 
-    def path(self, kind: str, api_version: str, name: str, namespace: str | None = None) -> str:
+    def path(self, kind: str, api_version: str, name: str | None, namespace: str | None = None) -> str:
         return self.api.path(kind, api_version, name, namespace)
 
 

@@ -10,12 +10,16 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from tests.cluster.local.build import run
 from tests.cluster.local.places import Places, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,10 @@ class Program:
     def binary(self) -> Path:
         """What is run."""
         return self.folder / self.command
+
+    def kinds(self) -> list[Object]:
+        """The definitions of its kinds, once it is built."""
+        return [one for one in yaml.safe_load_all((self.folder / "crd.yaml").read_text()) if one]
 
     @property
     def can_be_had(self) -> bool:

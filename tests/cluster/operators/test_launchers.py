@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,14 @@ import pytest
 import yaml
 
 from tests.cluster.images import needs_horovod
+from tests.cluster.kube import until
 from tests.cluster.operators.mpijob import MpiJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.cluster.operator.submitted import Submitted
     from tests.cluster.operators.operator import Operator
-    from tests.cluster.operators.submitted import Submitted
 
     Submit = Callable[[MpiJob], Submitted]
 
@@ -80,7 +82,8 @@ def test_elastic_horovod_takes_a_worker_that_comes(operator: Operator, submit: S
     running = submit(job)
     running.until_output("goes on from step 0", 2, 120)
     running.change({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 3}}}})
-    running.until_hosts(f"{job.name}-worker-2")
+    config = functools.partial(running.namespace.get, "ConfigMap", f"{job.name}-config")
+    until("the third host is named", lambda: f"{job.name}-worker-2" in config()["data"]["discover_hosts.sh"])
     # Else the kubelet takes up to a minute and a half to show the new hosts in the launcher.
     running.namespace.patch("Pod", running.launcher, {"metadata": {"annotations": {"hosts": "3"}}})
     running.until_output(f"on {job.name}-worker-2: goes on from step", 1, 120)

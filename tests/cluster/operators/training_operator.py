@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.cluster.kube import LABELS
 from tests.cluster.local.places import SetupError
-from tests.cluster.operators.operator import NAMESPACE, Operator, answers
+from tests.cluster.operators.operator import Operator, answers
 from tests.cluster.operators.programs import TRAINING_OPERATOR
 from tests.ports import free_port
 
@@ -46,7 +46,7 @@ class TrainingOperator(Operator):
         self._certificates.parent.mkdir(mode=0o700)
         (self._certificates.parent / _MARK).touch()
         self._certificates.mkdir()
-        metadata = {"name": self._secret, "namespace": NAMESPACE, "labels": LABELS}
+        metadata = {"name": self._secret, "namespace": self.namespace, "labels": LABELS}
         self.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
         webhooks = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
         self.create({**webhooks, "metadata": {"name": self._webhooks, "labels": LABELS}})
@@ -55,7 +55,7 @@ class TrainingOperator(Operator):
         """As for all."""
         super().stop()
         self.remove("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1", self._webhooks)
-        self.remove("Secret", "v1", self._secret, NAMESPACE)
+        self.remove("Secret", "v1", self._secret, self.namespace)
         self._remove_certificates()
 
     def _remove_certificates(self) -> None:
@@ -72,7 +72,7 @@ class TrainingOperator(Operator):
 
     def _is_ready(self) -> bool:
         # In a cluster the kubelet puts the Secret where the operator reads it.
-        secret = self.api.call("get", self.path("Secret", "v1", self._secret, NAMESPACE))
+        secret = self.api.call("get", self.path("Secret", "v1", self._secret, self.namespace))
         for name, value in (secret.get("data") or {}).items():
             if not (self._certificates / name).exists():
                 (self._certificates / name).write_bytes(base64.b64decode(value))

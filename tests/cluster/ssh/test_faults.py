@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from kubernetes.dynamic.exceptions import NotFoundError
 
 from tests.cluster import pods as of
-from tests.cluster.kube import DEADLINE_S, WaitError
+from tests.cluster.kube import until
+from tests.cluster.manifests import WAITS
 from tests.cluster.ssh.sshjob import SshJob
 
 if TYPE_CHECKING:
-    from tests.cluster.kube import Namespace, Object
+    from tests.cluster.kube import Object
     from tests.cluster.operator.submitted import Submitted
     from tests.cluster.ssh.conftest import SubmitAll
 
 RENEWED_S = 200.0  # a kubelet may mount a Secret as it was, and look again after a minute and a half
-WAITS = ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
 # Waits at its first try to be told to fail, which the container's restart remembers by a volume.
 FAILS_ONCE = (
     "if mkdir /tries/first 2>/dev/null;then echo first try;while [ ! -e /tries/go ];do sleep 0.1;done;exit 5;fi;"
@@ -73,26 +70,15 @@ def launch(one: Submitted) -> None:
     assert f"rank 0 of 1 on {one.job.workers[0]}" in done.output, done.output + done.errors
 
 
-def another(namespace: Namespace, worker: str, uid: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until another pod of this name is Ready."""
-    namespace.wait(
-        worker,
-        lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod),
-        "is ready, as another pod",
-        deadline_s,
-    )
-
-
 def new_secret(one: Submitted, former: Object) -> Object:
     """Wait until the job has another Secret than that."""
-    end = time.monotonic() + DEADLINE_S
-    while time.monotonic() < end:
-        with contextlib.suppress(NotFoundError):
-            found = one.namespace.get("Secret", former["metadata"]["name"])
-            if found["metadata"]["uid"] != former["metadata"]["uid"]:
-                return found
-        time.sleep(0.1)
-    raise WaitError(f"{one.job.name} has no other Secret after {DEADLINE_S:g} s")
+    path = one.namespace.path("Secret", former["metadata"]["name"])
+
+    def found() -> Object | None:
+        there = one.namespace.api.find(path)
+        return there if there and there["metadata"]["uid"] != former["metadata"]["uid"] else None
+
+    return until(f"{one.job.name} has another Secret", found)
 
 
 def break_key(one: Submitted) -> None:
@@ -129,7 +115,7 @@ def test_a_worker_that_may_not_be_restarted_is_replaced(running: dict[str, Submi
     worker = one.job.workers[0]
     uid = one.namespace.wait_ready([worker])[worker]["metadata"]["uid"]
     kill_sshd(one)
-    another(one.namespace, worker, uid)
+    one.namespace.wait_another(worker, uid)
     launch(one)
 
 
@@ -147,7 +133,7 @@ def test_a_broken_key_is_told_and_a_deleted_secret_heals_it(running: dict[str, S
     one.namespace.delete("Secret", "broken-ssh")
     new_secret(one, secret)
     one.namespace.delete("Pod", worker, grace_s=1)
-    another(one.namespace, worker, uid, RENEWED_S)
+    one.namespace.wait_another(worker, uid, RENEWED_S)
 
 
 def test_a_launcher_with_a_broken_key_fails_as_its_policies_say(running: dict[str, Submitted]) -> None:

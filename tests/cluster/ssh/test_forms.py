@@ -1,4 +1,4 @@
-"""What a job may ask for: when it starts, where it runs, who looks after it. All jobs run side by side."""
+"""What a job may ask for: where it runs, what its ranks have, who looks after it. All jobs run side by side."""
 
 from __future__ import annotations
 
@@ -10,50 +10,16 @@ from tests.cluster.ssh.sshjob import SshJob
 
 if TYPE_CHECKING:
     from tests.cluster import pods as of
-    from tests.cluster.operator.mpijob import MpiJob
     from tests.cluster.operator.submitted import Submitted
     from tests.cluster.ssh.conftest import SubmitAll
 
 GREETING = "two words, a 'quote' and a $sign"
 
 
-def malformed() -> SshJob:
-    """mpirun refuses to run as root unless it is told that it may."""
-    job = SshJob()
-    job.main["env"] = []
-    job.policy["backoffLimit"] = 1
-    return job
-
-
-def suspended() -> SshJob:
-    job = SshJob()
-    job.policy["suspend"] = True
-    return job
-
-
 def on_the_hosts_network() -> SshJob:
     job = SshJob(workers=1)
     for pod in (job.launcher, job.worker):
         pod["hostNetwork"] = True
-    return job
-
-
-def managed_by(name: str) -> SshJob:
-    job = SshJob()
-    job.policy["managedBy"] = name
-    return job
-
-
-def as_worker() -> MpiJob:
-    return SshJob(workers=1).set(runLauncherAsWorker=True).run("pi", ranks=2)
-
-
-def probed() -> SshJob:
-    """As kubeflow's own examples have it, with the port that their images listen on."""
-    job = SshJob("openmpi5").set(launcherCreationPolicy="WaitForWorkersReady")
-    worker = job.worker["containers"][0]
-    worker["readinessProbe"] = {"tcpSocket": {"port": 2222}, "periodSeconds": 1}
-    worker["command"] = ["/usr/sbin/sshd", "-De"]
     return job
 
 
@@ -84,35 +50,13 @@ def alone(job: SshJob) -> SshJob:
 def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     """All jobs, submitted."""
     jobs = {
-        "malformed": malformed(),
-        "suspended": suspended(),
         "host-network": on_the_hosts_network(),
-        "theirs": managed_by("kueue.x-k8s.io/multikueue"),
-        "ours": managed_by("kubeflow.org/mpi-operator"),
-        "as-worker": as_worker(),
-        "probed": probed(),
         "told": told(),
         "bare": bare(),
         "alone": alone(SshJob()),
         "alone-restricted": alone(SshJob().run_as(123_456).restrict()),
     }
     return submit_all(jobs, "privileged")
-
-
-def test_a_malformed_command_fails_after_its_tries(running: dict[str, Submitted]) -> None:
-    one = running["malformed"]
-    one.until_output("root", deadline_s=240)  # while there is a pod: its Job takes it away at the end of the tries
-    assert one.verdict() == "Failed"
-    assert "BackoffLimitExceeded" in one.condition("Failed")["reason"]
-
-
-def test_a_job_suspended_at_its_creation_begins_when_it_may(running: dict[str, Submitted]) -> None:
-    one = running["suspended"]
-    one.until_condition("Suspended")
-    assert not [found for found in one.objects() if found.startswith(("Pod/", "Job/"))]
-    one.change({"spec": {"runPolicy": {"suspend": False}}})
-    assert one.verdict() == "Succeeded", one.output
-    assert one.ranks() == dict(enumerate(one.job.workers))
 
 
 def test_sshd_shares_its_hosts_network(running: dict[str, Submitted]) -> None:
@@ -122,26 +66,6 @@ def test_sshd_shares_its_hosts_network(running: dict[str, Submitted]) -> None:
     worker = one.namespace.get("Pod", one.job.workers[0])
     ports = [port for spec in containers(worker) for port in spec.get("ports") or ()]
     assert any(20000 <= port["containerPort"] < 30000 and port["hostPort"] == port["containerPort"] for port in ports)
-
-
-def test_a_job_that_another_controller_manages_is_left_alone(running: dict[str, Submitted]) -> None:
-    assert running["ours"].verdict() == "Succeeded", running["ours"].output
-    assert running["theirs"].objects() == []
-    assert running["theirs"].status() == {}
-
-
-def test_the_launcher_is_a_worker_if_told_so(running: dict[str, Submitted]) -> None:
-    one = running["as-worker"]
-    assert one.verdict() == "Succeeded", one.output
-    hosts = one.ranks()
-    assert hosts[0].startswith("as-worker-launcher")
-    assert hosts[1] == "as-worker-worker-0"
-
-
-def test_a_template_keeps_its_readiness_probe(running: dict[str, Submitted]) -> None:
-    one = running["probed"]
-    assert one.verdict() == "Succeeded", one.output
-    assert one.ranks() == dict(enumerate(one.job.workers))
 
 
 def test_ranks_have_their_containers_environment(running: dict[str, Submitted]) -> None:

@@ -27,10 +27,4 @@ if TYPE_CHECKING:
 @pytest.fixture
 def run(release: Release, namespace: Namespace) -> Callable[[T9kJob], Running]:  # noqa: F811
     """Submit a job in the test's namespace."""
-
-    def submit_it(job: T9kJob) -> Running:
-        running = Running(namespace, job)
-        running.start()
-        return running
-
-    return submit_it
+    return lambda job: Running(namespace, job).start()

@@ -8,9 +8,7 @@ from tests.cluster.kube import DEADLINE_S
 from tests.cluster.operator.submitted import Submitted
 
 if TYPE_CHECKING:
-    from tests.cluster import pods as of
-    from tests.cluster.kube import Namespace, Object
-    from tests.cluster.t9k.t9kjob import T9kJob
+    from tests.cluster.kube import Object
 
 ENDS = {"Succeeded", "Failed"}
 _END_S = 360.0
@@ -18,15 +16,6 @@ _END_S = 360.0
 
 class Running(Submitted):
     """A T9k job in a namespace."""
-
-    def __init__(self, namespace: Namespace, job: T9kJob) -> None:
-        super().__init__(namespace, job)  # type: ignore[arg-type]
-        self.path = self.path.replace("kubeflow.org", "batch.tensorstack.dev")
-
-    def launcher_pod(self) -> of.Pod | None:
-        """The launcher pod, None while there is none."""
-        name = f"{self.job.name}-launcher"
-        return next((pod for pod in self.namespace.pods() if pod["metadata"]["name"] == name), None)
 
     def until_phase(self, *phases: str, deadline_s: float = DEADLINE_S) -> Object:
         """Wait until its phase is one of these; return the status. Raises WaitError."""

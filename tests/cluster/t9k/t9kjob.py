@@ -16,9 +16,7 @@ _ONE_MACHINE = ["--allow-run-as-root", "-bind-to", "none", "--mca", "mpi_yield_w
 
 
 class T9kJob(WrittenJob):
-    """A job. Methods change it in place."""
-
-    version = "v1beta1"
+    """A job."""
 
     def __init__(self, *program: str, workers: int = 2, example: str = _EXAMPLE) -> None:
         """Take one of our example images; a rank for each worker runs the program, `pi` if none is given."""
@@ -58,13 +56,11 @@ class T9kJob(WrittenJob):
 
     @property
     def main(self) -> Object:
-        """The container that ranks run in."""
         return self.pod["containers"][0]  # type: ignore[no-any-return]
 
     @property
-    def workers(self) -> list[str]:
-        """The worker pods' names."""
-        return self.worker_names(self.worker["replicas"])
+    def replicas(self) -> int:
+        return int(self.worker["replicas"])
 
     def with_example(self, *names: str) -> T9kJob:
         """Have what these examples of T9k's document show."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster import pods as of
+from tests.cluster.running import ranks_in
 from tests.cluster.t9k.t9kjob import T9kJob
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def by_hand(running: Running) -> dict[int, str]:
     words = ["/bin/sh", "-c", running.status()["launchCommand"]]
     done = running.namespace.exec_in(running.launcher, words, "mpi-worker")
     assert done.code == 0, done.errors
-    return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", done.output)}
+    return ranks_in(done.output)
 
 
 @pytest.mark.slow
@@ -37,10 +37,7 @@ def test_mpirun_is_started_by_hand_as_often_as_one_likes(run: Run) -> None:
     assert by_hand(running) == everywhere
     assert by_hand(running) == everywhere
 
-    lost = running.job.workers[1]
-    uid = running.namespace.get("Pod", lost)["metadata"]["uid"]
-    running.namespace.delete("Pod", lost, grace_s=1)
-    running.namespace.wait(lost, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
+    running.namespace.replace(running.job.workers[1])
     running.until_phase("Running")
     assert by_hand(running) == everywhere
 

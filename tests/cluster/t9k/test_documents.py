@@ -68,8 +68,7 @@ def running(namespace_of_all: Namespace) -> dict[str, Running]:
     found = {}
     for name, job in jobs.items():
         job.body["metadata"]["name"] = name
-        found[name] = Running(namespace_of_all, job)
-        found[name].start()
+        found[name] = Running(namespace_of_all, job).start()
     return found
 
 
@@ -109,13 +108,6 @@ def test_parts_of_the_document_make_one_job(running: dict[str, Running]) -> None
     assert "--mca btl '^openib' --mca pml ob1" in one.status()["launchCommand"]
 
 
-def test_workers_stay_unless_they_are_to_be_cleaned_up(running: dict[str, Running]) -> None:
-    one = running["parts"]
-    one.end()
-    pods = one.namespace.until(lambda pods: {*one.job.workers} <= pods.keys(), "the workers are there")
-    assert all("deletionTimestamp" not in pods[name]["metadata"] for name in one.job.workers)
-
-
 def test_the_newer_generation_runs(running: dict[str, Running]) -> None:
     one = running["tutorial"]
     assert one.end() == "Succeeded", one.output
@@ -128,8 +120,7 @@ def test_the_newer_generation_runs(running: dict[str, Running]) -> None:
 def test_the_tutorial_trains_with_horovod(namespace_of_all: Namespace) -> None:
     job = training()
     job.body["metadata"]["name"] = "training"
-    one = Running(namespace_of_all, job)
-    one.start()
+    one = Running(namespace_of_all, job).start()
     assert one.end() == "Succeeded", one.output
     assert "2 ranks agree, losses fell" in one.output
     hosts = re.findall(r"rank \d of 2 on (\S+):", one.output)

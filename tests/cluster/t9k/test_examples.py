@@ -35,10 +35,7 @@ def example(name: str) -> T9kJob:
 def running(installed: Release, new_namespace: Callable[[str], Namespace]) -> Iterator[dict[str, Running]]:
     """All of them, submitted at once."""
     namespace = new_namespace("baseline")
-    found = {name: Running(namespace, example(name)) for name in RUN}
-    for one in found.values():
-        one.start()
-    yield found
+    yield {name: Running(namespace, example(name)).start() for name in RUN}
     namespace.delete("Namespace", namespace.name)
 
 

@@ -67,17 +67,6 @@ def test_ranks_save_when_paused_and_go_on_when_resumed(run: Run, release: Releas
         os.rmdir(folder)  # where the node is this machine
 
 
-@pytest.mark.pod_security("baseline")
-@pytest.mark.parametrize("example", ["pause-1", "pause-2"])
-def test_a_job_made_paused_waits_and_begins(run: Run, example: str) -> None:
-    running = run(T9kJob("pi", workers=1).with_example(example))
-    running.until_phase("Paused")
-    assert not running.namespace.pods()
-    running.change({"spec": {"runMode": {"pause": {"enabled": False}}}})
-    assert running.end() == "Succeeded", running.output
-    assert len(running.ranks()) == 1
-
-
 def test_how_a_job_resumes_cannot_be_changed(run: Run) -> None:
     running = run(T9kJob("pi", workers=1).with_example("pause-1"))
     changed = {"spec": {"runMode": {"pause": {"resumeSpecs": [{"type": "worker", "command": ["/bin/other"]}]}}}}

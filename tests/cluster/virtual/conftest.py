@@ -31,13 +31,7 @@ __all__ = ["cluster", "installed", "kubectl", "logins", "release", "submit", "su
 @pytest.fixture
 def cluster(release: Release, namespace: Namespace) -> Callable[[VirtualCluster], Running]:
     """Submit a virtual cluster in the test's namespace."""
-
-    def start(body: VirtualCluster) -> Running:
-        running = Running(namespace, body)
-        running.start()
-        return running
-
-    return start
+    return lambda body: Running(namespace, body).start()
 
 
 @pytest.fixture(scope="module")

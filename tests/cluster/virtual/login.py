@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tests.cluster.faults import until
+from tests.cluster.running import ranks_in
 
 if TYPE_CHECKING:
     from tests.cluster.kube import Done
@@ -60,4 +60,4 @@ class Login:
         """Have `pi` run by two ranks in each worker, in the DVM if nothing else is said; host by rank."""
         output = self.run(f"{launch} --map-by ppr:2:node pi")
         assert "pi is approximately 3.14159265" in output
-        return {int(rank): host for rank, host in re.findall(r"rank (\d+) of \d+ on (\S+)", output)}
+        return ranks_in(output)

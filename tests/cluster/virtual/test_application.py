@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster import pods as of
-from tests.cluster.images import image, under_repository
-from tests.cluster.manifests import object_of
+from tests.cluster.images import image
 from tests.cluster.virtual.virtualcluster import Running, VirtualCluster
 
 if TYPE_CHECKING:
@@ -30,9 +29,8 @@ def written(transport: str) -> VirtualCluster:
     two = [*one, {"name": "tools", "image": image("mpi-runtime"), "imagePullPolicy": "IfNotPresent"}]
     application = {"containers": two if is_exec else one, "wrap": "explicit" if is_exec else "always"}
     cluster = VirtualCluster(transport=transport, dvm={"enabled": is_exec}, application=application)
-    container = cluster.spec["nodes"]["template"]["spec"]["containers"][0]
-    container["image"] = image("runtime")
-    container["securityContext"]["capabilities"] = {"drop": ["ALL"]}
+    cluster.main["image"] = image("runtime")
+    cluster.main["securityContext"]["capabilities"] = {"drop": ["ALL"]}
     return cluster
 
 
@@ -41,8 +39,7 @@ def running(
     request: pytest.FixtureRequest, installed: Release, new_namespace: Callable[[str], Namespace]
 ) -> Iterator[Running]:
     namespace = new_namespace("restricted")
-    found = Running(namespace, written(request.param))
-    found.start()
+    found = Running(namespace, written(request.param)).start()
     found.until_ready(2)
     yield found
     namespace.delete("Namespace", namespace.name)
@@ -100,29 +97,9 @@ def test_a_runner_that_ends_comes_back(running: Running) -> None:
 
 
 def test_the_example_runs_as_it_is(release: Release, namespace: Namespace) -> None:
-    cluster = VirtualCluster()
-    cluster.body = object_of(EXAMPLE)
-    for one in (*cluster.spec["nodes"]["template"]["spec"]["containers"], *cluster.spec["application"]["containers"]):
-        one["image"] = under_repository(one["image"])
-    found = Running(namespace, cluster)
-    found.start()
+    found = Running(namespace, VirtualCluster.of(EXAMPLE)).start()
     found.until_ready(2)
     run = ["/bin/sh", "-c", "prun --map-by ppr:2:node mpi-wrap init_finalize"]
     done = namespace.exec_in(found.login, run, "runtime")
     assert done.code == 0, done
     assert "size=4 nodes=2 ppn=2" in done.output
-
-
-def test_an_application_that_is_not_there_is_in_the_status(release: Release, namespace: Namespace) -> None:
-    cluster = written("exec")
-    cluster.spec["application"]["containers"] = [{"name": "app", "image": "example.invalid/none:1"}]
-    found = Running(namespace, cluster)
-    found.start()
-
-    def says_why(status: dict[str, object]) -> bool:
-        conditions = status.get("conditions") or ()
-        told = {one["type"]: one["message"] for one in conditions}  # type: ignore[attr-defined]
-        message = told.get("NodesReady", "")
-        return "node-0, node-1 container app can't get its image" in message and "example.invalid/none:1" in message
-
-    found.until(says_why, "says which container of which pod has no image")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from tests.cluster import pods as of
 from tests.cluster.virtual.test_application import BY_NODE, TWO, written
 from tests.cluster.virtual.virtualcluster import Running
 from tests.waiting import until
@@ -38,8 +37,7 @@ def running(installed: Release, new_namespace: Callable[[str], Namespace]) -> It
     del cluster.spec["application"]["wrap"]
     cluster.spec["transport"] = "exec"
     cluster.spec["sharedMemory"] = "64Mi"
-    found = Running(namespace, cluster)
-    found.start()
+    found = Running(namespace, cluster).start()
     found.until_ready(2)
     yield found
     namespace.delete("Namespace", namespace.name)
@@ -107,10 +105,10 @@ def test_a_job_ends_when_a_part_of_it_is_killed(
 def test_a_lost_node_ends_its_job_and_is_replaced(running: Running) -> None:
     running.until_ready(2)
     start_job(running)
-    uid = running.namespace.get("Pod", TWO[1])["metadata"]["uid"]
+    uid = running.namespace.uid(TWO[1])
     running.namespace.delete("Pod", TWO[1], grace_s=1)
     assert SAYS in end_of_job(running)[1].lower()
-    running.namespace.wait(TWO[1], lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
+    running.namespace.wait_another(TWO[1], uid)
     until_nothing_is_left(running)
     running.until_ready(2)
     assert running.hosts(f"prterun {BY_NODE} mpi-wrap") == TWO
@@ -119,12 +117,10 @@ def test_a_lost_node_ends_its_job_and_is_replaced(running: Running) -> None:
 def test_a_lost_login_pod_leaves_nothing_on_the_nodes(running: Running) -> None:
     running.until_ready(2)
     start_job(running)
-    uid = running.namespace.get("Pod", running.login)["metadata"]["uid"]
+    uid = running.namespace.uid(running.login)
     running.namespace.delete("Pod", running.login, grace_s=1)
     until_nothing_is_left(running)
-    running.namespace.wait(
-        running.login, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again"
-    )
+    running.namespace.wait_another(running.login, uid)
     running.until_ready(2)
     assert running.hosts(f"prterun {BY_NODE} mpi-wrap") == TWO
 

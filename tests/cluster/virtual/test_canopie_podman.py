@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.local.places import Places
 from tests.cluster.virtual import canopie
 from tests.cluster.virtual.device_plugin import device_plugin
 from tests.cluster.virtual.registry import PULL, address, registry
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.kube import Namespace
+    from tests.cluster.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.needs_image("canopie-podman"), pytest.mark.slow]
 
@@ -38,12 +37,8 @@ LEFT = "podman ps -aq; grep -lsx -e tail -e mpi-runner /proc/[0-9]*/comm; sleep 
 
 
 @pytest.fixture(scope="module")
-def mpi() -> Iterator[str]:
+def mpi(local: LocalCluster) -> Iterator[str]:
     """The image `mpi`, in a registry; and /dev/fuse for pods that ask for it."""
-    if not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
-        pytest.skip(
-            "the registry gets its image from the node of a cluster of our own: run this by `make test-cluster`"
-        )
     with registry("mpi"), device_plugin(canopie.DEVICE, "/dev/fuse"):
         yield address("mpi")
 

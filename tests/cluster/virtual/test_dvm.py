@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import pods as of
 from tests.cluster.faults import until
 
 if TYPE_CHECKING:
@@ -45,10 +44,7 @@ def test_a_dvm_ends_with_a_node_and_the_next_one_has_its_replacement(login: Logi
     login.start_dvm()
     login.run(f"touch /tmp/lost; nohup sh -c '{LOST_JOB}' >/tmp/lost 2>&1 &")
     until("a job runs", lambda: login.run("cat /tmp/lost").count("ranks run") == len(login.workers))
-    lost = login.workers[1]
-    uid = login.namespace.get("Pod", lost)["metadata"]["uid"]
-    login.namespace.delete("Pod", lost, grace_s=1)
-    login.namespace.wait(lost, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
+    login.namespace.replace(login.workers[1])
     login.until_no_dvm()
     until("the job has ended", lambda: "ended with" in login.run("cat /tmp/lost"))
     assert not login.run("cat /tmp/lost").endswith("ended with 0\n")

@@ -12,6 +12,7 @@ from tests.cluster.images import BENCH_MEM
 from tests.cluster.manifests import ONE_MACHINE, set_environ
 from tests.cluster.operator.mpijob import MpiJob
 from tests.cluster.test_images import none_of, run
+from tests.cluster.virtual.login import Login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,24 +28,12 @@ RUNTIME = (*PRRTE, "mpirun", "mpiexec", "orted", "ssh", "sshd", "podman")
 BY_NODE = "prterun --map-by ppr:2:node"
 
 
-class Login:
-    """The launcher of an example, as its user meets it who has logged in."""
-
-    def __init__(self, submit: Submit, name: str) -> None:
-        """Submit an example, and wait until its pods are ready."""
-        self.job = MpiJob.of_kubeflow(f"../../../../examples/virtual/{name}.yaml")
-        for pod in (self.job.launcher, self.job.worker):
-            set_environ(pod["containers"][0], ONE_MACHINE)
-        self.running = submit(self.job)
-        self.running.until_condition("Running")
-        self.running.namespace.wait_ready([self.running.launcher, *self.job.workers])
-
-    def run(self, line: str) -> str:
-        """Type a line that ends with 0 into a login shell; its output."""
-        argv = ["/bin/bash", "-lc", f"{line} 2>&1"]
-        done = self.running.namespace.exec_in(self.running.launcher, argv, "mpi")
-        assert done.code == 0, f"{line}: {done}"
-        return done.output
+def log_in(submit: Submit, name: str) -> Login:
+    """Submit an example, and log in to its launcher."""
+    job = MpiJob.of_kubeflow(f"../../../../examples/virtual/{name}.yaml")
+    for pod in (job.launcher, job.worker):
+        set_environ(pod["containers"][0], ONE_MACHINE)
+    return Login(submit(job))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +68,7 @@ def test_a_runtime_has_its_commands_and_no_application(namespace: Namespace, ima
 
 
 def test_init_finalize_tells_sizes_and_seconds(submit: Submit) -> None:
-    output = Login(submit, "init-finalize").run(f"{BY_NODE} init_finalize")
+    output = log_in(submit, "init-finalize").run(f"{BY_NODE} init_finalize 2>&1")
     lines = re.findall(r"^(?:mpi|finalize_s)=.*", output, re.MULTILINE)  # others are the runtime's
     told = dict(re.findall(r'(\w+)=("[^"]*"|\S+)', " ".join(lines)))
     sizes = {name: told.pop(name, "") for name in ("mpi", "size", "nodes", "ppn")}
@@ -91,9 +80,9 @@ def test_init_finalize_tells_sizes_and_seconds(submit: Submit) -> None:
 @pytest.mark.needs_image("npb-runtime")
 def test_kernels_verify_their_results(submit: Submit) -> None:
     """One that hardly communicates, and one that does little else."""
-    login = Login(submit, "npb")
+    login = log_in(submit, "npb")
     for kernel in ("ep", "cg"):
-        output = login.run(f"{BY_NODE} {kernel}.A.x")
+        output = login.run(f"{BY_NODE} {kernel}.A.x 2>&1")
         assert re.search(r"Total processes = +4\b", output), output
         assert re.search(r"Verification += +SUCCESSFUL", output), output
 
@@ -101,13 +90,13 @@ def test_kernels_verify_their_results(submit: Submit) -> None:
 @pytest.mark.skipif(not BENCH_MEM.exists(), reason=f"there is no {BENCH_MEM}, which GROMACS simulates here")
 @pytest.mark.needs_image("gromacs-runtime")
 def test_gromacs_simulates_a_membrane(submit: Submit, kubectl: Callable[[str], str], tmp_path: Path) -> None:
-    login = Login(submit, "gromacs")
+    login = log_in(submit, "gromacs")
     with zipfile.ZipFile(BENCH_MEM) as archive:
         given = archive.extract("benchMEM.tpr", tmp_path)
-    for worker in login.job.workers:
-        kubectl(f"kubectl -n {login.running.namespace.name} cp {given} {worker}:/tmp/benchMEM.tpr")
-    output = login.run(f"{BY_NODE} --wdir /tmp gmx_mpi mdrun -s benchMEM.tpr -nsteps 10 -ntomp 1 -reprod")
+    for worker in login.workers:
+        kubectl(f"kubectl -n {login.namespace.name} cp {given} {worker}:/tmp/benchMEM.tpr")
+    output = login.run(f"{BY_NODE} --wdir /tmp gmx_mpi mdrun -s benchMEM.tpr -nsteps 10 -ntomp 1 -reprod 2>&1")
     assert "Using 4 MPI processes" in output
     assert re.search(r"^10 steps, ", output, re.MULTILINE), output
-    log = login.running.namespace.exec_in(login.job.workers[0], ["cat", "/tmp/md.log"], "mpi")  # the first rank's
+    log = login.namespace.exec_in(login.workers[0], ["cat", "/tmp/md.log"], "mpi")  # the first rank's
     assert "Finished mdrun" in log.output

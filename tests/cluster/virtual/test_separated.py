@@ -11,7 +11,7 @@ from tests.cluster.images import image
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.cluster.kube import Done, Namespace
+    from tests.cluster.kube import Namespace
 
 FOLDER = "/run/mpi-app"
 APPLICATIONS = ("mpi", "mpi4", "openmpi4", "openmpi5")
@@ -55,21 +55,10 @@ def pod(new_namespace: Callable[[str], Namespace]) -> Iterator[Namespace]:
     namespace.delete("Namespace", namespace.name)
 
 
-def prterun(pod: Namespace, *words: str) -> Done:
-    return pod.exec_in("node", ["env", DAEMON, "prterun", "--personality", "ompi", *words], "runtime")
-
-
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_ranks_in_a_sibling_find_each_other(pod: Namespace, name: str) -> None:
-    done = prterun(pod, "-n", "2", f"{FOLDER}/mpi-wrap", "--container", name, "pi", "1")
+    launch = ["env", DAEMON, "prterun", "--personality", "ompi", "-n", "2"]
+    done = pod.exec_in("node", [*launch, f"{FOLDER}/mpi-wrap", "--container", name, "pi", "1"], "runtime")
     assert done.code == 0, done
     assert "rank 0 of 2 on node" in done.output
     assert "rank 1 of 2 on node" in done.output
-
-
-@pytest.mark.parametrize(
-    ("line", "code"), [("sleep 1; exit 3", 3), ("sleep 1; kill -9 $$", 137), ("sleep 1; exec /etc/passwd", 126)]
-)
-def test_prterun_ends_with_the_exit_code_of_a_program_in_a_sibling(pod: Namespace, line: str, code: int) -> None:
-    done = prterun(pod, "-n", "1", f"{FOLDER}/mpi-wrap", "--container", "mpi", "sh", "-c", line)
-    assert done.code == code, done

@@ -9,8 +9,6 @@ import pytest
 
 from tests.cluster import pods as of
 from tests.cluster.faults import until
-from tests.cluster.images import under_repository
-from tests.cluster.manifests import object_of
 from tests.cluster.virtual.virtualcluster import VirtualCluster
 
 if TYPE_CHECKING:
@@ -55,13 +53,6 @@ def until_hostfiles(running: Running, many: int) -> None:
     assert text.splitlines() == wanted
 
 
-def replaced(running: Running, name: str) -> None:
-    """Delete a pod and wait until another one is ready in its place."""
-    uid = running.namespace.get("Pod", name)["metadata"]["uid"]
-    running.namespace.delete("Pod", name, grace_s=1)
-    running.namespace.wait(name, lambda pod: pod["metadata"]["uid"] != uid and of.is_ready(pod), "is ready again")
-
-
 def daemons(running: Running, node: str) -> set[str]:
     """The process ids of PRRTE's daemons in a node."""
     return set(running.namespace.exec_in(node, ["/bin/sh", "-c", _DAEMONS], "mpi").output.split())
@@ -75,10 +66,10 @@ def test_ranks_run_and_lost_pods_are_replaced(cluster: Cluster, transport: str) 
     assert running.hosts(MPIRUN) == nodes(2)
     assert running.sh("df --output=size /dev/shm").split()[-1] == str(1 << 20)
 
-    replaced(running, "vc-node-1")
+    running.namespace.replace("vc-node-1")
     running.until_ready(2)
     assert running.hosts(MPIRUN) == nodes(2)
-    replaced(running, running.login)
+    running.namespace.replace(running.login)
     assert "vc-login was restarted" in running.until_event("LoginReplaced")
     running.until_ready(2)
     assert running.hosts(MPIRUN) == nodes(2)
@@ -123,7 +114,7 @@ def test_a_dvm_keeps_its_nodes_until_the_login_pod_is_replaced(
     assert "not in it, or started again since: vc-node-2." in running.until_event("DvmOutdated")
     running.until_ready(3)
     assert running.hosts(PRUN) == nodes(2)
-    replaced(running, running.login)
+    running.namespace.replace(running.login)
     assert "Its DVM is terminated on all nodes" in running.until_event("LoginReplaced")
     running.until(lambda status: _is_current(status, 3), "has a DVM of 3 nodes")
     assert running.hosts(PRUN) == nodes(3)
@@ -136,7 +127,7 @@ def test_a_dvm_keeps_its_nodes_until_the_login_pod_is_replaced(
 def test_a_dvm_that_loses_a_node_is_started_again(cluster: Cluster, transport: str) -> None:
     running = cluster(VirtualCluster(transport=transport, dvm=DVM))
     began = running.until_ready(2)["loginStartedAt"]
-    replaced(running, "vc-node-1")
+    running.namespace.replace("vc-node-1")
     running.until(
         lambda status: status.get("loginStartedAt") != began and _is_current(status, 2), "has a new DVM of 2 nodes"
     )
@@ -151,11 +142,7 @@ def _is_current(status: Object, many: int) -> bool:
 
 @pytest.mark.pod_security("baseline")  # its container says nothing of what restricted wants to hear
 def test_the_example_runs_as_it_is(cluster: Cluster) -> None:
-    body = VirtualCluster()
-    body.body = object_of(EXAMPLE)
-    container = body.spec["nodes"]["template"]["spec"]["containers"][0]
-    container["image"] = under_repository(container["image"])
-    running = cluster(body)
+    running = cluster(VirtualCluster.of(EXAMPLE))
     running.until_ready(2)
     assert sorted(running.hosts("prun --map-by ppr:2:node")) == sorted(nodes(2) * 2)
     assert running.namespace.warnings("vc") == []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.images import image
+from tests.cluster.images import image, under_repository
 from tests.cluster.kube import DEADLINE_S
-from tests.cluster.manifests import ONE_MACHINE, Object, WrittenJob, set_environ
-from tests.cluster.operator.submitted import Submitted
+from tests.cluster.manifests import ONE_MACHINE, Object, WrittenJob, object_of, set_environ
+from tests.cluster.operator.submitted import Submitted, true_conditions
+from tests.cluster.running import ranks_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.cluster.kube import Namespace
 
 _START_S = 240.0
@@ -18,8 +20,6 @@ _START_S = 240.0
 
 class VirtualCluster(WrittenJob):
     """A virtual cluster of our example image with Debian's Open MPI 5, which has PRRTE's tools."""
-
-    version = "v1alpha1"
 
     def __init__(self, *, nodes: int = 2, slots: int = 1, name: str = "vc", **spec: Any) -> None:
         """`spec`: further fields."""
@@ -44,21 +44,39 @@ class VirtualCluster(WrittenJob):
             "spec": {"nodes": {"replicas": nodes, "slots": slots, "template": {"spec": pod}}, **spec},
         }
 
+    @classmethod
+    def of(cls, file: Path) -> VirtualCluster:
+        """One of our examples, as it is."""
+        made = cls()
+        made.body = object_of(file)
+        for one in (made.main, *made.spec.get("application", {}).get("containers", ())):
+            one["image"] = under_repository(one["image"])
+        return made
+
+    @property
+    def main(self) -> Object:
+        """The nodes' container in which the runtime is."""
+        main: Object = self.spec["nodes"]["template"]["spec"]["containers"][0]
+        return main
+
+    @property
+    def workers(self) -> list[str]:
+        """The nodes' names."""
+        return [f"{self.name}-node-{number}" for number in range(self.spec["nodes"]["replicas"])]
+
 
 class Running(Submitted):
     """A virtual cluster in a namespace."""
 
     def __init__(self, namespace: Namespace, cluster: VirtualCluster) -> None:
-        super().__init__(namespace, cluster)  # type: ignore[arg-type]
-        self.path = f"/apis/mpi-agents.io/v1alpha1/namespaces/{namespace.name}/virtualclusters"
+        super().__init__(namespace, cluster)
         self.login = f"{cluster.name}-login"
 
     def until_ready(self, nodes: int, deadline_s: float = _START_S) -> Object:
         """Wait until it is Ready with so many nodes; return the status. Raises WaitError."""
 
         def holds(status: Object) -> bool:
-            ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-            return ready and status.get("readyNodes") == f"{nodes}/{nodes}"
+            return "Ready" in true_conditions(status) and status.get("readyNodes") == f"{nodes}/{nodes}"
 
         return self.until(holds, f"is ready with {nodes} nodes", deadline_s)
 
@@ -70,5 +88,4 @@ class Running(Submitted):
 
     def hosts(self, launch: str) -> list[str]:
         """The hosts of the ranks of `pi` that this launcher call starts, by rank."""
-        found = dict(re.findall(r"rank (\d+) of \d+ on (\S+)", self.sh(f"{launch} pi")))
-        return [found[rank] for rank in sorted(found, key=int)]
+        return [host for _, host in sorted(ranks_in(self.sh(f"{launch} pi")).items())]
