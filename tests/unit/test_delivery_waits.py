@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from delivery.cli import command
 from delivery.exits import READY, USAGE, DeliveryError
 from delivery.settings import Options, settings
+from tests.keys import write_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for folder in ("keys", "volume"):
         (tmp_path / folder).mkdir()
-    for name, text in new_key_pair(KeyType.ED25519).items():
-        (tmp_path / "keys" / name).write_bytes(base64.b64decode(text))
+    write_keys(tmp_path / "keys")
     (tmp_path / "hostfile").write_text("pi-worker-0.invalid slots=1\n")
     found = {
         "MPI_AGENT_TRANSPORT": "ssh",

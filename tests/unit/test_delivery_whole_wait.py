@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gc
 import io
 import os
@@ -15,8 +14,6 @@ import pytest
 from scripted_api import settle
 
 from agents.common.loop import Loop
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from delivery import wait_loop
 from delivery.exits import DeliveryError
 from delivery.sshd import dns
@@ -26,6 +23,7 @@ from delivery.sshd.launcher import Files
 from delivery.sshd.wait import SshdWait
 from delivery.wait import Limits, Wait
 from delivery.wait_loop import Progress, WaitLoop
+from tests.keys import write_keys
 from tests.ports import free_port
 from tests.waiting import DEADLINE_S, until
 
@@ -79,8 +77,7 @@ def sshds(port: int) -> Iterator[Sshds]:
 def files(tmp_path: Path, port: int) -> Files:
     for name in ("keys", "volume"):
         (tmp_path / name).mkdir()
-    for name, content in new_key_pair(KeyType.ED25519).items():
-        (tmp_path / "keys" / name).write_bytes(base64.b64decode(content))
+    write_keys(tmp_path / "keys")
     environ = {"MPI_SSH_ROLE": "launcher", "MPI_SSH_PORTS": str(port)}
     made = Files({**environ, "MPI_SSH_KEYS": str(tmp_path / "keys"), "MPI_SSH_VOLUME": str(tmp_path / "volume")}, print)
     made.prepare()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.rotation import KeyRotation
 from sshd_bootstrap.settings import Settings
+from tests.keys import write_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +35,7 @@ class Job:
         )
 
     def rotate(self) -> None:
-        for name, content in new_key_pair(KeyType.ED25519).items():
-            (self.keys / name).write_bytes(base64.b64decode(content))
+        write_keys(self.keys)
 
     def in_force(self) -> set[bytes]:
         names = ("auth/id_rsa", "run/identity", "run/ssh_host_key")
