@@ -11,9 +11,7 @@ import pytest
 import yaml
 from test_chart import OPEN, VALUES, installed, paths
 from test_docs import content
-from test_job_definition import OURS, spec_fields
-from test_t9k_definition import OURS as T9KS_OURS
-from test_t9k_definition import SPEC as T9KS
+from test_job_definition import OURS, SPECS, T9KS_OURS
 
 from agents.job.conditions import KUBEFLOW, Type
 from agents.job.model import annotation
@@ -113,20 +111,20 @@ def test_annotations_are_named_as_their_fields() -> None:
 
 def test_fields_of_ours_are_the_definitions() -> None:
     told = {name for row in rows(section("docs/operator.md", "## Settings"))[1:] for name in quoted(row[0])}
-    assert told <= spec_fields("v2beta1").keys()
+    assert told <= SPECS["v2beta1"].keys()
     assert {name.partition(".")[0] for name in OURS} <= {name.partition(".")[0] for name in told}
 
 
 def test_fields_of_the_run_policy_are_the_definitions() -> None:
     told = [quoted(row[0])[0] for row in rows(section("docs/operator.md", "## runPolicy"))[1:]]
-    there = {name.removeprefix("runPolicy.") for name in spec_fields("v2beta1") if name.startswith("runPolicy.")}
+    there = {name.removeprefix("runPolicy.") for name in SPECS["v2beta1"] if name.startswith("runPolicy.")}
     assert set(told) == {name for name in there if "." not in name}
 
 
 def test_fields_of_t9ks_jobs_are_the_definitions() -> None:
     tables = [row for row in rows(section("docs/t9k.md", "## Fields")) if row[0] != "field"]
     told = {name for row in tables for name in in_full(quoted(row[0]))}
-    known = {name.removeprefix("replicaSpecs.[].") for name in T9KS}
+    known = {name.removeprefix("replicaSpecs.[].") for name in SPECS["t9k"]}
     assert told <= known
     assert told >= T9KS_OURS
 
