@@ -44,19 +44,3 @@ def test_what_is_no_path_for_ssh(path: str) -> None:
     assert problems(mpijob("t9k", {"spec/ssh": {"sshdPath": path}})) == [f"spec.ssh.sshdPath: {words}"]
     found = problems(mpijob("v1", annotated(sshd_path=path)))
     assert found == [f"metadata.annotations[mpi-agents/sshd-path]: {words}"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"port": 0}, "spec.ssh.port: must be 1 or more, not 0"),
-        ({"port": 65536}, "spec.ssh.port: must be at most 65535"),
-        ({"port": "22"}, "spec.ssh.port: must be a whole number, not text"),
-        ({"keyType": "rsa"}, 'spec.ssh.keyType: must be ed25519 or ecdsa, not "rsa"'),
-        ({"passwd": "mine"}, 'spec.ssh.passwd: must be image or generated, not "mine"'),
-        ("ssh", "spec.ssh: must be an object, not text"),
-    ],
-)
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_can_not_be(version: str, fields: object, words: str) -> None:
-    assert problems(mpijob(version, {"spec/ssh": fields})) == [words]
