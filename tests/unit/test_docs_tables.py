@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import glob
 import os
 import re
@@ -222,3 +223,40 @@ def test_every_image_is_told() -> None:
     text = content("docs/images.md")
     assert {name for name in IMAGES if f"`{name}`" not in text} <= {"mpi-agents", "mpi-agents-kubectl"}
     assert {one.name for one in BARE} <= set(quoted(text))
+
+
+TROUBLES = "docs/troubleshooting.md"
+MESSAGES = (
+    "## Job conditions and events",
+    "## Workers that are not ready",
+    "## Delivery",
+    "## rshagent",
+    "## ssh",
+    "## The operator's log",
+)
+
+
+def strings() -> str:
+    """All texts in the product's code, one a line; what a C compiler would join is joined."""
+    found = [content(os.path.relpath(path, ROOT)) for path in glob.glob(f"{ROOT}/charts/mpi-agents/templates/*")]
+    for package in ("agents", "delivery", "rshagent", "sshd_bootstrap"):
+        for path in glob.glob(f"{ROOT}/{package}/**/*.[pc]*", recursive=True):
+            text = content(os.path.relpath(path, ROOT)) if path.endswith((".py", ".c")) else ""
+            if path.endswith(".py"):
+                parts = [one.value for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Constant)]
+                text = "\n".join(one for one in parts if isinstance(one, str))
+            found.append(re.sub(r'"\s*"', "", text))
+    return "\n".join(found)
+
+
+@pytest.fixture(scope="module")
+def code() -> str:
+    return strings().lower()
+
+
+@pytest.mark.parametrize("title", MESSAGES)
+def test_messages_are_the_codes(title: str, code: str) -> None:
+    messages = [message for row in rows(section(TROUBLES, title))[1:] for message in quoted(row[0])]
+    pieces = [piece.strip() for message in messages for piece in message.split("…") if piece.strip()]
+    assert pieces
+    assert [piece for piece in pieces if piece.lower() not in code] == []
