@@ -271,6 +271,13 @@ class Recorder(Owner):
         self._loop.stop()
 
 
+def linked(cluster: Cluster, loop: Loop | None = None) -> tuple[Loop, Recorder, Link]:
+    """Return a link to a cluster's API server that has just begun, with its loop and owner."""
+    loop = loop or Loop()
+    owner = Recorder(loop)
+    return loop, owner, Link(loop, cluster, owner)
+
+
 def until(loop: Loop, done: Callable[[], bool]) -> None:
     """Run the loop, which each event of interest stops, until `done()`."""
     timer, deadline = loop.call_later(PATIENCE_S, loop.stop), loop.now() + PATIENCE_S
@@ -291,9 +298,7 @@ def until_on(loop: Loop, done: Callable[[], bool]) -> None:
 
 def lost_of(cluster: Cluster) -> Lost:
     """Return how a connection is lost that never opens."""
-    loop = Loop()
-    owner = Recorder(loop)
-    Link(loop, cluster, owner)
+    loop, owner, _link = linked(cluster)
     until(loop, lambda: owner.lost is not None)
     assert owner.told == [owner.lost]
     assert owner.lost is not None
