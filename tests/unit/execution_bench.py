@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from clocks import Clock
-from scripted_api import Authority, Server, read_head, settle, until_on
+from scripted_api import Authority, Server, in_pod, read_head, settle, until_on
 from test_streams import switching
 from test_websocket import decode
 
@@ -82,16 +82,9 @@ class Bench:
     """An engine on a clock that the test moves, and a cluster whose token and CA are files."""
 
     def __init__(self, folder: Path, authority: Authority, port: int) -> None:
-        (folder / "token").write_text("first")
-        (folder / "ca.crt").write_bytes(authority.pem)
-        environ = {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": str(port),
-            "MPI_AGENT_SERVICE_ACCOUNT": str(folder),
-        }
         self.clock = Clock()
         self.loop = Loop(self.clock)
-        cluster = Cluster.load(environ, self.clock)
+        cluster = Cluster.load(in_pod(folder, authority, port), self.clock)
         self.engine = Engine(self.loop, cluster, launcher="launcher")
 
     def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> ExecRequest:

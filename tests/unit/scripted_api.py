@@ -238,6 +238,17 @@ def cluster_at(
     )
 
 
+def in_pod(folder: Path, authority: Authority, port: int = 443) -> dict[str, str]:
+    """Return the environment of a pod whose service account's files are in a folder."""
+    (folder / "token").write_text("first")
+    (folder / "ca.crt").write_bytes(authority.pem)
+    return {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(port),
+        "MPI_AGENT_SERVICE_ACCOUNT": str(folder),
+    }
+
+
 class Recorder(Owner):
     """What a link told its owner, in order: "opened", bytes, "drained", Lost. Stops the loop after each."""
 

@@ -33,6 +33,21 @@ def pod(uid: str) -> Pod:
 
 
 GRACE_S = 1.0
+
+
+def lone_engine() -> Engine:
+    """An engine in a cluster that is not there."""
+    return Engine(Loop(), cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
+
+
+def unheard_session(engine: Engine, mark: bootstrap.Mark, container: str | None, options: Options) -> Session:
+    """A session that reads and writes /dev/null."""
+    stdin, stdout, stderr = (os.open(os.devnull, os.O_RDWR) for _ in range(3))
+    stdio = Stdio(engine.loop, stdin, stdout, stderr, reads_stdin=False)
+    target = ExecTarget("training", mark.pod, container)
+    return Session(engine, target, mark, stdio, options, lambda _: None, lambda _: None)
+
+
 MARK = bootstrap.Mark("launcher", "worker-0", "instance", "0123456789abcdef")
 
 
