@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from delivery.exits import SSH_FILES, DeliveryError
+from delivery.cli import command
+from delivery.exits import READY, SSH_FILES, DeliveryError
 from delivery.sshd import launcher as launcher_module
 from delivery.sshd.launcher import Files, StartGate
 from sshd_bootstrap import cli
@@ -139,6 +140,22 @@ def test_a_broken_secret_is_an_error(launcher: Launcher) -> None:
     with pytest.raises(DeliveryError) as failure:
         Files(launcher.environ, print).prepare()
     assert failure.value.exit_code == SSH_FILES
+
+
+def test_ssh_is_prepared_where_nobody_is_waited_for(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A debugged job's workers run no sshd."""
+    launcher.has(key_pair())
+    hostfile = launcher.folder / "hostfile"
+    hostfile.write_text("pi-worker-0.invalid slots=1\n")
+    del launcher.environ["MPI_SSH_FOLLOW"], launcher.environ["MPI_AGENT_STAYS"]
+    told = {"MPI_AGENT_TRANSPORT": "ssh", "MPI_AGENT_HOSTFILE": str(hostfile), "MPI_AGENT_WAIT": "false"}
+    for name, value in {**launcher.environ, **told}.items():
+        monkeypatch.setenv(name, value)
+    assert command.main(args=[], standalone_mode=False) == READY
+    assert (launcher.folder / "volume" / "run" / "ssh_config").exists()
+    assert "not waiting for workers" in capfd.readouterr().err
 
 
 def test_who_waits_for_the_containers_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
