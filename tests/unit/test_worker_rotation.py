@@ -1,4 +1,4 @@
-"""When the worker agent prepares the Secret's keys again."""
+"""When the worker agent prepares the Secret's keys again, and looks at its mounted folders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agents.common.loop import Loop
+from agents.worker import mounted
+from agents.worker.mounted import FolderWatch
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.rotation import KeyRotation
 from sshd_bootstrap.settings import Settings
 from tests.keys import write_keys
+from tests.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +110,22 @@ def test_the_former_keys_after_broken_ones_are_told(job: Job) -> None:
     private.write_bytes(b"broken")
     job.rotation.look()
     assert job.rotation.failed == 2
+
+
+# Its mounted folders.
+
+
+def test_what_no_event_has_told_is_seen_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounted, "_ANYWAY_MS", 1)
+    loop, looks = Loop(), list[float]()
+
+    def changed() -> None:
+        looks.append(loop.now())
+        if len(looks) == 2:
+            loop.stop()
+
+    watched = FolderWatch(loop, [str(tmp_path)], changed, lambda line: None)
+    loop.call_later(DEADLINE_S, loop.stop)
+    loop.run()
+    watched.close()
+    assert len(looks) == 2
