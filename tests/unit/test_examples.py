@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from mpijobs import read_job
 
 from agents.job.model import LAUNCHER, Job, Transport
-from agents.job.read import read
 from agents.job.run_mode import effective
 from images.catalog import IMAGES, version
 
@@ -59,9 +59,7 @@ def example(name: str) -> Job:
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         resource: dict[str, Any] = yaml.safe_load(file)
     resource["metadata"] |= {"namespace": "default", "uid": "1-2"}
-    found = read(resource)
-    assert isinstance(found, Job), found
-    return found
+    return read_job(resource)
 
 
 def images(job: Job) -> set[str]:
