@@ -35,7 +35,7 @@ class Job(Launching):
 
     def __init__(self, example: str, *, workers: int = 2, slots: int = 1) -> None:
         """Take an example, with so many workers, and as little CPU and memory asked for as a small machine has."""
-        self._read(example)
+        self.read(example)
         self.resize(workers, slots)
         self.environ(ONE_MACHINE)
         for pod in (self.launcher, self.worker):
@@ -47,10 +47,11 @@ class Job(Launching):
     def as_it_is(cls, example: str) -> Job:
         """An example without any change but for where its images are."""
         job = cls.__new__(cls)
-        job._read(example)
+        job.read(example)
         return job
 
-    def _read(self, example: str) -> None:
+    def read(self, example: str) -> None:
+        """Take an example's objects, with the images of this run."""
         self.example = example
         self.objects = objects_of(EXAMPLES / f"{example}.yaml")
         self.name = str(self.of("StatefulSet")["metadata"]["name"]).removesuffix("-worker")

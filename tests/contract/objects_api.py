@@ -18,7 +18,7 @@ from aiohttp import web
 from agents.playground import faults
 from agents.playground.access import user
 from agents.playground.request import Request as HttpRequest
-from agents.playground.rest import Response
+from agents.playground.rest import Call, Response
 from agents.playground.watch import Watch
 from agents.playground.watch_stream import WatchStream
 from tests.objects import T9K, Failure, Objects, Request, plural_of
@@ -26,7 +26,6 @@ from tests.objects import T9K, Failure, Objects, Request, plural_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from agents.playground.rest import Call
     from agents.playground.store import Change
 
 Body = dict[str, Any]
@@ -209,14 +208,15 @@ class ObjectsApi:
         except Failure as failure:
             again = {"Retry-After": failure.retry_after} if failure.retry_after else {}
             found = Response.of(failure.status["code"], failure.status, **again)
-        if isinstance(found, Watch):
+        if isinstance(found, Call):
             return await self._watch(request, found)
         if found is None:
             faults.reset(request)
             return web.Response()
         return web.Response(body=found.body, status=found.code, headers={"Content-Type": found.media, **found.headers})
 
-    def _answer(self, call: Call) -> Response | Watch | None:
+    def _answer(self, call: Call) -> Response | Call | None:
+        """The answer; the call itself where it is a watch, None where there is no answer."""
         if call.target is None:
             if call.request.path not in self.served:
                 raise Failure(404, "NotFound", "no such path")
@@ -226,18 +226,20 @@ class ObjectsApi:
             if not self.fault(request):
                 return None
             if call.verb == "watch":
-                return _SharedWatch(self.objects, call.target, call.request)
+                return call
         with self.objects.changed:
             answer = self.objects.api.answer(call, _ANYONE)
+        assert isinstance(answer, Response)
         return None if call.target is not None and self.forgets(request) else answer
 
-    async def _watch(self, request: web.Request, watch: Watch) -> web.StreamResponse:
-        stream, response = WatchStream(self.objects, watch, request), web.StreamResponse()
+    async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
+        assert call.target is not None
+        response = web.StreamResponse()
         response.enable_chunked_encoding()
         response.force_close()
-        with self.objects.changed:  # `end_watches` may have come since it was made, and not known it
+        with self.objects.changed:  # `end_watches` comes before it is made, or ends it
+            stream = WatchStream(self.objects, _SharedWatch(self.objects, call.target, call.request), request)
             self._watches.add(stream)
-            watch.is_expired |= not watch._is_first and watch._reached < self.objects.oldest
         with contextlib.suppress(ConnectionResetError):
             async with contextlib.aclosing(stream.chunks()) as chunks:
                 await response.prepare(request)

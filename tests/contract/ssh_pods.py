@@ -6,7 +6,6 @@ it. So nothing here can meet this machine's own sshd, its users' keys or its por
 
 from __future__ import annotations
 
-import base64
 import ctypes
 import json
 import os
@@ -22,12 +21,11 @@ from typing import TYPE_CHECKING
 import pytest
 from ssh_server import NO_SSHD, SSHD
 
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from sshd_bootstrap import start_build
 from sshd_bootstrap.exits import BootstrapError
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.settings import Settings
+from tests.keys import write_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -67,15 +65,6 @@ class Spec:
     run_as: int | None = None  # None: as who it was prepared for
     first_port: int | None = None  # that any uid may take
     capabilities: str = "+all"  # as setpriv --bounding-set has it
-
-
-def write_keys(folder: str, key_type: KeyType = KeyType.ED25519) -> dict[str, bytes]:
-    """Put a new pair into the Secret's folder, and return it."""
-    pair = {name: base64.b64decode(content) for name, content in new_key_pair(key_type).items()}
-    for name, content in pair.items():
-        with open(os.path.join(folder, name), "wb") as file:
-            file.write(content)
-    return pair
 
 
 class Pod:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from ssh_pods import helpers
 from test_delivery_staying import WORKER, launcher
 from worker_running import Mounted
 
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from sshd_bootstrap import paths
+from tests.keys import key_pair
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -35,7 +33,7 @@ class Secret(Mounted):
 
     def rotate(self) -> str:
         """Put a new pair into it; return the private key."""
-        pair = {name: base64.b64decode(text).decode() for name, text in new_key_pair(KeyType.ED25519).items()}
+        pair = {name: content.decode() for name, content in key_pair().items()}
         self.write(**pair)
         return pair[paths.PRIVATE_KEY]
 

@@ -6,10 +6,11 @@ import socket
 import subprocess
 
 import pytest
-from ssh_pods import LAUNCHED_BY, PATIENCE_S, Pods, Spec, helpers, needs_pods, pods, write_keys
+from ssh_pods import LAUNCHED_BY, PATIENCE_S, Pods, Spec, helpers, needs_pods, pods
 
 from agents.common.ssh_probe import Outcome, classify
 from agents.job.model import KeyType
+from tests.keys import write_keys
 
 __all__ = ["helpers", "pods"]
 pytestmark = needs_pods

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from running import DEADLINE_S
-from ssh_pods import RUN, Pod, Pods, helpers, needs_pods, pods, write_keys
+from ssh_pods import RUN, Pod, Pods, helpers, needs_pods, pods
 from worker_running import Mounted, Worker, child_of, inside, running, with_setting
 
+from tests.keys import write_keys
 from tests.privileges import NO_CAPABILITIES
 from tests.processes import is_alive
 from tests.waiting import until

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from clocks import Clock
-from scripted_api import Authority, Server, read_head, settle, until_on
+from scripted_api import Authority, Server, in_pod, read_head, settle, until_on
 from test_streams import switching
 from test_websocket import decode
 
@@ -16,6 +16,7 @@ from rshagent.net.cluster import Cluster
 from rshagent.session.engine import Engine
 from rshagent.session.exec_request import ExecRequest, Listener
 from rshagent.session.target import ExecTarget
+from rshagent.stream.status import Exited, Failure
 from rshagent.stream.streams import Acknowledged, Opened, Output
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from rshagent.stream.status import Exited, Failure
     from rshagent.stream.streams import Event
 
 ACK = b"mpi-agent 0123456789abcdef"
@@ -64,26 +64,46 @@ class Hearer(Listener):
         assert isinstance(last, tuple)
         return last
 
+    @property
+    def failure(self) -> Failure:
+        outcome, _ = self.end
+        assert isinstance(outcome, Failure)
+        return outcome
+
+    @property
+    def code(self) -> int:
+        """The exit code that it ended with."""
+        outcome, _ = self.end
+        assert isinstance(outcome, Exited)
+        return outcome.code
+
 
 class Bench:
     """An engine on a clock that the test moves, and a cluster whose token and CA are files."""
 
     def __init__(self, folder: Path, authority: Authority, port: int) -> None:
-        (folder / "token").write_text("first")
-        (folder / "ca.crt").write_bytes(authority.pem)
-        environ = {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": str(port),
-            "MPI_AGENT_SERVICE_ACCOUNT": str(folder),
-        }
         self.clock = Clock()
         self.loop = Loop(self.clock)
-        cluster = Cluster.load(environ, self.clock)
+        cluster = Cluster.load(in_pod(folder, authority, port), self.clock)
         self.engine = Engine(self.loop, cluster, launcher="launcher")
 
     def execute(self, hearer: Hearer, *, acknowledgement: bytes | None = ACK) -> ExecRequest:
         target = ExecTarget("training", "worker-0", "main")
         return ExecRequest(self.engine, target, [b"true"], hearer, stdin=True, acknowledgement=acknowledgement)
+
+    def run(self) -> Hearer:
+        """Execute, to the end."""
+        hearer = Hearer()
+        self.execute(hearer)
+        self.until(lambda: hearer.is_over)
+        return hearer
+
+    def open(self) -> tuple[ExecRequest, Hearer]:
+        """Execute, until the stream is open."""
+        hearer = Hearer()
+        execution = self.execute(hearer)
+        self.until(lambda: "opened" in hearer.heard)
+        return execution, hearer
 
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds

@@ -90,10 +90,14 @@ def mpijob(version: str, changes: dict[str, Any] | None = None) -> Object:
     return made
 
 
-def job(version: str, changes: dict[str, Any] | None = None) -> Job:
-    found = read(mpijob(version, changes))
+def read_job(resource: Object) -> Job:
+    found = read(resource)
     assert isinstance(found, Job), found
     return found
+
+
+def job(version: str, changes: dict[str, Any] | None = None) -> Job:
+    return read_job(mpijob(version, changes))
 
 
 def problems(resource: Any, served: str = "v2beta1") -> list[str]:

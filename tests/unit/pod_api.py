@@ -10,7 +10,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from clocks import Clock
-from scripted_api import PATIENCE_S, Authority, Server, read_head, read_to_end, reset_at_its_end, settle, until_on
+from scripted_api import (
+    PATIENCE_S,
+    Authority,
+    Server,
+    in_pod,
+    read_head,
+    read_to_end,
+    reset_at_its_end,
+    settle,
+    until_on,
+)
 
 from agents.common.loop import Loop
 from rshagent.net.cluster import Cluster
@@ -67,16 +77,9 @@ class Api:
     def __init__(self, folder: Path, authority: Authority) -> None:
         self.folder, self.answers, self.targets, self.tokens = folder, list[Answer](), list[str](), list[str]()
         self.server = Server(self._serve, authority.issue("server", "127.0.0.1"))
-        (folder / "token").write_text("first")
-        (folder / "ca.crt").write_bytes(authority.pem)
-        environ = {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": str(self.server.port),
-            "MPI_AGENT_SERVICE_ACCOUNT": str(folder),
-        }
         self.clock = Clock()
         self.loop = Loop(self.clock)
-        self.cluster = Cluster.load(environ, self.clock)
+        self.cluster = Cluster.load(in_pod(folder, authority, self.server.port), self.clock)
         self.ended = 0  # connections
         self.later = threading.Event()  # lets an answer end
         self.changes: list[str | None] = []
@@ -140,7 +143,4 @@ def api(tmp_path: Path, authority: Authority) -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def idle(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    folder = tmp_path_factory.mktemp("idle")
-    (folder / "token").write_text("t")
-    (folder / "ca.crt").write_bytes(authority.pem)
-    return Cluster.load({"KUBERNETES_SERVICE_HOST": "127.0.0.1", "MPI_AGENT_SERVICE_ACCOUNT": str(folder)})
+    return Cluster.load(in_pod(tmp_path_factory.mktemp("idle"), authority))

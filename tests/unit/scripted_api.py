@@ -238,6 +238,17 @@ def cluster_at(
     )
 
 
+def in_pod(folder: Path, authority: Authority, port: int = 443) -> dict[str, str]:
+    """Return the environment of a pod whose service account's files are in a folder."""
+    (folder / "token").write_text("first")
+    (folder / "ca.crt").write_bytes(authority.pem)
+    return {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(port),
+        "MPI_AGENT_SERVICE_ACCOUNT": str(folder),
+    }
+
+
 class Recorder(Owner):
     """What a link told its owner, in order: "opened", bytes, "drained", Lost. Stops the loop after each."""
 
@@ -271,6 +282,13 @@ class Recorder(Owner):
         self._loop.stop()
 
 
+def linked(cluster: Cluster, loop: Loop | None = None) -> tuple[Loop, Recorder, Link]:
+    """Return a link to a cluster's API server that has just begun, with its loop and owner."""
+    loop = loop or Loop()
+    owner = Recorder(loop)
+    return loop, owner, Link(loop, cluster, owner)
+
+
 def until(loop: Loop, done: Callable[[], bool]) -> None:
     """Run the loop, which each event of interest stops, until `done()`."""
     timer, deadline = loop.call_later(PATIENCE_S, loop.stop), loop.now() + PATIENCE_S
@@ -291,9 +309,7 @@ def until_on(loop: Loop, done: Callable[[], bool]) -> None:
 
 def lost_of(cluster: Cluster) -> Lost:
     """Return how a connection is lost that never opens."""
-    loop = Loop()
-    owner = Recorder(loop)
-    Link(loop, cluster, owner)
+    loop, owner, _link = linked(cluster)
     until(loop, lambda: owner.lost is not None)
     assert owner.told == [owner.lost]
     assert owner.lost is not None

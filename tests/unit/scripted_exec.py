@@ -32,6 +32,22 @@ def pod(uid: str) -> Pod:
     return parse({"metadata": {"name": "worker-0", "uid": uid}, "status": ready})
 
 
+GRACE_S = 1.0
+
+
+def lone_engine() -> Engine:
+    """An engine in a cluster that is not there."""
+    return Engine(Loop(), cast("Cluster", SimpleNamespace(namespace="training")), launcher="launcher")
+
+
+def unheard_session(engine: Engine, mark: bootstrap.Mark, container: str | None, options: Options) -> Session:
+    """A session that reads and writes /dev/null."""
+    stdin, stdout, stderr = (os.open(os.devnull, os.O_RDWR) for _ in range(3))
+    stdio = Stdio(engine.loop, stdin, stdout, stderr, reads_stdin=False)
+    target = ExecTarget("training", mark.pod, container)
+    return Session(engine, target, mark, stdio, options, lambda _: None, lambda _: None)
+
+
 MARK = bootstrap.Mark("launcher", "worker-0", "instance", "0123456789abcdef")
 
 
@@ -140,6 +156,32 @@ class Bench:
         start.open()
         start.acknowledge()
         return start
+
+    def lose(self, outcome: Exited | None = None) -> None:
+        """Start, and lose the stream before the acknowledgement."""
+        start = self.start()
+        start.open()
+        start.end(outcome)
+
+    def hang(self) -> Exec:
+        """Start, and have the stream hang when the command has said that its end is a success."""
+        start = self.run()
+        start.is_confirmed = True
+        start.stall()
+        return start
+
+    def message(self) -> Exec:
+        """Return the exec that passes a signal on to a command that is just being started."""
+        self.start().acknowledge()
+        self.session.signal(10)
+        messenger = self.execs[-1]
+        messenger.open()
+        return messenger
+
+    def end_processes(self, name: str = "TERM") -> None:
+        """Let the grace pass, and have the session's processes ended."""
+        self.wait(GRACE_S)
+        self.reap(name).answer("left 0 0")
 
     def reap(self, name: str = "TERM") -> Exec:
         """Return the exec that ends the session's processes, which has just been begun."""

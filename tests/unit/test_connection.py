@@ -17,6 +17,7 @@ from scripted_api import (
     certificate,
     cluster_at,
     greet,
+    linked,
     lost_of,
     read_to_end,
     reset_at_its_end,
@@ -54,9 +55,7 @@ def test_bytes_go_both_ways_by_address_and_by_name(
     authority: Authority, certificate: tuple[Path, Path], host: str
 ) -> None:
     with Server(greet, certificate, host="::1" if host == "::1" else "127.0.0.1") as server:
-        loop = Loop()
-        owner = Recorder(loop)
-        link = Link(loop, cluster_at(server.port, authority.path, host=host), owner)
+        loop, owner, link = linked(cluster_at(server.port, authority.path, host=host))
         link.send(b"world")
         assert owner.told == [], "from within the call"
         until(loop, lambda: owner.data == b"hello world")
@@ -80,9 +79,7 @@ def test_ten_mebibytes_each_way_with_pauses(authority: Authority, certificate: t
         read_to_end(stream)
 
     with Server(echo, certificate) as server:
-        loop = Loop()
-        owner = Recorder(loop)
-        link = Link(loop, cluster_at(server.port, authority.path), owner)
+        loop, owner, link = linked(cluster_at(server.port, authority.path))
         for _ in range(160):
             link.send(bytes(65536))
         assert link.is_behind
@@ -149,9 +146,7 @@ def test_a_reset_while_paused_neither_spins_nor_is_forgotten(
             super()._run_due()
 
     with Server(serve, certificate) as server:
-        loop = Counting()
-        owner = Recorder(loop)
-        link = Link(loop, cluster_at(server.port, authority.path), owner)
+        loop, owner, link = linked(cluster_at(server.port, authority.path), Counting())
         until(loop, lambda: owner.data == b"before")
         link.pause()
         may_reset.set()
@@ -185,9 +180,7 @@ def test_an_end_comes_once_after_all_that_came_before_it(
 
     before = open_sockets()
     with Server(serve, certificate) as server:
-        loop = Loop()
-        owner = Recorder(loop)
-        link = Link(loop, cluster_at(server.port, authority.path), owner)
+        loop, owner, link = linked(cluster_at(server.port, authority.path))
         link.send(b"1")
         until(loop, lambda: owner.data.endswith(b"last"))
         link.send(b"2")
@@ -244,9 +237,7 @@ def test_a_server_that_never_answers_is_given_up(authority: Authority, stage: st
     with Server(be_silent) as server:
         environ = {"HTTPS_PROXY": f"http://127.0.0.1:{server.port}"} if stage == "proxy" else {}
         host = "192.0.2.1" if stage == "proxy" else "127.0.0.1"
-        loop = Loop(clock)
-        owner = Recorder(loop)
-        Link(loop, cluster_at(server.port, authority.path, host=host, environ=environ), owner)
+        loop, owner, _link = linked(cluster_at(server.port, authority.path, host=host, environ=environ), Loop(clock))
         until_on(loop, heard.is_set)
         clock.now += connection.CONNECT_TIMEOUT_S - 0.001
         settle(loop)
@@ -260,9 +251,7 @@ def test_a_server_that_never_answers_is_given_up(authority: Authority, stage: st
 
 def test_a_link_that_is_closed_before_it_began_does_nothing(authority: Authority) -> None:
     before = open_sockets()
-    loop = Loop()
-    owner = Recorder(loop)
-    link = Link(loop, cluster_at(1, authority.path), owner)
+    loop, owner, link = linked(cluster_at(1, authority.path))
     link.close()
     settle(loop)
     assert owner.told == []

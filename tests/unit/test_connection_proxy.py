@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted_api import (
     Authority,
-    Recorder,
     Server,
     authority,
     certificate,
     cluster_at,
     greet,
+    linked,
     lost_of,
     read_head,
     until,
 )
 
-from agents.common.loop import Loop
-from rshagent.net.connection import Link
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -75,9 +73,7 @@ def test_through_a_proxy_with_and_without_authentication(
             environ = {"HTTPS_PROXY": f"http://{credentials}127.0.0.1:{proxy_server.port}/"}
             other = authority.issue("proxied", "api.example")
             server.context.load_cert_chain(*other)  # type: ignore[union-attr]
-            loop = Loop()
-            owner = Recorder(loop)
-            link = Link(loop, cluster_at(6443, authority.path, host="api.example", environ=environ), owner)
+            loop, owner, link = linked(cluster_at(6443, authority.path, host="api.example", environ=environ))
             link.send(b"world")
             until(loop, lambda: owner.data == b"hello world")
             link.close()

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from agents.common.not_ready import NotReady, Tolerance
 from agents.common.ssh_probe import Outcome, Result
-from delivery import exits
+from delivery.exits import DeliveryError
 from delivery.hostfile import hosts_in
-from delivery.settings import Options, settings
 from delivery.sshd import worker
 from delivery.sshd.dns import look_up
 from rshagent.call.hosts import Entry
@@ -113,22 +112,7 @@ def test_names_that_are_not_there(name: str) -> None:
     assert look_up(name).addresses == ()
 
 
-def test_ssh_brings_no_tools_and_writes_hosts_only_where_told_to() -> None:
-    ssh = {"HOSTNAME": "x", "MPI_AGENT_TRANSPORT": "ssh"}
-    found = settings(Options(), ssh)
-    assert (found.is_ssh, list(found.tools), found.target) == (True, [], "")
-    assert settings(Options(), {**ssh, "TARGET_DIR": "/t"}).target == "/t"
-    assert settings(Options(tools=["client"]), ssh).target == "/opt/kube"
-    assert not settings(Options(), {"HOSTNAME": "x", "MPI_AGENT_TRANSPORT": "exec"}).is_ssh
-
-
-def test_transport_that_nobody_knows() -> None:
-    with pytest.raises(exits.DeliveryError, match="MPI_AGENT_TRANSPORT is 'rsh', and must be exec or ssh") as error:
-        settings(Options(), {"HOSTNAME": "x", "MPI_AGENT_TRANSPORT": "rsh"})
-    assert error.value.exit_code == exits.USAGE
-
-
 def test_ssh_knows_no_namespaces() -> None:
     assert hosts_in(None, [Entry("Pi-Worker-0.pi")]) == ["pi-worker-0.pi"]
-    with pytest.raises(exits.DeliveryError, match="which is not a host name for ssh"):
+    with pytest.raises(DeliveryError, match="which is not a host name for ssh"):
         hosts_in(None, [Entry("pi-worker-0", namespace="science")])

@@ -1,4 +1,4 @@
-"""Which workers a hostfile means, and which pods they are."""
+"""Which workers a hostfile means, which pods they are, and the hosts file that tells their addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from delivery.exits import HOSTFILE, DeliveryError
-from delivery.hostfile import Changes, Roster, hosts_in, read, workers
+from delivery.hostfile import Changes, Roster, hosts_content, hosts_in, own_line, own_names, read, workers
+from rshagent.call.hosts import parse_hosts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,14 +21,7 @@ OWN = frozenset({"pi-launcher", "10.0.0.1"})
 PAIR = ["pi-worker-0", "pi-worker-1"]
 
 FORMS: dict[str, tuple[bytes, list[str]]] = {
-    "Open MPI": (b"pi-worker-0 slots=2\npi-worker-1 slots=2 max_slots=4\n", PAIR),
-    "Hydra": (b"pi-worker-0:2\npi-worker-1:2\n", PAIR),
-    "bare, no newline at the end": (b"pi-worker-0\npi-worker-1", PAIR),
-    "comments and blanks": (b"# all\n\n  \npi-worker-0 # first\n\tpi-worker-1\tslots=1\n", PAIR),
-    "CRLF": (b"pi-worker-0 slots=1\r\npi-worker-1 slots=1\r\n", PAIR),
-    "user": (b"mpiuser@pi-worker-0\nroot@pi-worker-1:2\n", PAIR),
     "named twice": (b"pi-worker-0\npi-worker-1\npi-worker-0\n", PAIR),
-    "order is kept": (b"pi-worker-1\npi-worker-0\n", PAIR[::-1]),
     "capitals": (b"PI-worker-0\npi-worker-1\n", PAIR),
     "launcher": (b"pi-launcher slots=1\npi-worker-0\npi-worker-1\n", PAIR),
     "launcher by address": (b"10.0.0.1\npi-worker-0\npi-worker-1\n", PAIR),
@@ -39,7 +33,6 @@ FORMS: dict[str, tuple[bytes, list[str]]] = {
     "a pod called launcher": (b"launcher\nlauncher-worker-0\n", ["launcher", "launcher-worker-0"]),
     "a pod that ends in launcher": (b"other-launcher\n", ["other-launcher"]),
     "a Service that ends in launcher": (b"worker-0.my-launcher\n", ["worker-0.my-launcher"]),
-    "addresses": (b"10.0.0.7:2\n[fd00::7]:2\nfd00::8\n", ["10.0.0.7", "fd00::7", "fd00::8"]),
     "nothing": (b"", []),
     "only comments": (b"# nobody\n\n", []),
     "only the launcher": (b"pi-launcher slots=1\n", []),
@@ -47,7 +40,7 @@ FORMS: dict[str, tuple[bytes, list[str]]] = {
 
 
 @pytest.mark.parametrize(("data", "hosts"), FORMS.values(), ids=FORMS)
-def test_hostfile_form(data: bytes, hosts: list[str]) -> None:
+def test_which_hosts_are_workers(data: bytes, hosts: list[str]) -> None:
     assert hosts_in("ns", workers(data, OWN)) == hosts
 
 
@@ -199,3 +192,63 @@ def test_a_hostfile_that_names_others_is_told_once(tmp_path: Path) -> None:
     assert look_after(tmp_path, "pi-worker-0\n", "pi-worker-0 # again\n", None, "pi-worker-0\npi-worker-1\n", "") == [
         None, ["pi-worker-0"], None, None, PAIR, [],
     ]  # fmt: skip
+
+
+# The hosts file ----------------------------------------------------------------------------------------------------
+
+
+UPSTREAM_HOSTS = """# this line is a comment
+127.0.0.1       localhost
+::1             localhost
+234.98.76.54    uselesshost
+10.234.56.78    launcher.fullname.test  launcher"""
+
+
+def test_hosts_file_is_in_ordinal_order_and_ends_its_last_line() -> None:
+    workers = [(f"pi-worker-{number}", (f"10.0.0.{number}",)) for number in (10, 9, 1, 0)]
+    assert hosts_content("10.0.1.1\tpi-launcher", workers).decode().splitlines() == [
+        "10.0.1.1\tpi-launcher",
+        "10.0.0.0\tpi-worker-0",
+        "10.0.0.1\tpi-worker-1",
+        "10.0.0.9\tpi-worker-9",
+        "10.0.0.10\tpi-worker-10",
+    ]
+    assert hosts_content("", workers).endswith(b"\tpi-worker-10\n")
+
+
+def test_dual_stack_worker_has_both_addresses() -> None:
+    content = hosts_content("", [("w-0", ("10.0.0.7", "fd00::7"))])
+    assert content == b"10.0.0.7\tw-0\nfd00::7\tw-0\n"
+
+
+OWN_LINES = {
+    "last": (UPSTREAM_HOSTS, "launcher", "10.234.56.78\tlauncher.fullname.test launcher"),
+    "hostAliases follow it": (f"{UPSTREAM_HOSTS}\n\n# hostAliases\n1.2.3.4\tfoo", "launcher",
+                              "10.234.56.78\tlauncher.fullname.test launcher"),
+    "unknown hostname: the last, as upstream": ("127.0.0.1 localhost\n10.0.0.1 a\n\n# end\n", "b", "10.0.0.1\ta"),
+    "comment behind it": ("10.0.0.1 a # me\n", "a", "10.0.0.1\ta"),
+    "nothing": ("\n# nothing\n", "a", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "hostname", "line"), OWN_LINES.values(), ids=OWN_LINES)
+def test_own_line(text: str, hostname: str, line: str) -> None:
+    assert own_line(text, hostname) == line
+
+
+def test_own_names_are_those_of_the_own_line_only() -> None:
+    names = own_names(UPSTREAM_HOSTS, "launcher")
+    assert names == {"launcher", "launcher.fullname.test", "10.234.56.78"}
+    assert own_names("10.0.0.1 someone\n", "launcher.ns") == {"launcher", "launcher.ns"}
+
+
+HOST_NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}[0-9]{0,3}", fullmatch=True)
+
+
+@example_settings(deadline=None)  # a loaded machine is no failure
+@given(st.dictionaries(HOST_NAMES, st.ip_addresses(v=4).map(str), max_size=20))
+def test_agent_reads_back_what_delivery_wrote(workers: dict[str, str]) -> None:
+    content = hosts_content("", [(name, (at,)) for name, at in workers.items()])
+    read = parse_hosts(content)
+    assert set(read) == set(workers.values())
+    assert all(workers[name] == at for at, name in read.items())

@@ -171,3 +171,27 @@ def test_missing_etc_hosts_is_no_reason_to_fail(tmp_path: Path) -> None:
 )
 def test_selector_comes_from_the_own_labels(labels: dict[str, str], selector: str | None) -> None:
     assert selector_of(labels) == selector
+
+
+def test_ssh_brings_no_tools_and_writes_hosts_only_where_told_to() -> None:
+    ssh = {"HOSTNAME": "x", "MPI_AGENT_TRANSPORT": "ssh"}
+    found = settings(Options(), ssh)
+    assert (found.is_ssh, list(found.tools), found.target) == (True, [], "")
+    assert settings(Options(), {**ssh, "TARGET_DIR": "/t"}).target == "/t"
+    assert settings(Options(tools=["client"]), ssh).target == "/opt/kube"
+    assert not settings(Options(), {"HOSTNAME": "x", "MPI_AGENT_TRANSPORT": "exec"}).is_ssh
+
+
+@pytest.mark.parametrize(("text", "waits"), [("", True), ("true", True), ("false", False)])
+def test_a_launcher_may_be_told_to_wait_for_nobody(text: str, waits: bool) -> None:
+    assert settings(Options(), {"HOSTNAME": "x", "MPI_AGENT_WAIT": text}).waits is waits
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "choices"),
+    [("MPI_AGENT_TRANSPORT", "rsh", "exec or ssh"), ("MPI_AGENT_WAIT", "no", "true or false")],
+)
+def test_a_variable_that_says_neither(name: str, text: str, choices: str) -> None:
+    with pytest.raises(DeliveryError, match=f"{name} is '{text}', and must be {choices}") as error:
+        settings(Options(), {"HOSTNAME": "x", name: text})
+    assert error.value.exit_code == USAGE

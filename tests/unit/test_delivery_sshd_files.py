@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
-from delivery.exits import SSH_FILES, DeliveryError
+from delivery.cli import command
+from delivery.exits import READY, SSH_FILES, DeliveryError
 from delivery.sshd import launcher as launcher_module
 from delivery.sshd.launcher import Files, StartGate
 from sshd_bootstrap import cli
+from tests.keys import key_pair
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Pair = dict[str, bytes]
-
-
-def made() -> Pair:
-    return {name: base64.b64decode(content) for name, content in new_key_pair(KeyType.ED25519).items()}
 
 
 class Launcher:
@@ -71,7 +66,7 @@ def test_a_start_that_was_broken_off_is_taken_for_none(
     launcher: Launcher, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher.environ["MPI_SSH_FOLLOW"] = "false"
-    launcher.has(made())
+    launcher.has(key_pair())
     obstacle = launcher.folder / "volume" / os.path.dirname(last) / f".{os.path.basename(last)}.part"
     obstacle.mkdir(parents=True)
     assert launcher.hook(monkeypatch) == 0
@@ -91,10 +86,10 @@ def keys(launcher: Launcher) -> tuple[Files, list[str]]:
 
 
 def test_a_public_key_that_alone_has_changed_is_told(launcher: Launcher) -> None:
-    launcher.has(made())
+    launcher.has(key_pair())
     looking, said = keys(launcher)
     looking.take_new_keys()
-    launcher.has({"ssh-publickey": made()["ssh-publickey"]})
+    launcher.has({"ssh-publickey": key_pair()["ssh-publickey"]})
     looking.take_new_keys()
     looking.take_new_keys()
     assert len(said) == 1
@@ -102,11 +97,11 @@ def test_a_public_key_that_alone_has_changed_is_told(launcher: Launcher) -> None
 
 
 def test_new_keys_come_back_where_the_user_removed_the_old_one(launcher: Launcher) -> None:
-    launcher.has(made())
+    launcher.has(key_pair())
     looking, said = keys(launcher)
     looking.take_new_keys()
     (launcher.folder / "volume" / "run" / "identity").unlink()
-    pair = made()
+    pair = key_pair()
     launcher.has(pair)
     looking.take_new_keys()
     assert said == ["the keys in the Secret have changed: new connections use them"]
@@ -114,12 +109,12 @@ def test_new_keys_come_back_where_the_user_removed_the_old_one(launcher: Launche
 
 
 def test_a_rotation_that_failed_is_taken_up_by_the_next_process(launcher: Launcher) -> None:
-    launcher.has(made())
+    launcher.has(key_pair())
     looking, _ = keys(launcher)
     obstacle = launcher.folder / "volume" / "run" / "known_hosts"
     obstacle.unlink()
     obstacle.mkdir()
-    launcher.has(made())
+    launcher.has(key_pair())
     looking.take_new_keys()
     following = Files(launcher.environ, print)
     following.take_new_keys()
@@ -129,7 +124,7 @@ def test_a_rotation_that_failed_is_taken_up_by_the_next_process(launcher: Launch
 
 
 def test_a_folder_where_the_key_was_costs_no_descriptor(launcher: Launcher) -> None:
-    launcher.has(made())
+    launcher.has(key_pair())
     looking, _ = keys(launcher)
     path = launcher.folder / "volume" / "run" / "identity"
     path.unlink()
@@ -145,6 +140,22 @@ def test_a_broken_secret_is_an_error(launcher: Launcher) -> None:
     with pytest.raises(DeliveryError) as failure:
         Files(launcher.environ, print).prepare()
     assert failure.value.exit_code == SSH_FILES
+
+
+def test_ssh_is_prepared_where_nobody_is_waited_for(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A debugged job's workers run no sshd."""
+    launcher.has(key_pair())
+    hostfile = launcher.folder / "hostfile"
+    hostfile.write_text("pi-worker-0.invalid slots=1\n")
+    del launcher.environ["MPI_SSH_FOLLOW"], launcher.environ["MPI_AGENT_STAYS"]
+    told = {"MPI_AGENT_TRANSPORT": "ssh", "MPI_AGENT_HOSTFILE": str(hostfile), "MPI_AGENT_WAIT": "false"}
+    for name, value in {**launcher.environ, **told}.items():
+        monkeypatch.setenv(name, value)
+    assert command.main(args=[], standalone_mode=False) == READY
+    assert (launcher.folder / "volume" / "run" / "ssh_config").exists()
+    assert "not waiting for workers" in capfd.readouterr().err
 
 
 def test_who_waits_for_the_containers_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

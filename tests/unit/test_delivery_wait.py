@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_pods import container, failed, pod, ready, waiting
+from delivery_pods import failed, pod, ready, waiting
 from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
@@ -76,16 +76,9 @@ def test_example_of_the_issue() -> None:
 LASTING: dict[str, tuple[Pod | None, float | None, int]] = {
     "image name is wrong": (waiting("InvalidImageName"), 0, exits.CANNOT_START),
     "failed": (failed(), 60, exits.ENDED),
-    "succeeded": (pod(phase="Succeeded"), 60, exits.ENDED),
     "gone": (None, 60, exits.GONE),
     "image can't be had": (waiting("ImagePullBackOff"), 600, exits.GRACE_OVER),
-    "config": (waiting("CreateContainerConfigError"), 600, exits.GRACE_OVER),
-    "crashes": (waiting("CrashLoopBackOff"), 600, exits.GRACE_OVER),
-    "being deleted": (ready(deleting=True), 600, exits.GRACE_OVER),
-    "node lost": (pod(phase="Unknown"), 600, exits.GRACE_OVER),
-    "unschedulable": (pod(unscheduled="full"), None, 0),
     "pulls": (waiting("ContainerCreating"), None, 0),
-    "not ready": (pod(phase="Running", containers=(container(state="running"),)), None, 0),
 }
 
 

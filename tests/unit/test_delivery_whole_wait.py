@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gc
 import io
 import os
@@ -15,8 +14,6 @@ import pytest
 from scripted_api import settle
 
 from agents.common.loop import Loop
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from delivery import wait_loop
 from delivery.exits import DeliveryError
 from delivery.sshd import dns
@@ -26,11 +23,12 @@ from delivery.sshd.launcher import Files
 from delivery.sshd.wait import SshdWait
 from delivery.wait import Limits, Wait
 from delivery.wait_loop import Progress, WaitLoop
+from tests.keys import write_keys
 from tests.ports import free_port
 from tests.waiting import DEADLINE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -79,12 +77,27 @@ def sshds(port: int) -> Iterator[Sshds]:
 def files(tmp_path: Path, port: int) -> Files:
     for name in ("keys", "volume"):
         (tmp_path / name).mkdir()
-    for name, content in new_key_pair(KeyType.ED25519).items():
-        (tmp_path / "keys" / name).write_bytes(base64.b64decode(content))
+    write_keys(tmp_path / "keys")
     environ = {"MPI_SSH_ROLE": "launcher", "MPI_SSH_PORTS": str(port)}
     made = Files({**environ, "MPI_SSH_KEYS": str(tmp_path / "keys"), "MPI_SSH_VOLUME": str(tmp_path / "volume")}, print)
     made.prepare()
     return made
+
+
+def none_changed() -> list[str] | None:
+    return None
+
+
+def wait_for(
+    loop: Loop,
+    files: Files,
+    hosts: Sequence[str],
+    *,
+    changed: Callable[[], list[str] | None] = none_changed,
+    timeout_s: float | None = None,
+) -> SshdWait:
+    limits, progress = Limits(timeout_s=timeout_s), Progress(io.StringIO(), live=False)
+    return SshdWait(loop, files, hosts=hosts, changed=changed, limits=limits, progress=progress)
 
 
 def test_the_wait_ends_where_asking_takes_longer_than_an_answer_is_believed(
@@ -92,9 +105,7 @@ def test_the_wait_ends_where_asking_takes_longer_than_an_answer_is_believed(
 ) -> None:
     monkeypatch.setattr(worker_module, "check_again_s", lambda workers: 0.0)
     loop = Loop()
-    waiting = SshdWait(
-        loop, files, hosts=HOSTS, changed=lambda: None, limits=Limits(), progress=Progress(io.StringIO(), live=False)
-    )
+    waiting = wait_for(loop, files, HOSTS)
     late: list[bool] = []
 
     def end() -> None:
@@ -125,8 +136,7 @@ def test_a_worker_that_is_called_otherwise_is_still_known(
     def changed() -> list[str] | None:
         return ["pi.a", "pi.b"] if sshds.came[HOSTS[0]] else None
 
-    limits, progress = Limits(timeout_s=DEADLINE_S), Progress(io.StringIO(), live=False)
-    waiting = SshdWait(loop, files, hosts=["pi.a", "none.a"], changed=changed, limits=limits, progress=progress)
+    waiting = wait_for(loop, files, ["pi.a", "none.a"], changed=changed, timeout_s=DEADLINE_S)
     assert [name for name, _ in waiting.run()] == ["pi.a", "pi.b"]
 
 
@@ -141,12 +151,11 @@ def test_one_that_is_renamed_again_and_again_is_looked_at_no_oftener(
 
     monkeypatch.setattr(Resolver, "ask", ask)
     monkeypatch.setattr(DnsProbe, "ask", lambda *_: False)
-    progress = Progress(io.StringIO(), live=False)
 
     def count(renamings: int) -> int:
         now = 0.0
         loop = Loop(lambda: now)
-        waiting = SshdWait(loop, files, hosts=[], changed=lambda: None, limits=Limits(), progress=progress)
+        waiting = wait_for(loop, files, [])
         waiting.follow(["pi.a"])
         for _ in range(renamings):
             waiting.follow(["pi.a", "pi.b"])
@@ -163,9 +172,8 @@ def test_one_that_is_renamed_again_and_again_is_looked_at_no_oftener(
 
 def test_a_wait_that_has_failed_leaves_no_threads_and_no_descriptors(files: Files) -> None:
     def fail() -> None:
-        limits, progress = Limits(timeout_s=0.0), Progress(io.StringIO(), live=False)
         with pytest.raises(DeliveryError):
-            SshdWait(Loop(), files, hosts=HOSTS, changed=lambda: None, limits=limits, progress=progress).run()
+            wait_for(Loop(), files, HOSTS, timeout_s=0.0).run()
 
     def left() -> tuple[int, int]:
         gc.collect()

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from test_job_definition import VERSIONS as KUBEFLOWS
-from test_t9k_definition import VERSION as T9KS
+from mpijobs import read_job
 
-from agents.job.model import Job
-from agents.job.read import read
+from agents.playground import definitions
 from agents.playground.cli import command as playground
 from images.catalog import IMAGES, ROOT, version
 
@@ -27,11 +25,6 @@ PAGES = sorted(
 )
 EXAMPLES = sorted(os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, "examples", "*", "*.yaml")))
 NOTES = "charts/mpi-agents/templates/NOTES.txt"
-SCHEMAS: dict[str, dict[str, Any]] = {
-    **{f"kubeflow.org/{name}": one["schema"]["openAPIV3Schema"] for name, one in KUBEFLOWS.items()},
-    "batch.tensorstack.dev/v1beta1": T9KS["schema"]["openAPIV3Schema"],
-}
-TYPES: dict[str, type | tuple[type, ...]] = {"object": dict, "array": list, "string": str, "boolean": bool}
 
 
 def content(name: str) -> str:
@@ -133,24 +126,7 @@ def test_there_are_jobs_on_pages_and_in_notes() -> None:
 
 @pytest.mark.parametrize(("name", "job"), JOBS, ids=[name for name, _ in JOBS])
 def test_a_job_can_be_run_and_the_definition_knows_its_fields(name: str, job: dict[str, Any]) -> None:
-    found = read({**job, "metadata": {"namespace": "default", "uid": "1-2", **job["metadata"]}})
-    assert isinstance(found, Job), found
-    assert list(unknown(SCHEMAS[job["apiVersion"]], {**job, "metadata": {}})) == []
-
-
-def unknown(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
-    """What the API server would drop or refuse, as far as fields, types and choices go."""
-    wanted = TYPES.get(schema.get("type", ""))
-    if (wanted and not isinstance(value, wanted)) or value not in schema.get("enum", [value]):
-        yield path
-    elif isinstance(value, list):
-        for one in value:
-            yield from unknown(schema["items"], one, f"{path}[]")
-    elif isinstance(value, dict) and not schema.get("x-kubernetes-preserve-unknown-fields"):
-        yield from (f"{path}.{key}" for key in schema.get("required", ()) if key not in value)
-        for key, one in value.items():
-            part = schema.get("properties", {}).get(key) or schema.get("additionalProperties")
-            if part is None and key != "metadata":
-                yield f"{path}.{key}"
-            else:
-                yield from unknown(part or {}, one, f"{path}.{key}")
+    read_job({**job, "metadata": {"namespace": "default", "uid": "1-2", **job["metadata"]}})
+    group, _, wanted = job["apiVersion"].partition("/")
+    schema = definitions.schemas()[group, wanted, "MPIJob"]
+    assert definitions.unknown(schema, job) + definitions.problems(schema, job) == []

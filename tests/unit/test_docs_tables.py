@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import glob
 import os
 import re
@@ -11,9 +12,7 @@ import pytest
 import yaml
 from test_chart import OPEN, VALUES, installed, paths
 from test_docs import content
-from test_job_definition import OURS, spec_fields
-from test_t9k_definition import OURS as T9KS_OURS
-from test_t9k_definition import SPEC as T9KS
+from test_job_definition import OURS, SPECS, T9KS_OURS
 
 from agents.job.conditions import KUBEFLOW, Type
 from agents.job.model import annotation
@@ -113,20 +112,20 @@ def test_annotations_are_named_as_their_fields() -> None:
 
 def test_fields_of_ours_are_the_definitions() -> None:
     told = {name for row in rows(section("docs/operator.md", "## Settings"))[1:] for name in quoted(row[0])}
-    assert told <= spec_fields("v2beta1").keys()
+    assert told <= SPECS["v2beta1"].keys()
     assert {name.partition(".")[0] for name in OURS} <= {name.partition(".")[0] for name in told}
 
 
 def test_fields_of_the_run_policy_are_the_definitions() -> None:
     told = [quoted(row[0])[0] for row in rows(section("docs/operator.md", "## runPolicy"))[1:]]
-    there = {name.removeprefix("runPolicy.") for name in spec_fields("v2beta1") if name.startswith("runPolicy.")}
+    there = {name.removeprefix("runPolicy.") for name in SPECS["v2beta1"] if name.startswith("runPolicy.")}
     assert set(told) == {name for name in there if "." not in name}
 
 
 def test_fields_of_t9ks_jobs_are_the_definitions() -> None:
     tables = [row for row in rows(section("docs/t9k.md", "## Fields")) if row[0] != "field"]
     told = {name for row in tables for name in in_full(quoted(row[0]))}
-    known = {name.removeprefix("replicaSpecs.[].") for name in T9KS}
+    known = {name.removeprefix("replicaSpecs.[].") for name in SPECS["t9k"]}
     assert told <= known
     assert told >= T9KS_OURS
 
@@ -224,3 +223,40 @@ def test_every_image_is_told() -> None:
     text = content("docs/images.md")
     assert {name for name in IMAGES if f"`{name}`" not in text} <= {"mpi-agents", "mpi-agents-kubectl"}
     assert {one.name for one in BARE} <= set(quoted(text))
+
+
+TROUBLES = "docs/troubleshooting.md"
+MESSAGES = (
+    "## Job conditions and events",
+    "## Workers that are not ready",
+    "## Delivery",
+    "## rshagent",
+    "## ssh",
+    "## The operator's log",
+)
+
+
+def strings() -> str:
+    """All texts in the product's code, one a line; what a C compiler would join is joined."""
+    found = [content(os.path.relpath(path, ROOT)) for path in glob.glob(f"{ROOT}/charts/mpi-agents/templates/*")]
+    for package in ("agents", "delivery", "rshagent", "sshd_bootstrap"):
+        for path in glob.glob(f"{ROOT}/{package}/**/*.[pc]*", recursive=True):
+            text = content(os.path.relpath(path, ROOT)) if path.endswith((".py", ".c")) else ""
+            if path.endswith(".py"):
+                parts = [one.value for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Constant)]
+                text = "\n".join(one for one in parts if isinstance(one, str))
+            found.append(re.sub(r'"\s*"', "", text))
+    return "\n".join(found)
+
+
+@pytest.fixture(scope="module")
+def code() -> str:
+    return strings().lower()
+
+
+@pytest.mark.parametrize("title", MESSAGES)
+def test_messages_are_the_codes(title: str, code: str) -> None:
+    messages = [message for row in rows(section(TROUBLES, title))[1:] for message in quoted(row[0])]
+    pieces = [piece.strip() for message in messages for piece in message.split("…") if piece.strip()]
+    assert pieces
+    assert [piece for piece in pieces if piece.lower() not in code] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mpijobs import mpijob, read_job
 
 from agents.client.doctor import Check, Group, Level, admission, capacity, cluster, job, ordered, rights
 from agents.client.doctor.check import fail, ok, skip, warn
@@ -20,25 +21,20 @@ from agents.kube.kinds import MPI_JOB_T9K, MPI_JOB_V1, MPI_JOB_V2BETA1, Kind
 NOW = 1_800_000_000.0
 
 
+ROLES = ("Launcher", "Worker")
+
+
 def resource(version: str = "v1", replicas: int = 2, **spec: Any) -> Body:
-    template = {"spec": {"containers": [{"name": "mpi", "image": "app:1"}]}}
-    roles = {"Launcher": {"template": template}, "Worker": {"replicas": replicas, "template": template}}
-    metadata = {"name": "pi", "namespace": "hpc", "uid": "1"}
-    return {
-        "apiVersion": f"kubeflow.org/{version}",
-        "kind": "MPIJob",
-        "metadata": metadata,
-        "spec": {"mpiReplicaSpecs": roles, **spec},
-    }
+    changes = {f"spec/mpiReplicaSpecs/{role}/template/spec/containers/0/image": "app:1" for role in ROLES}
+    changes |= {f"spec/{name}": value for name, value in spec.items()}
+    return mpijob(version, {"metadata/namespace": "hpc", "spec/mpiReplicaSpecs/Worker/replicas": replicas, **changes})
 
 
 def job_of(workers: int = 2, requests: Body | None = None, **pod: Any) -> Job:
     container = {"name": "mpi", "image": "app:1", "resources": {"requests": requests or {}}}
     body = resource(replicas=workers)
     body["spec"]["mpiReplicaSpecs"]["Worker"]["template"] = {"spec": {"containers": [container], **pod}}
-    found = read(body)
-    assert isinstance(found, Job)
-    return found
+    return read_job(body)
 
 
 def levels(checks: list[Check]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mpijobs import read_job
 from test_doctor_checks import levels, resource
 
 from agents.client.doctor import Check, Level, probe, script
@@ -16,7 +17,6 @@ from agents.client.doctor.probe import Mpi, Probe
 from agents.client.doctor.ssh import ssh_checks
 from agents.client.errors import ClientError, ForbiddenError, RefusedError, WaitTimeoutError
 from agents.job.model import LAUNCHER, WORKER, Implementation, Job
-from agents.job.read import read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,9 +31,7 @@ def job_of(version: str = "v1", requests: Mapping[str, str] | None = None, **spe
     body = resource(version, **spec)
     for role in body["spec"]["mpiReplicaSpecs"].values():
         role["template"]["spec"]["containers"][0]["resources"] = {"limits": requests or {}}
-    found = read(body)
-    assert isinstance(found, Job)
-    return found
+    return read_job(body)
 
 
 def ran(shell: str, folder: Path, role: str, version: str = "v2beta1", **programs: str) -> Mapping[str, Sequence[str]]:

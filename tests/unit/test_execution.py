@@ -9,7 +9,6 @@ from execution_bench import ACK, Hearer, Serving, next_frame, serving, upgrade
 from scripted_api import Authority, authority, certificate, read_head, read_to_end, settle
 from test_streams import CLOSED, SUCCESS, message
 
-from rshagent.stream.status import Exited, Failure
 from rshagent.stream.websocket import BINARY
 
 if TYPE_CHECKING:
@@ -41,9 +40,7 @@ def test_a_good_one(serving: Serving) -> None:
         execution.close_stdin()
         bench.until(lambda: hearer.is_over)
     assert hearer.heard[:3] == ["opened", "acknowledged", b"out"]
-    outcome, _ = hearer.end
-    assert isinstance(outcome, Exited)
-    assert outcome.code == 0
+    assert hearer.code == 0
     assert got == [(BINARY, b"\0typed"), (BINARY, b"\xff\0")]
 
 
@@ -80,12 +77,8 @@ def test_a_refusal_names_what_was_refused_and_a_401_makes_the_token_be_read_agai
 
     with serving(serve) as bench:
         for token in ("second", "third"):
-            hearer = Hearer()
-            bench.execute(hearer)
-            bench.until(lambda hearer=hearer: hearer.is_over)  # type: ignore[misc]
-            outcome, _ = hearer.end
-            assert isinstance(outcome, Failure)
-            assert (outcome.http_status, outcome.retryable) == (401, True)
+            failure = bench.run().failure
+            assert (failure.http_status, failure.retryable) == (401, True)
             (tmp_path / "token").write_text(token)
     # The file was read again by the use after the 401, by when it had the new token.
     assert tokens == ["Bearer first", "Bearer second"]
@@ -101,17 +94,9 @@ def test_an_untrusted_server_is_final_and_makes_the_ca_be_read_again(
         read_to_end(stream)
 
     with serving(serve, certificate=renewed.issue("server", "127.0.0.1")) as bench:
-        hearer = Hearer()
         (tmp_path / "ca.crt").write_bytes(renewed.pem)
-        bench.execute(hearer)
-        bench.until(lambda: hearer.is_over)
-        outcome, _ = hearer.end
-        assert isinstance(outcome, Failure)
-        assert not outcome.retryable
-        again = Hearer()
-        bench.execute(again)
-        bench.until(lambda: again.is_over)
-        assert again.heard[0] == "opened"
+        assert not bench.run().failure.retryable
+        assert bench.run().heard[0] == "opened"
 
 
 def test_a_token_that_can_not_be_read_is_a_failure(serving: Serving, tmp_path: Path) -> None:
@@ -119,15 +104,11 @@ def test_a_token_that_can_not_be_read_is_a_failure(serving: Serving, tmp_path: P
         assert read_to_end(stream) == b"", "a request without a token"
 
     with serving(serve) as bench:
-        hearer = Hearer()
         bench.engine.cluster.renew()
         (tmp_path / "token").unlink()
-        bench.execute(hearer)
-        bench.until(lambda: hearer.is_over)
-    outcome, _ = hearer.end
-    assert isinstance(outcome, Failure)
-    assert not outcome.retryable
-    assert "the token can't be read" in outcome.message
+        failure = bench.run().failure
+    assert not failure.retryable
+    assert "the token can't be read" in failure.message
 
 
 def test_bytes_that_make_no_sense_end_it_as_unknown(serving: Serving) -> None:
@@ -136,9 +117,7 @@ def test_bytes_that_make_no_sense_end_it_as_unknown(serving: Serving) -> None:
         read_to_end(stream)
 
     with serving(serve) as bench:
-        hearer = Hearer()
-        bench.execute(hearer)
-        bench.until(lambda: hearer.is_over)
+        hearer = bench.run()
     assert hearer.end[0] is None
     assert hearer.end[1].startswith("the stream can't be read: ")
 

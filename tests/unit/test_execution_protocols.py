@@ -13,8 +13,6 @@ from test_spdy import data as spdy_data
 from test_spdy import switching as switching_to_spdy
 from test_streams import CLOSED, SUCCESS, message, switching
 
-from rshagent.stream.status import Exited, Failure
-
 if TYPE_CHECKING:
     import socket
 
@@ -76,7 +74,7 @@ def test_where_only_create_is_granted_it_goes_by_spdy_and_so_do_all_that_follow(
         for methods in (["GET", "POST"], ["GET", "POST", "POST"]):
             hearer, execution = run(bench)
             assert hearer.heard[:3] == ["opened", "acknowledged", b"out"]
-            assert isinstance(hearer.end[0], Exited)
+            assert hearer.code == 0
             assert execution.protocol == "v4.channel.k8s.io"
             assert granting.methods == methods
         assert len({line.partition(" ")[2] for line in granting.asked}) == 1, "not the same request"
@@ -114,18 +112,15 @@ def test_from_when_on_the_command_may_run(
 def test_what_is_granted_later_is_found(serving: Serving) -> None:
     granting = Verbs()
     with serving(granting) as bench:
-        outcome, _ = run(bench)[0].end
-        assert isinstance(outcome, Failure)
-        assert outcome.patience_s == 5
-        assert "cannot create" in outcome.message
-        assert "The verbs get and create are both missing" in outcome.message
+        failure = bench.run().failure
+        assert failure.patience_s == 5
+        assert "cannot create" in failure.message
+        assert "The verbs get and create are both missing" in failure.message
         granting.granted = {"create"}
-        assert isinstance(run(bench)[0].end[0], Exited)
+        assert run(bench)[0].code == 0
         granting.granted = {"get"}
-        outcome, _ = run(bench)[0].end
-        assert isinstance(outcome, Failure)
-        assert "The verb create is missing" in outcome.message
-        assert isinstance(run(bench)[0].end[0], Exited)
+        assert "The verb create is missing" in bench.run().failure.message
+        assert run(bench)[0].code == 0
     assert granting.methods == ["GET", "POST", "GET", "POST", "POST", "GET"]
 
 
@@ -138,10 +133,9 @@ def test_a_server_that_knows_no_spdy_is_not_what_there_is_to_say(serving: Servin
         read_to_end(stream)
 
     with serving(serve) as bench:
-        outcome, _ = run(bench)[0].end
-    assert isinstance(outcome, Failure)
-    assert (outcome.http_status, outcome.patience_s) == (403, 5)
-    assert "The verb get is missing" in outcome.message
+        failure = bench.run().failure
+    assert (failure.http_status, failure.patience_s) == (403, 5)
+    assert "The verb get is missing" in failure.message
 
 
 def test_a_server_without_version_5_is_asked_by_spdy(serving: Serving) -> None:
@@ -159,6 +153,5 @@ def test_a_server_without_version_5_is_asked_by_spdy(serving: Serving) -> None:
         read_to_end(stream)
 
     with serving(serve) as bench:
-        outcome, _ = run(bench)[0].end
-    assert isinstance(outcome, Exited)
+        assert run(bench)[0].code == 0
     assert asked == ["GET", "POST"]

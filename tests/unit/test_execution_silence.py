@@ -12,7 +12,6 @@ from test_streams import SUCCESS, message
 from test_websocket import FIN, server_frame
 
 from rshagent.net.connection import Link
-from rshagent.stream.status import Exited
 from rshagent.stream.websocket import PING, PONG
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ def test_pings_go_out_and_come_back(serving: Serving) -> None:
 
 def test_a_server_that_falls_silent_is_given_up_after_a_minute(serving: Serving) -> None:
     with serving(say_nothing) as bench:
-        hearer = Hearer()
-        bench.execute(hearer)
-        bench.until(lambda: "opened" in hearer.heard)
+        _execution, hearer = bench.open()
         for _ in range(6):
             assert not hearer.is_over
             bench.wait(10)
@@ -68,9 +65,7 @@ def test_one_that_waits_for_its_command_to_take_stdin_is_not_taken_for_silent(se
         read_to_end(stream)
 
     with serving(serve) as bench:
-        hearer = Hearer()
-        execution = bench.execute(hearer)
-        bench.until(lambda: "opened" in hearer.heard)
+        execution, hearer = bench.open()
         execution.send(b"typed")
         for _ in range(9):
             bench.wait(10)
@@ -86,9 +81,7 @@ def test_one_that_waits_for_its_command_to_take_stdin_is_not_taken_for_silent(se
 
 def test_a_paused_one_is_not_taken_for_silent(serving: Serving) -> None:
     with serving(say_nothing) as bench:
-        hearer = Hearer()
-        execution = bench.execute(hearer)
-        bench.until(lambda: "opened" in hearer.heard)
+        execution, hearer = bench.open()
         execution.pause()
         for _ in range(20):
             bench.wait(10)
@@ -108,9 +101,7 @@ def test_a_ping_that_finds_the_connection_gone_ends_it_once(serving: Serving) ->
         stream.close()
 
     with serving(serve) as bench:
-        hearer = Hearer()
-        execution = bench.execute(hearer)
-        bench.until(lambda: "opened" in hearer.heard)
+        execution, hearer = bench.open()
         execution.pause()
         may_reset.set()
     for _ in range(3):  # nothing is read while paused, so it is a ping that meets the reset; then no more of them
@@ -141,9 +132,7 @@ def test_a_status_counts_though_the_stream_does_not_end_well(serving: Serving, t
             bench.wait(4.9)
             assert not hearer.is_over
             bench.wait(0.2)
-    outcome, _ = hearer.end
-    assert isinstance(outcome, Exited)
-    assert outcome.code == 0
+    assert hearer.code == 0
 
 
 def test_a_connection_that_the_request_finds_gone_is_not_pinged(
@@ -157,8 +146,6 @@ def test_a_connection_that_the_request_finds_gone_is_not_pinged(
 
     monkeypatch.setattr(Link, "send", send)
     with serving(serve) as bench:
-        hearer = Hearer()
-        bench.execute(hearer)
-        bench.until(lambda: hearer.is_over)
+        hearer = bench.run()
         bench.wait(10)
     assert hearer.end == (None, "internal error")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from clocks import Clock
+from scripted_api import settle
 
 from agents.common.loop import Loop
 from rshagent.hub.ending import Deadline, grace_left, kill_after
@@ -42,44 +44,40 @@ def test_kill_comes_earlier_when_time_is_short(left_s: float | None, seconds: fl
     assert kill_after(left_s) == seconds
 
 
-class Clock:
-    """A loop's clock, set by the test."""
+class Ending:
+    """A deadline on a clock that the test moves, and when it was near."""
 
     def __init__(self) -> None:
-        self.time = 100.0
-        self.loop = Loop(lambda: self.time)
+        self.clock = Clock()
+        self.began_at, self.near = self.clock.now, list[float]()
+        self.loop = Loop(self.clock)
+        self.deadline = Deadline(self.loop, lambda: self.near.append(self.clock.now - self.began_at))
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass, and what is due happen."""
-        self.time += seconds
-        self.loop.call_later(0, self.loop.stop)
-        self.loop.run()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds
+        settle(self.loop)
 
 
-def test_the_job_is_ended_8_s_before_the_grace_period_is_over(clock: Clock) -> None:
-    near: list[float] = []
-    deadline = Deadline(clock.loop, lambda: near.append(clock.time))
-    assert deadline.left_s() is None
-    deadline.set(30)
-    clock.advance(21)
-    assert (near, deadline.left_s()) == ([], 9.0)
-    clock.advance(1)
-    assert near == [122.0]
-    clock.advance(20)
-    assert (near, deadline.left_s()) == ([122.0], 2.0)  # the kubelet leaves so much to whom it tells at last
+def test_the_job_is_ended_8_s_before_the_grace_period_is_over() -> None:
+    ending = Ending()
+    assert ending.deadline.left_s() is None
+    ending.deadline.set(30)
+    ending.wait(21)
+    assert (ending.near, ending.deadline.left_s()) == ([], 9.0)
+    ending.wait(1)
+    assert ending.near == [22.0]
+    ending.wait(20)
+    assert (ending.near, ending.deadline.left_s()) == (
+        [22.0],
+        2.0,
+    )  # the kubelet leaves so much to whom it tells at last
 
 
 @pytest.mark.parametrize(("corrected_s", "near_s"), [(10, 2), (5, 0), (40, 32)])
-def test_what_the_pod_says_counts_more(clock: Clock, corrected_s: float, near_s: float) -> None:
-    near: list[float] = []
-    deadline = Deadline(clock.loop, lambda: near.append(clock.time - 100))
-    deadline.set(30)
-    deadline.set(corrected_s)
+def test_what_the_pod_says_counts_more(corrected_s: float, near_s: float) -> None:
+    ending = Ending()
+    ending.deadline.set(30)
+    ending.deadline.set(corrected_s)
     for _ in range(50):
-        clock.advance(1)
-    assert near == [max(near_s, 1)]  # the test's clock goes by seconds
+        ending.wait(1)
+    assert ending.near == [max(near_s, 1)]  # the test's clock goes by seconds

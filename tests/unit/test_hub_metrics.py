@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_api import Authority, cluster_at
+from scripted_exec import lone_engine, unheard_session
 
-from agents.common.loop import Loop
 from rshagent.call.bootstrap import Mark
 from rshagent.hub.metrics import Metrics, result_of
-from rshagent.net.stdio import Stdio
-from rshagent.session.engine import Engine
-from rshagent.session.session import Session
-from rshagent.session.target import ExecTarget, Options
+from rshagent.session.target import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from rshagent.session.session import Session
 
 
 class Ended:
     """Sessions as they are when they have ended."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._made: list[Stdio] = []
+    def __init__(self) -> None:
+        self._engine = lone_engine()
+        self._made: list[Session] = []
 
     def __call__(
         self, *, code: int = 0, reason: str = "", signal: int | None = None, orphan: bool = False, start_s: float = 0.0
     ) -> Session:
-        stdin, stdout, stderr = (os.open("/dev/null", os.O_RDWR) for _ in range(3))
-        stdio = Stdio(self._engine.loop, stdin, stdout, stderr, reads_stdin=False)
-        self._made.append(stdio)
-        mark = Mark("launcher", "worker-0", "1-1", "aa")
-        target = ExecTarget("ns", "worker-0", None)
-        session = Session(self._engine, target, mark, stdio, Options(), lambda _: None, lambda _: None)
+        session = unheard_session(self._engine, Mark("launcher", "worker-0", "1-1", "aa"), None, Options())
+        self._made.append(session)
         facts = session.facts
         facts.code, facts.reason, facts.signal, facts.is_client_dead = code, reason, signal, orphan
         facts.created_at = 100.0
@@ -45,13 +37,13 @@ class Ended:
         return session
 
     def close(self) -> None:
-        for stdio in self._made:
-            stdio.close()
+        for session in self._made:
+            session.stdio.close()
 
 
 @pytest.fixture
-def ended(tmp_path: Path) -> Iterator[Ended]:
-    ended = Ended(Engine(Loop(), cluster_at(443, Authority(tmp_path).path), launcher="launcher"))
+def ended() -> Iterator[Ended]:
+    ended = Ended()
     yield ended
     ended.close()
 

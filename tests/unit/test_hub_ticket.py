@@ -3,50 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_api import Authority, cluster_at
+from scripted_exec import lone_engine, unheard_session
 
-from agents.common.loop import Loop
 from rshagent.call.bootstrap import Mark
 from rshagent.hub import resume_token
 from rshagent.native.protocol import TICKET_MAX
-from rshagent.net.stdio import Stdio
-from rshagent.session.engine import Engine
-from rshagent.session.session import Session
-from rshagent.session.target import ExecTarget, Options
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from rshagent.session.target import Options
 
 BAD = (ValueError, TypeError, RecursionError)
 PARTS = ["training", "worker-0", "main", "launcher", "123-456", "0011aabb", 7, False]
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Engine:
-    return Engine(Loop(), cluster_at(443, Authority(tmp_path).path), launcher="launcher")
 
 
 @pytest.mark.parametrize("container", ["main", None])
 @pytest.mark.parametrize("pid", [7, None])
 @pytest.mark.parametrize("has_output", [False, True])
 @pytest.mark.parametrize("caller", ["", "4711-815"])
-def test_what_a_hub_writes_another_reads(
-    engine: Engine, container: str | None, pid: int | None, has_output: bool, caller: str
-) -> None:
-    stdin, stdout, stderr = (os.open("/dev/null", os.O_RDWR) for _ in range(3))
-    stdio = Stdio(engine.loop, stdin, stdout, stderr, reads_stdin=False)
+def test_what_a_hub_writes_another_reads(container: str | None, pid: int | None, has_output: bool, caller: str) -> None:
     mark = Mark("launcher", "worker-" + "0" * 240, "123-456", "0011aabb")
-    target, options = ExecTarget("training", mark.pod, container), Options(has_output=has_output, caller=caller)
-    session = Session(engine, target, mark, stdio, options, lambda _: None, lambda _: None)
+    options = Options(has_output=has_output, caller=caller)
+    session = unheard_session(lone_engine(), mark, container, options)
     session.facts.pid = pid
     ticket = resume_token.write(session)
-    stdio.close()
+    session.stdio.close()
     assert len(ticket) <= TICKET_MAX
     found, same, number, known = resume_token.read(ticket)
     assert (found.namespace, found.pod, found.container) == ("training", mark.pod, container)

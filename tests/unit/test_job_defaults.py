@@ -6,11 +6,23 @@ from operator import attrgetter
 from typing import Any
 
 import pytest
-from mpijobs import ABSENT, annotated, job
+from mpijobs import ABSENT, annotated, job, mpijob, problems
 
-from agents.job.model import CleanPodPolicy, Dialect, Job, RestartPolicy, Role, RunPolicy, Transport
+from agents.job.model import (
+    CleanPodPolicy,
+    Dialect,
+    Job,
+    KeyType,
+    Passwd,
+    RestartPolicy,
+    Role,
+    RunPolicy,
+    Ssh,
+    Transport,
+)
 
 VERSIONS = ["v1", "v2beta1"]
+MPIJOBS = pytest.mark.parametrize("version", [*VERSIONS, "t9k"])
 WORKER = "spec/mpiReplicaSpecs/Worker"
 LAUNCHER = "spec/mpiReplicaSpecs/Launcher"
 GPU = {f"{LAUNCHER}/template/spec/containers/0/resources": {"limits": {"nvidia.com/gpu": 1}}}
@@ -104,7 +116,7 @@ def test_annotation_goes_before_the_field(
     assert seen(both) == second
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, "t9k"])
+@MPIJOBS
 @pytest.mark.parametrize("value", [True, False])
 def test_annotation_goes_before_the_field_for_tagged_output(version: str, value: bool) -> None:
     field = {"spec/tagOutput": value}
@@ -132,7 +144,7 @@ def test_the_worker_agent_is_a_flag_or_an_object(version: str, changes: dict[str
     assert job(version, changes).worker_agent == agent
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, "t9k"])
+@MPIJOBS
 @pytest.mark.parametrize(
     ("changes", "tools"),
     [
@@ -216,3 +228,42 @@ def test_nulls_in_lists_stay() -> None:
 
 def test_whole_floats_are_numbers() -> None:
     assert job("v1", {"spec/slotsPerWorker": 4.0}).slots == 4
+
+
+# ssh.
+
+
+@MPIJOBS
+def test_nothing_need_be_said_of_ssh(version: str) -> None:
+    assert job(version).ssh == Ssh("/root/.ssh", "/usr/sbin/sshd", None, KeyType.ED25519, Passwd.AUTO)
+
+
+@MPIJOBS
+def test_fields_of_ssh(version: str) -> None:
+    path = "spec/ssh/sshAuthMountPath" if version == "t9k" else "spec/sshAuthMountPath"
+    fields = {"sshdPath": "/opt/sshd", "port": 2022, "keyType": "ecdsa", "passwd": "generated"}
+    found = job(version, {"spec/ssh": fields, path: "/home/mpi user/.ssh/"}).ssh
+    assert found == Ssh("/home/mpi user/.ssh", "/opt/sshd", 2022, KeyType.ECDSA, Passwd.GENERATED)
+
+
+@MPIJOBS
+def test_annotations_win_over_fields_of_ssh(version: str) -> None:
+    given = annotated(
+        ssh_auth_mount_path="/keys", sshd_path="/sshd", ssh_port="7", ssh_key_type="ed25519", ssh_passwd="image"
+    )
+    fields = {"sshdPath": "/opt/sshd", "port": 2022, "keyType": "ecdsa", "passwd": "generated"}
+    assert job(version, given | {"spec/ssh": fields}).ssh == Ssh("/keys", "/sshd", 7, KeyType.ED25519, Passwd.IMAGE)
+
+
+def test_t9ks_path_stands_in_its_ssh_alone_and_kubeflows_in_its_spec() -> None:
+    assert job("t9k", {"spec/sshAuthMountPath": "/keys"}).ssh.mount_path == "/root/.ssh"
+    assert job("v1", {"spec/ssh": {"sshAuthMountPath": "/keys"}}).ssh.mount_path == "/root/.ssh"
+
+
+@pytest.mark.parametrize("path", ["keys", "./keys", "/", "//", "/a:b", '/a"b', "/a%h", "/a$b", "/a\\b", "/a\nb"])
+def test_what_is_no_path_for_ssh(path: str) -> None:
+    words = 'must be an absolute path without : " % $ \\'
+    assert problems(mpijob("v2beta1", {"spec/sshAuthMountPath": path})) == [f"spec.sshAuthMountPath: {words}"]
+    assert problems(mpijob("t9k", {"spec/ssh": {"sshdPath": path}})) == [f"spec.ssh.sshdPath: {words}"]
+    found = problems(mpijob("v1", annotated(sshd_path=path)))
+    assert found == [f"metadata.annotations[mpi-agents/sshd-path]: {words}"]

@@ -45,9 +45,19 @@ def test_dialect(version: str, changes: dict[str, Any], expected: str) -> None:
     assert dialect_of(mpijob(version, changes), "v2beta1") == expected
 
 
-@pytest.mark.parametrize("served", ["v1", "v2beta1"])
-def test_the_endpoint_tells_where_nothing_else_does(served: str) -> None:
-    assert dialect_of(mpijob("v1", {"apiVersion": ABSENT}), served) == served
+@pytest.mark.parametrize(
+    ("version", "served", "expected"),
+    [
+        (ABSENT, "v1", "v1"),
+        (ABSENT, "v2beta1", "v2beta1"),
+        (ABSENT, "t9k", "t9k"),
+        ("batch.tensorstack.dev/v1beta1", "v2beta1", "t9k"),
+        ("batch.tensorstack.dev/v9", "v2beta1", "t9k"),
+        ("kubeflow.org/v1", "t9k", "v1"),
+    ],
+)
+def test_the_endpoint_tells_where_nothing_else_does(version: Any, served: str, expected: str) -> None:
+    assert dialect_of(mpijob("v1", {"apiVersion": version}), served) == expected
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from mpijobs import mpijob
-from test_job_goldens import NAMES, load
-from test_job_t9k_goldens import NAMES as T9K_NAMES
-from test_job_t9k_goldens import load as load_t9k
+from test_job_goldens import NAMES, T9KS, load, load_t9k
 
 from agents.job.model import Job
 from agents.job.read import dialect_of, is_managed_elsewhere, read
@@ -30,7 +28,7 @@ VIRTUAL = mpijob(
         "spec/nodes/template/spec/containers/0/securityContext": {"capabilities": {"drop": ["ALL"]}},
     },
 )
-GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9K_NAMES), VIRTUAL, mpijob("virtual")]
+GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9KS), VIRTUAL, mpijob("virtual")]
 KEYS = st.sampled_from(
     [
         *("apiVersion", "metadata", "spec", "status", "name", "uid", "labels", "annotations", "managedFields", "a"),

@@ -47,12 +47,6 @@ CONTAINER_PATH = f"{WORKER_PATH}.template.spec.containers[0]"
             {"spec/runPolicy/schedulingPolicy/minResources": {"cpu": "many"}},
             "spec.runPolicy.schedulingPolicy.minResources[cpu]: must be a quantity, as 500m or 2Gi",
         ),
-        ({"spec/transport": "rsh"}, 'spec.transport: must be exec or ssh, not "rsh"'),
-        ({"spec/rbac": "None"}, 'spec.rbac: must be managed or none, not "None"'),
-        ({"spec/tools": "kubectl"}, "spec.tools: must be a list, not text"),
-        ({"spec/tools": ["kubectl", "helm"]}, 'spec.tools: must be kubectl, not "helm"'),
-        ({"spec/tools": [1]}, "spec.tools[0]: must be text, not the number 1"),
-        (annotated(tools="helm"), 'metadata.annotations[mpi-agents/tools]: must be kubectl, not "helm"'),
         ({"spec/dialect": "v3"}, 'spec.dialect: must be v1 or v2beta1, not "v3"'),
         (
             {"spec/workerUpdateStrategy": "Recreate"},
@@ -67,7 +61,6 @@ CONTAINER_PATH = f"{WORKER_PATH}.template.spec.containers[0]"
         ({"metadata/name": ""}, "metadata.name: is required"),
         ({"metadata/name": []}, "metadata.name: must be text, not a list"),
         ({"metadata": "pi"}, "metadata: must be an object, not text"),
-        ({"metadata/uid": ABSENT}, "metadata.uid: is required"),
         ({"metadata/namespace": ""}, "metadata.namespace: is required"),
     ],
 )
@@ -75,11 +68,41 @@ def test_fields(version: str, changes: dict[str, Any], expected: str) -> None:
     assert problems(mpijob(version, changes), version) == [expected]
 
 
+@pytest.mark.parametrize("version", [*VERSIONS, "t9k", "t9k-3", "virtual"])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"metadata/uid": ABSENT}, "metadata.uid: is required"),
+        ({"spec/transport": "rsh"}, 'spec.transport: must be exec or ssh, not "rsh"'),
+        ({"spec/rbac": "None"}, 'spec.rbac: must be managed or none, not "None"'),
+        (annotated(rbac="off"), 'metadata.annotations[mpi-agents/rbac]: must be managed or none, not "off"'),
+        ({"spec/tools": "kubectl"}, "spec.tools: must be a list, not text"),
+        ({"spec/tools": ["kubectl", "helm"]}, 'spec.tools: must be kubectl, not "helm"'),
+        ({"spec/tools": [1]}, "spec.tools[0]: must be text, not the number 1"),
+        (annotated(tools="helm"), 'metadata.annotations[mpi-agents/tools]: must be kubectl, not "helm"'),
+        ({"spec/workerAgent": "true"}, "spec.workerAgent: must be true or false, not text"),
+        (
+            annotated(worker_agent="yes"),
+            'metadata.annotations[mpi-agents/worker-agent]: must be false, true or processes, not "yes"',
+        ),
+        ({"spec/workerAgent": {"processes": 1}}, "spec.workerAgent.processes: must be true or false, not the number 1"),
+        ({"spec/ssh": "ssh"}, "spec.ssh: must be an object, not text"),
+        ({"spec/ssh/port": 0}, "spec.ssh.port: must be 1 or more, not 0"),
+        ({"spec/ssh/port": 65536}, "spec.ssh.port: must be at most 65535"),
+        ({"spec/ssh/port": "22"}, "spec.ssh.port: must be a whole number, not text"),
+        ({"spec/ssh/keyType": "rsa"}, 'spec.ssh.keyType: must be ed25519 or ecdsa, not "rsa"'),
+        ({"spec/ssh/passwd": "mine"}, 'spec.ssh.passwd: must be image or generated, not "mine"'),
+        (annotated(ssh_port="99999"), "metadata.annotations[mpi-agents/ssh-port]: must be at most 65535"),
+    ],
+)
+def test_settings_that_all_dialects_share(version: str, changes: dict[str, Any], expected: str) -> None:
+    assert problems(mpijob(version, changes)) == [expected]
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
         ({"transport": "tcp"}, 'metadata.annotations[mpi-agents/transport]: must be exec or ssh, not "tcp"'),
-        ({"rbac": "off"}, 'metadata.annotations[mpi-agents/rbac]: must be managed or none, not "off"'),
         (
             {"run_launcher_as_worker": "yes"},
             'metadata.annotations[mpi-agents/run-launcher-as-worker]: must be "true" or "false", not "yes"',

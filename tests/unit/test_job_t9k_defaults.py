@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mpijobs import ABSENT, annotated, job, mpijob
+from mpijobs import ABSENT, annotated, job
 
 from agents.job.model import CleanPodPolicy, Dialect, Rbac, RestartPolicy, Transport
-from agents.job.read import dialect_of
 
 BOTH = ["t9k", "t9k-3"]
 WORKER = "spec/replicaSpecs/0"
@@ -25,6 +24,7 @@ def test_least(version: str) -> None:
     assert made.policy.backoff_limit is None
     assert made.policy.scheduling.priority is None
     assert made.worker_agent is None
+    assert made.api_version == "batch.tensorstack.dev/v1beta1"
     assert made.launch_command == ("mpirun", "--hostfile", "/etc/mpi/hostfile", "/pi")
 
 
@@ -169,18 +169,3 @@ def test_launcher_waits_for_workers_that_say_themselves_when_they_are_ready(
 ) -> None:
     made = job("t9k", {"spec/transport": transport, f"{CONTAINER}/readinessProbe": probe})
     assert made.launcher_waits is waits
-
-
-@pytest.mark.parametrize(
-    ("version", "served", "expected"),
-    [
-        ("batch.tensorstack.dev/v1beta1", "v2beta1", "t9k"),
-        ("batch.tensorstack.dev/v9", "v2beta1", "t9k"),
-        (ABSENT, "t9k", "t9k"),
-        ("kubeflow.org/v1", "t9k", "v1"),
-        (ABSENT, "v1", "v1"),
-    ],
-)
-def test_dialect(version: Any, served: str, expected: str) -> None:
-    assert dialect_of(mpijob("t9k", {"apiVersion": version}), served) == expected
-    assert job("t9k").api_version == "batch.tensorstack.dev/v1beta1"

@@ -208,7 +208,6 @@ def test_settings_may_be_annotations() -> None:
         ({"spec/login": 1}, "spec.login: must be an object, not the number 1"),
         ({"spec/login/template": 1}, "spec.login.template: must be an object, not the number 1"),
         ({"spec/login/template": {}}, "spec.login.template.spec.containers: must have at least one container"),
-        ({"spec/transport": "rsh"}, 'spec.transport: must be exec or ssh, not "rsh"'),
         ({"spec/dvm": True}, "spec.dvm: must be an object, not true"),
         ({"spec/dvm/enabled": "yes"}, "spec.dvm.enabled: must be true or false, not text"),
         ({"spec/dvm/args": "--x"}, "spec.dvm.args: must be a list, not text"),
@@ -239,9 +238,6 @@ def test_settings_may_be_annotations() -> None:
         ),
         ({"spec/suspend": "no"}, "spec.suspend: must be true or false, not text"),
         ({"spec/mainContainer": "x"}, 'spec.mainContainer: "x" is none of the nodes\': mpi'),
-        ({"spec/ssh/port": 0}, "spec.ssh.port: must be 1 or more, not 0"),
-        ({"spec/rbac": "x"}, 'spec.rbac: must be managed or none, not "x"'),
-        ({"spec/tools": ["helm"]}, 'spec.tools: must be kubectl, not "helm"'),
     ],
 )
 def test_what_is_wrong_is_said_once_with_its_path(changes: Object, expected: str) -> None:

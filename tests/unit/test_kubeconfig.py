@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted_api import Authority, Recorder, Server, authority, private_pem, read_to_end, until
+from scripted_api import Authority, Server, authority, linked, private_pem, read_to_end, until
 
-from agents.common.loop import Loop
 from rshagent.net.cluster import Cluster, ConfigError
-from rshagent.net.connection import Link
 
 if TYPE_CHECKING:
     import socket
@@ -97,9 +95,7 @@ def test_a_client_certificate_speaks_for_us(tmp_path: Path, authority: Authority
     with Server(greet, authority.issue("server", "127.0.0.1"), client_ca=authority.path) as server:
         cluster = load(tmp_path, document(authority, server=f"https://127.0.0.1:{server.port}", **user))
         assert cluster.authorization() is None
-        loop = Loop()
-        owner = Recorder(loop)
-        link = Link(loop, cluster, owner)
+        loop, owner, link = linked(cluster)
         until(loop, lambda: owner.data == b"hello")
         link.close()
     assert names == ["alice"]

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpijobs import ABSENT, annotated, mpijob
 from test_job_definition import KUBEFLOW, OURS
-from test_job_goldens import NAMES, load
-from test_job_t9k_goldens import NAMES as T9K_NAMES
-from test_job_t9k_goldens import load as load_t9k
+from test_job_goldens import NAMES, T9KS, load, load_t9k
 
 from agents.client.convert import Target
 from agents.client.convert import converted as convert
@@ -29,7 +27,7 @@ ELSE = {"dialect", "api_version", "generation", "uid", "annotations", "launch_co
 
 JOBS: dict[str, Object] = {
     **{name: load(f"{name}.yaml") for name in NAMES},
-    **{f"t9k: {name}": load_t9k(name) for name in T9K_NAMES},
+    **{f"t9k: {name}": load_t9k(name) for name in T9KS},
     **{f"the least {version}": mpijob(version) for version in ("v1", "v2beta1", "t9k", "t9k-3")},
     "all annotations": mpijob(
         "v1",

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mpijobs import ABSENT, annotated, mpijob
+from mpijobs import ABSENT, annotated, mpijob, read_job
 
 from agents.client import manifests
 from agents.client.errors import ManifestError
 from agents.client.manifests import Options, again, name_of, named, new_job, next_name
 from agents.common import plain
 from agents.job.model import Dialect, Implementation, Job, Transport
-from agents.job.read import read
 from agents.job.tags import OPTIONS
 
 Object = dict[str, Any]
@@ -23,9 +22,7 @@ def made(**given: Any) -> Object:
 
 
 def read_(body: Object) -> Job:
-    found = read({**body, "metadata": {"namespace": "default", "uid": "1", **body["metadata"]}})
-    assert isinstance(found, Job), found
-    return found
+    return read_job({**body, "metadata": {"namespace": "default", "uid": "1", **body["metadata"]}})
 
 
 def main(body: Object, role: str) -> Object:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from client_jobs import facts, job, workers
+from mpijobs import read_job
 
 from agents.client.errors import RefusedError
 from agents.client.modes import debugged, paused
-from agents.job.model import Job
-from agents.job.read import read
 
 Object = dict[str, Any]
 DIALECTS = ("v1", "v2beta1", "t9k", "t9k-3")
@@ -22,12 +21,6 @@ def patched(given: Object, patch: Object) -> Object:
     return {**given, **merged}
 
 
-def read_(resource: Object) -> Job:
-    found = read(resource)
-    assert isinstance(found, Job), found
-    return found
-
-
 ANNOTATED = {"metadata/annotations": {"mpi-agents/pause": "true"}}
 RUN_MODE = {"spec/runMode": {"pause": {"enabled": True}}}
 
@@ -37,9 +30,9 @@ RUN_MODE = {"spec/runMode": {"pause": {"enabled": True}}}
 def test_a_job_is_paused_and_resumed(version: str, changes: Object) -> None:
     resource = job(version, changes=changes)
     after = patched(resource, paused(facts(resource), is_on=True))
-    assert read_(after).policy.is_suspended
+    assert read_job(after).policy.is_suspended
     again = patched(after, paused(facts(after), is_on=False))
-    assert not read_(again).policy.is_suspended
+    assert not read_job(again).policy.is_suspended
 
 
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
@@ -63,8 +56,8 @@ def test_a_gang_schedulers_queue_pauses_nothing() -> None:
 def test_debug_mode_is_switched_on_and_off(version: str, changes: Object) -> None:
     resource = job(version, changes=changes)
     after = patched(resource, debugged(facts(resource), is_on=True))
-    assert read_(after).debug is not None
-    assert read_(patched(after, debugged(facts(after), is_on=False))).debug is None
+    assert read_job(after).debug is not None
+    assert read_job(patched(after, debugged(facts(after), is_on=False))).debug is None
 
 
 def test_other_operators_have_no_debug_mode() -> None:

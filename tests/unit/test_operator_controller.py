@@ -150,7 +150,12 @@ def test_a_server_that_goes_on_asking_for_a_pause_is_asked_less_and_less(said: s
     assert waits[-1] == pytest.approx(60, abs=0.06)
 
 
-def test_refusals_are_told_to_plan_until_they_end_or_the_job_is_edited() -> None:
+EDITED = job(version=10)
+EDITED["metadata"]["annotations"] = {"mpi-agents/ssh-port": "2200"}  # settings, by which the generation stays
+
+
+@pytest.mark.parametrize("edited", [job(version=10, generation=2), EDITED], ids=["spec", "annotations"])
+def test_refusals_are_told_to_plan_until_they_end_or_the_job_is_edited(edited: Body) -> None:
     again = steps(create("a"))
     loop = Loop(again, again, again, again, again)
     loop.api.answers["create", "a"] = RejectedError("exceeded quota", 403)
@@ -163,7 +168,7 @@ def test_refusals_are_told_to_plan_until_they_end_or_the_job_is_edited() -> None
     assert loop.observed[3].rejected == {}
     loop.api.answers["create", "a"] = RejectedError("exceeded quota", 403)
     loop.run()
-    loop.caches.jobs().put(job(version=10, generation=2))
+    loop.caches.jobs().put(edited)
     loop.run()
     assert loop.observed[5].rejected == {}
 
@@ -179,20 +184,6 @@ def test_what_was_refused_and_is_there_all_the_same_is_refused_no_more() -> None
     loop.caches.store(POD).event("DELETED", made("pi-worker-0", version=6))
     loop.run()
     assert [one.rejected for one in loop.observed[1:]] == [{("Pod", "pi-worker-0"): "exceeded quota"}, {}, {}]
-
-
-def test_an_edit_of_annotations_alone_is_one_as_well() -> None:
-    """They are settings, and the generation stays: what was refused for what is in it would never be tried again."""
-    loop = Loop(steps(create("a")), Plan(), Plan())
-    loop.api.answers["create", "a"] = RejectedError('Pod "a" is invalid: spec', 422)
-    loop.run()
-    loop.run()
-    assert loop.observed[1].rejected == {("Pod", "a"): 'Pod "a" is invalid: spec'}
-    edited = job(version=10)
-    edited["metadata"]["annotations"] = {"mpi-agents/ssh-port": "2200"}
-    loop.caches.jobs().put(edited)
-    loop.run()
-    assert loop.observed[2].rejected == {}
 
 
 def test_new_keys_are_in_one_request_and_kept_nowhere(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,6 @@ import base64
 import os
 import shutil
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,9 +46,3 @@ def test_a_pair_is_of_the_wanted_type_and_openssh_makes_the_same_public_key_of_i
 
 def test_no_two_pairs_are_alike() -> None:
     assert len({new_key_pair(KeyType.ED25519)["ssh-privatekey"] for _ in range(5)}) == 5
-
-
-def test_the_operator_starts_without_what_makes_keys() -> None:
-    """It costs 11 MiB, and an operator of exec jobs alone has no use for it."""
-    script = "import agents.operator.cli, sys; sys.exit('cryptography' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

@@ -26,11 +26,6 @@ def group(changes: Object, settings: PodSettings) -> Object:
     return made
 
 
-def test_without_a_gang_scheduler_there_is_none() -> None:
-    assert objects.pod_group(job("v1"), PodSettings(image="i")) is None
-    assert "schedulerName" not in launcher()["spec"]
-
-
 def test_volcanos() -> None:
     made = group(ASKED, VOLCANO)
     assert (made["apiVersion"], made["kind"], made["metadata"]["name"]) == (

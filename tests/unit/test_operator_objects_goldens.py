@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from mpijobs import job
+from mpijobs import job, read_job
 
 from agents.job.model import Job
-from agents.job.read import read
 from agents.operator import objects
 from agents.operator.settings import PodSettings
 
@@ -29,12 +28,6 @@ def hashed(body: Any, launcher: str, worker: str) -> Any:
     if isinstance(body, list):
         return [hashed(value, launcher, worker) for value in body]
     return {"LAUNCHER": launcher, "WORKER": worker}.get(body, body) if isinstance(body, str) else body
-
-
-def read_job(golden: Any) -> Job:
-    found = read(golden["job"])
-    assert isinstance(found, Job), found
-    return found
 
 
 def everything(found: Job, settings: PodSettings) -> list[Any]:
@@ -57,7 +50,7 @@ def everything(found: Job, settings: PodSettings) -> list[Any]:
 @pytest.mark.parametrize("name", ["v1", "v2beta1", "v2beta1-ssh", "t9k-ssh"])
 def test_objects_are_those_of_the_dialect(name: str) -> None:
     golden = load(name)
-    found = read_job(golden)
+    found = read_job(golden["job"])
     hashes = objects.template_hash(found.launcher), objects.template_hash(found.worker)
     assert everything(found, PodSettings(**golden["settings"])) == hashed(golden["objects"], *hashes)
 
@@ -65,7 +58,7 @@ def test_objects_are_those_of_the_dialect(name: str) -> None:
 @pytest.mark.parametrize(("name", "source"), [("v2beta1-ssh-pi", None), ("v1-horovod", "../jobs/v1-horovod")])
 def test_a_job_that_users_have_is_run_as_it_is(name: str, source: str | None) -> None:
     golden = load(name)
-    found = read_job(golden if source is None else {"job": load(source)})
+    found = read_job(golden["job"] if source is None else load(source))
     *_, launcher, worker = everything(found, PodSettings(**golden["settings"]))
     pod = launcher if launcher["kind"] == "Pod" else launcher["spec"]["template"]
     assert pod["spec"] == golden["pods"]["launcher"]

@@ -151,24 +151,6 @@ def test_the_main_container_alone_has_ssh() -> None:
 # Rights.
 
 
-@pytest.mark.parametrize("version", ["v1", "v2beta1", "t9k"])
-def test_ssh_jobs_have_no_rights(version: str) -> None:
-    made = job(version, SSH)
-    assert objects.service_account(made, SETTINGS) is None
-    assert objects.role(made, SETTINGS, [0]) is None
-    assert objects.role_binding(made, SETTINGS) is None
-    assert objects.secret(made, SETTINGS) is not None
-    pod = objects.launcher(made, SETTINGS)
-    spec = pod["spec"] if pod["kind"] == "Pod" else pod["spec"]["template"]["spec"]
-    assert "serviceAccountName" not in spec
-    assert spec["automountServiceAccountToken"] is False
-    assert not [one for one in spec["volumes"] if "projected" in one]
-
-
-def test_jobs_by_exec_have_no_keys() -> None:
-    assert objects.secret(job("v1"), SETTINGS) is None
-
-
 def test_a_users_own_service_account_stays() -> None:
     changes = SSH | {f"{LAUNCHER}/template/spec/serviceAccountName": "mine"}
     assert launcher("v2beta1", changes)["spec"]["serviceAccountName"] == "mine"

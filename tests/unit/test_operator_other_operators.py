@@ -141,13 +141,10 @@ def test_which_jobs_are_taken(claim: Claim, seen: list[str], taken: list[Body]) 
 )
 def test_kubeflow_s_operators_are_no_reason_to_leave_t9k_s_jobs(lease_name: str, taken: list[Body]) -> None:
     """A second operator of our own is one."""
-    api = Api()
-    theirs = born(fresh("mpi-operator", lease_name), "2025-01-01T00:00:00Z")
-    api.answers[f"metadata.name={lease_name}"] = [theirs, fresh(*OWN)] if lease_name == OWN[1] else [theirs]
-    other_operators = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    other_operators.look()
+    theirs, others = born(fresh("mpi-operator", lease_name), "2025-01-01T00:00:00Z"), Others()
+    others.look_at([theirs, fresh(*OWN)] if lease_name == OWN[1] else [theirs], lease_name)
     jobs = (PLAIN, LABELLED, NAMED, BEGUN, T9KS)
-    assert [each for each in jobs if claims(Claim.AUTO, other_operators.is_alone, each)] == taken
+    assert [each for each in jobs if claims(Claim.AUTO, others.is_alone, each)] == taken
 
 
 @pytest.mark.parametrize("spec", [None, [], "x", {"runPolicy": 3}])
@@ -158,14 +155,25 @@ def test_a_job_of_any_form_can_be_asked_for(spec: Any) -> None:
 class Api:
     def __init__(self) -> None:
         self.answers: dict[str, list[Body] | ApiError] = {}
-        self.asked: list[str] = []
 
     def items(self, path: str, *, fieldSelector: str) -> list[Body]:  # noqa: N803
-        self.asked.append(f"{path} {fieldSelector}")
         answer = self.answers.get(fieldSelector, [])
         if isinstance(answer, ApiError):
             raise answer
         return [one for one in answer if ("/leases" in path) == ("renewTime" in one["spec"])]
+
+
+class Others(OtherOperators):
+    """As they are known by an API server that says what a test wants."""
+
+    def __init__(self, **more: Any) -> None:
+        self.api = Api()
+        super().__init__(self.api, *OWN, **more)  # type: ignore[arg-type]
+
+    def look_at(self, answer: list[Body] | ApiError, *names: str) -> None:
+        """Look, and be told this of these names, and of no other."""
+        self.api.answers = {f"metadata.name={name}": answer for name in names or ("mpi-operator",)}
+        self.look()
 
 
 def fresh(namespace: str, name: str) -> Body:
@@ -173,15 +181,13 @@ def fresh(namespace: str, name: str) -> Body:
 
 
 def test_coming_and_going_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    api, told = Api(), list[frozenset[str]]()
-    one = OtherOperators(api, *OWN, on_change=lambda: told.append(one.seen()))  # type: ignore[arg-type]
+    told = list[frozenset[str]]()
+    others: Others = Others(on_change=lambda: told.append(others.seen()))
     with caplog.at_level("INFO"):
-        one.look()
-        api.answers["metadata.name=mpi-operator"] = [fresh("mpi-operator", "mpi-operator")]
-        one.look()
-        one.look()
-        api.answers.clear()
-        one.look()
+        others.look_at([])
+        others.look_at([fresh("mpi-operator", "mpi-operator")])
+        others.look()
+        others.look_at([])
     assert told == [frozenset(), {"Lease mpi-operator/mpi-operator"}, frozenset()]
     words = [each.getMessage() for each in caplog.records]
     assert "another operator for MPIJobs is running: Lease mpi-operator/mpi-operator." in words[0]
@@ -190,68 +196,51 @@ def test_coming_and_going_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_may_not_be_listed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    api = Api()
-    for name in ("mpi-operator", "training-operator"):
-        api.answers[f"metadata.name={name}"] = RejectedError("no", 403)
-    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
+    others = Others()
     with caplog.at_level("INFO"):
-        one.look()
-        one.look()
-    assert one.is_alone(GROUP)
-    assert one.seen() == frozenset()
+        others.look_at(RejectedError("no", 403), "mpi-operator", "training-operator")
+        others.look()
+    assert others.is_alone(GROUP)
+    assert others.seen() == frozenset()
     said = [each.getMessage() for each in caplog.records]
     assert sorted(words.partition(": ")[0].rpartition(" ")[2] for words in said) == ["deployments", "leases"]
 
 
 def test_a_refusal_while_the_api_server_starts_is_forgotten() -> None:
     """It refuses all requests until it has read the roles; an operator that then saw nobody would take others' jobs."""
-    api, refused = Api(), RejectedError("forbidden: clusterrole not found", 403)
-    name, theirs = "metadata.name=mpi-operator", fresh("mpi-operator", "mpi-operator")
-    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    api.answers[name] = refused
-    one.look()
-    api.answers[name] = [theirs]
-    one.look()
-    assert not one.is_alone(GROUP)
-    api.answers[name] = refused
-    one.look()
-    assert not one.is_alone(GROUP)
-    api.answers[name] = []
-    one.look()
-    assert one.is_alone(GROUP)
+    others, refused = Others(), RejectedError("forbidden: clusterrole not found", 403)
+    others.look_at(refused)
+    others.look_at([fresh("mpi-operator", "mpi-operator")])
+    assert not others.is_alone(GROUP)
+    others.look_at(refused)
+    assert not others.is_alone(GROUP)
+    others.look_at([])
+    assert others.is_alone(GROUP)
 
 
 def test_what_is_not_known_now_was_not_seen_to_go() -> None:
     """An API server that does not answer is no reason to take others' jobs."""
-    api = Api()
-    api.answers["metadata.name=mpi-operator"] = [fresh("mpi-operator", "mpi-operator")]
-    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    one.look()
-    api.answers["metadata.name=mpi-operator"] = UnavailableError("no answer")
-    one.look()
-    assert not one.is_alone(GROUP)
-    assert "Lease mpi-operator/mpi-operator" in one.seen()
+    others = Others()
+    others.look_at([fresh("mpi-operator", "mpi-operator")])
+    others.look_at(UnavailableError("no answer"))
+    assert not others.is_alone(GROUP)
+    assert "Lease mpi-operator/mpi-operator" in others.seen()
 
 
 def test_nobody_is_alone_before_it_could_look() -> None:
-    api = Api()
-    api.answers["metadata.name=mpi-operator"] = UnavailableError("no answer")
-    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    one.look()
-    assert not one.is_alone(GROUP)
-    api.answers.clear()
-    one.look()
-    assert one.is_alone(GROUP)
+    others = Others()
+    others.look_at(UnavailableError("no answer"))
+    assert not others.is_alone(GROUP)
+    others.look_at([])
+    assert others.is_alone(GROUP)
 
 
 def test_it_looks_more_often_beside_another_because_jobs_wait_for_it_to_go() -> None:
-    api = Api()
-    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    pauses_s = [one.pause_s()]
+    others = Others()
+    pauses_s = [others.pause_s()]
     for seen in ([], [fresh("mpi-operator", "mpi-operator")]):
-        api.answers["metadata.name=mpi-operator"] = seen
-        one.look()
-        pauses_s.append(one.pause_s())
+        others.look_at(seen)
+        pauses_s.append(others.pause_s())
     assert pauses_s == [2, 60, 10]
 
 
@@ -275,17 +264,14 @@ TENANTS = [
 
 @pytest.mark.parametrize("theirs", TENANTS, ids=lambda body: "{namespace}/{name}".format(**body["metadata"]))
 def test_what_a_tenant_makes_in_its_own_namespace_is_no_other_operator(theirs: Body) -> None:
-    api, name = Api(), theirs["metadata"]["name"]
-    api.answers[f"metadata.name={name}"] = [theirs]
-    one = OtherOperators(api, *OWN)  # type: ignore[arg-type]
-    one.look()
-    assert one.is_alone(GROUP)
+    others, name = Others(), theirs["metadata"]["name"]
+    others.look_at([theirs], name)
+    assert others.is_alone(GROUP)
     # Nor does it hide one that there is.
     real = deployed("kubeflow", name) if "replicas" in theirs["spec"] else fresh("kubeflow", name)
     own = [fresh(*OWN)] if name == OWN[1] else []
-    api.answers[f"metadata.name={name}"] = [theirs, *own, born(real, "2000-01-01T00:00:00Z")]
-    one.look()
-    assert one.others(GROUP) == {f"{'Deployment' if 'replicas' in theirs['spec'] else 'Lease'} kubeflow/{name}"}
+    others.look_at([theirs, *own, born(real, "2000-01-01T00:00:00Z")], name)
+    assert others.others(GROUP) == {f"{'Deployment' if 'replicas' in theirs['spec'] else 'Lease'} kubeflow/{name}"}
 
 
 @pytest.mark.parametrize(
@@ -297,10 +283,6 @@ def test_what_a_tenant_makes_in_its_own_namespace_is_no_other_operator(theirs: B
     ],
 )
 def test_which_namespaces_count_is_the_administrators_to_say(namespaces: tuple[str, ...], seen: set[str]) -> None:
-    api = Api()
-    api.answers["metadata.name=mpi-operator"] = [
-        deployed(each, "mpi-operator") for each in (*NAMESPACES, "team-a", "ours")
-    ]
-    one = OtherOperators(api, *OWN, namespaces)  # type: ignore[arg-type]
-    one.look()
-    assert one.others(GROUP) == {f"Deployment {each}/mpi-operator" for each in seen}
+    others = Others(namespaces=namespaces)
+    others.look_at([deployed(each, "mpi-operator") for each in (*NAMESPACES, "team-a", "ours")])
+    assert others.others(GROUP) == {f"Deployment {each}/mpi-operator" for each in seen}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import plans
 import pytest
 from job_states import CREATED, READY, RUNNING, condition, launcher, pod, resource, running, workers
-from mpijobs import annotated
 
 from agents.operator.actions import Create, Patch, Plan
 from agents.operator.settings import PodSettings
@@ -186,14 +186,6 @@ def test_objects_name_their_job_by_the_version_that_the_garbage_collector_watche
 
 
 @plans.DIALECTS
-def test_a_job_that_has_begun_by_exec_is_looked_after_whatever_it_says_now(version: str) -> None:
-    body = resource(version, None, CREATED)
-    body["metadata"]["annotations"] = {"mpi-agents/transport": "ssh"}
-    found = plans.plan(body, *workers(1))
-    assert plans.steps(found)[1:] == [[f"create {plans.LAUNCHERS[version]}", "create Pod pi-worker-1"]]
-
-
-@plans.DIALECTS
 def test_a_suspension_takes_the_pods_that_began_by_exec_whatever_the_job_says_now(version: str) -> None:
     """The status, which has no startTime then, is written before: the operator may have ended in between."""
     body = resource(version, {"spec/runPolicy/suspend": True}, condition("Suspended"), CREATED)
@@ -204,21 +196,6 @@ def test_a_suspension_takes_the_pods_that_began_by_exec_whatever_the_job_says_no
         (plans.plan(body, launcher()), f"delete {plans.LAUNCHERS[version]}"),
     ):
         assert gone in [words for step in plans.steps(found) for words in step]
-
-
-@plans.DIALECTS
-def test_a_resumed_jobs_role_is_bound_to_the_serviceaccount_that_its_template_names_now(version: str) -> None:
-    body = resource(version, None, condition("Suspended"), CREATED)
-    before = plans.observed(body).role_binding
-    body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["serviceAccountName"] = "mine"
-    found = plans.plan(body, role_binding=before)
-    assert "patch RoleBinding pi-launcher" in plans.steps(found)[1]
-    (patch,) = [one for step in found.steps for one in step if isinstance(one, Patch)]
-    assert patch.body == {
-        "metadata": {"uid": "uid-of-role_binding", "resourceVersion": "8"},
-        "subjects": [{"kind": "ServiceAccount", "name": "mine", "namespace": "default"}],
-    }
-    assert plans.steps(found)[-1] == [f"create {plans.LAUNCHERS[version]}"]
 
 
 @plans.DIALECTS
@@ -262,16 +239,6 @@ def test_a_faulty_template_waits_for_an_edit(version: str) -> None:
     assert plans.steps(found) == [["write"], ["tell ValidationError"]]
     assert plans.status(found)["conditions"][-1]["type"] == "ValidationError"
     assert not plans.plan({**body, "status": plans.status(found)}, *workers(), rejected={(kind, name): words}).steps
-
-
-def test_a_rule_that_someone_else_must_grant_is_printed() -> None:
-    body = resource("v1", annotated(rbac="none"))
-    found = plans.plan(body)
-    assert not any("Role" in one for step in plans.steps(found) for one in step if one.startswith("create"))
-    status, reason, words = plans.conditions(found)["RbacUnmanaged"]
-    assert (status, reason) == ("True", "RbacUnmanaged")
-    assert '"resourceNames": ["pi-worker-0", "pi-worker-1"]' in words
-    assert list(plans.conditions(found)) == ["RbacUnmanaged", "Created"]
 
 
 @pytest.mark.parametrize(
@@ -335,41 +302,34 @@ def test_pods_stay_when_the_delivery_of_programs_changes(has_volumes: bool) -> N
     assert not plans.actions(plans.plan(body, *there, settings=after), "create Pod", "delete")
 
 
-def test_a_changed_scheduling_policy_reaches_the_pod_group() -> None:
+CPU, MEMORY = {"minResources": {"cpu": "100k"}}, {"minResources": {"memory": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patched"),
+    [
+        ({}, {"minAvailable": 1}, {"minMember": 1}),
+        (CPU, {}, {"minResources": None}),  # a merge patch keeps what it doesn't name
+        (CPU, MEMORY, {"minResources": {"cpu": None, "memory": "1Gi"}}),
+        (CPU, CPU, None),
+    ],
+    ids=["more", "less", "other", "the same"],
+)
+def test_a_changed_scheduling_policy_reaches_the_pod_group(
+    before: dict[str, Any], after: dict[str, Any], patched: dict[str, Any] | None
+) -> None:
     settings = PodSettings(image="i", gang_scheduler="volcano")
-    body = resource("v2beta1", None, CREATED)
-    made = next(one for one in plans.plan(body, settings=settings).steps[1] if isinstance(one, Create))
-    group = {"metadata": {**made.body["metadata"], "uid": "u", "resourceVersion": "4"}}
-    assert not any(
-        "PodGroup" in one for step in plans.steps(plans.plan(body, settings=settings, pod_group=group)) for one in step
+    earlier, body = (
+        resource("v2beta1", {"spec/runPolicy/schedulingPolicy": policy}, CREATED) for policy in (before, after)
     )
-    body["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 1}}
-    change = next(
-        one for one in plans.plan(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch)
-    )
-    assert change.body["spec"]["minMember"] == 1
-    assert {name: change.body["metadata"][name] for name in ("uid", "resourceVersion")} == {
-        "uid": "u",
-        "resourceVersion": "4",
-    }
-
-
-def test_what_a_pod_group_no_longer_asks_for_is_taken_away() -> None:
-    settings = PodSettings(image="i", gang_scheduler="gang")
-    body = resource("v2beta1", None, CREATED)
-    body["spec"]["runPolicy"] = {"schedulingPolicy": {"minResources": {"cpu": "100k"}}}
-    made = next(one for one in plans.plan(body, settings=settings).steps[1] if isinstance(one, Create))
-    group = {**made.body, "metadata": {**made.body["metadata"], "uid": "u", "resourceVersion": "4"}}
-    del body["spec"]["runPolicy"]["schedulingPolicy"]["minResources"]
-    change = next(
-        one for one in plans.plan(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch)
-    )
-    assert change.body["spec"]["minResources"] is None  # a merge patch keeps what it doesn't name
-    body["spec"]["runPolicy"] = {"schedulingPolicy": {"minResources": {"memory": "1Gi"}}}
-    change = next(
-        one for one in plans.plan(body, settings=settings, pod_group=group).steps[1] if isinstance(one, Patch)
-    )
-    assert change.body["spec"]["minResources"] == {"cpu": None, "memory": "1Gi"}
+    made = plans.created(plans.plan(earlier, settings=settings))["PodGroup pi"]
+    group = {**made, "metadata": {**made["metadata"], "uid": "u", "resourceVersion": "4"}}
+    found = plans.plan(body, settings=settings, pod_group=group)
+    assert plans.actions(found, "create PodGroup", "patch PodGroup") == (["patch PodGroup pi"] if patched else [])
+    if patched:
+        change = next(one.body for one in found.steps[1] if isinstance(one, Patch))
+        assert change["spec"] | patched == change["spec"]
+        assert change["metadata"] | {"uid": "u", "resourceVersion": "4"} == change["metadata"]
 
 
 @plans.DIALECTS

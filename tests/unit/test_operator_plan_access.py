@@ -7,10 +7,7 @@ from typing import Any
 import plans
 import pytest
 from job_states import CREATED, batch_job, condition, launcher, own, pod, resource, running, workers
-from mpijobs import annotated, mpijob
-from simulated_api import SimulatedApi
-from simulated_cluster import Cluster, controller
-from stepped_operator import SteppedOperator
+from mpijobs import annotated
 
 from agents.operator.actions import Patch, Plan
 
@@ -170,9 +167,12 @@ def test_the_rights_of_a_suspended_job_end_with_its_launcher_where_no_worker_was
 def test_the_rule_that_someone_else_must_grant_has_no_pod_of_another() -> None:
     body = resource("v1", annotated(rbac="none"), CREATED)
     found = plans.plan(body, workers()[0], name_conflicts=frozenset({POD_1}))
+    assert plans.conditions(found)["RbacUnmanaged"][:2] == ("True", "RbacUnmanaged")
     assert '"resourceNames": ["pi-worker-0"]' in plans.conditions(found)["RbacUnmanaged"][2]
     made = plans.plan(resource("v1", annotated(rbac="none")), **plans.NOTHING)
+    assert plans.actions(made, "create Role") == []
     assert order(made)[-3:] == ["create Pod pi-worker-0", "create Pod pi-worker-1", "create Pod pi-launcher"]
+    assert list(plans.conditions(made)) == ["RbacUnmanaged", "Created"]
 
 
 UNTENDED = {  # jobs for which nothing else is done, though their launcher runs
@@ -195,73 +195,3 @@ def test_rights_to_workers_that_are_gone_end_of_any_job(version: str, change: Ob
     assert patch.body == {"metadata": {"uid": "uid-of-role", "resourceVersion": "8"}, "rules": role["rules"][:1]}
     assert listed(plans.plan(body, launcher(), role=role_of())) is None
     assert listed(plans.plan(body, launcher(), role=None)) is None
-
-
-class Story:
-    """A job in a simulated cluster, and a pod of another under a worker's name."""
-
-    def __init__(self, version: str, transport: str = "exec", replicas: int = 2) -> None:
-        self.api = SimulatedApi()
-        self.cluster = Cluster(self.api)
-        self.operator = SteppedOperator(self.api)
-        changes = {"apiVersion": "kubeflow.org/v2beta1", "spec/dialect": version, f"{plans.WORKER}/replicas": replicas}
-        self.api.add("mpijobs", mpijob(version, {**changes, "spec/transport": transport}))
-
-    def goes_on(self, rounds: int = 4) -> None:
-        for _ in range(rounds):
-            self.operator.deliver_all()
-            self.operator.reconcile()
-            self.check()
-            self.cluster.go_on()
-            for one in self.cluster.pods("", "Pending"):
-                if controller(one):
-                    self.cluster.run(one)
-
-    def check(self) -> None:
-        """A foreign pod is in nobody's reach."""
-        foreign = {one["metadata"]["name"] for one in self.cluster.pods() if not controller(one)}
-        assert not foreign & set(self.names())
-
-    def names(self) -> list[str]:
-        rules = [rule for role in self.api.all("roles") for rule in role["rules"]]
-        return [name for rule in rules for name in rule.get("resourceNames", [])]
-
-    def take(self, name: str = "pi-worker-0") -> Object:
-        return self.api.add("pods", {"metadata": {"name": name}, "spec": {"containers": []}})
-
-    def lose(self, name: str) -> None:
-        found = self.api.find("pods", name)
-        assert found is not None
-        self.api.drop("pods", found)
-
-
-@plans.DIALECTS
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_pod_that_was_there_before_the_job_is_never_in_reach(version: str, index: int) -> None:
-    """A StatefulSet's `airflow-worker-0`, and a job that is called airflow."""
-    story = Story(version)
-    name = f"pi-worker-{index}"
-    story.take(name)
-    story.goes_on()
-    story.api.now += 61  # it is tried again
-    story.goes_on()
-    assert story.api.all("roles") == story.api.all("rolebindings") == story.cluster.pods("launcher") == []
-    story.lose(name)
-    story.api.now += 61
-    story.goes_on(6)
-    assert story.names() == ["pi-worker-0", "pi-worker-1"]
-    assert len(story.cluster.pods("launcher", "Running")) == 1
-
-
-@plans.DIALECTS
-@pytest.mark.parametrize("made", range(5))
-def test_a_quota_that_takes_some_of_the_workers_holds_back_the_launcher(version: str, made: int) -> None:
-    story = Story(version, replicas=5)
-    story.api.quota = 3 + made  # ConfigMap, Service and ServiceAccount count as well
-    story.goes_on()
-    assert len(story.cluster.pods("worker")) < 5
-    assert story.cluster.pods("launcher") == story.api.all("jobs") == story.api.all("rolebindings") == []
-    story.api.quota = 100
-    story.goes_on()
-    assert len(story.names()) == 5
-    assert len(story.cluster.pods("launcher", "Running")) == 1

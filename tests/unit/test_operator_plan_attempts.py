@@ -16,6 +16,7 @@ LIMIT = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "
 WORDS = "pi-launcher: container mpi exited with 3: no | licence"
 FIRST = {"pod": "pi-launcher", "endedAt": AT, "exitCode": 3, "message": WORDS}
 RESTARTS = {"spec/mpiReplicaSpecs/Launcher/restartPolicy": "OnFailure"}
+TWO_CONTAINERS = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": [{"name": "mpi"}, {"name": "log"}]}
 
 
 def attempts(found: Any) -> Any:
@@ -64,18 +65,14 @@ def test_each_pod_of_a_job_is_listed_and_told() -> None:
 
 
 def test_a_pod_of_two_containers_that_failed_is_one_attempt() -> None:
-    containers = [{"name": name, "image": "example/mpi"} for name in ("mpi", "log")]
-    changes = {**RESTARTS, "spec/mpiReplicaSpecs/Launcher/template/spec/containers": containers}
     log = {"name": "log", "state": {"terminated": {"exitCode": 9, "finishedAt": LATER}}}
     failed = launcher("Failed", code=3, finished=AT, beside=[log])
-    body = resource("v1", changes, READY, CREATED, RUNNING)
+    body = resource("v1", {**RESTARTS, **TWO_CONTAINERS}, READY, CREATED, RUNNING)
     assert [one["exitCode"] for one in attempts(plans.plan(body, failed, *workers()))] == [3]
 
 
 def test_nor_is_it_two_if_the_other_container_has_ended_later() -> None:
-    containers = [{"name": name, "image": "example/mpi"} for name in ("mpi", "log")]
-    changes = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": containers}
-    body = resource("v1", changes, READY, CREATED, RUNNING)
+    body = resource("v1", TWO_CONTAINERS, READY, CREATED, RUNNING)
     logs = {"name": "log", "state": {"running": {}}}
     first = plans.plan(body, launcher(code=3, finished=AT, beside=[logs]), *workers())
     assert attempts(first) is None
@@ -170,6 +167,19 @@ def test_a_failed_job_waits_for_the_end_of_its_pod_to_be_heard_of(
         assert all("Failed" not in str(step) for step in plans.steps(found))
 
 
+@pytest.mark.parametrize("state", ["running", "waiting"])
+def test_a_job_that_will_fail_has_failed_when_its_pod_goes(state: str) -> None:
+    """As it says until Kubernetes 1.31; its container may have been started again, or be held back."""
+    will_fail = batch_job({**JUST_NOW, "type": "FailureTarget"}, failed=1)
+    more: Object
+    for more, is_failed in (({}, False), ({"deleted": LATER}, True)):
+        again = launcher(last=ONCE, ready=False, restarts=1, **more)
+        again["status"]["containerStatuses"][0]["state"] = {state: {}}
+        found = plans.conditions(plans.plan(body_of("v2beta1"), again, *workers(), launcher_job=will_fail))
+        assert ("Failed" in found) is is_failed
+    assert found["Failed"][2] == FAILED
+
+
 @pytest.mark.parametrize(("restarts", "codes"), [({"last": ONCE, "restarts": 1}, [3]), ({}, [143])])
 def test_a_start_in_place_that_its_job_cut_short_is_no_attempt(restarts: Object, codes: list[int]) -> None:
     """At its limit a Job deletes the pod, which the kubelet may have started again. A drained one has not restarted."""
@@ -180,11 +190,10 @@ def test_a_start_in_place_that_its_job_cut_short_is_no_attempt(restarts: Object,
 
 def test_the_container_that_failed_first_is_the_evidence() -> None:
     ended = {"exitCode": 9, "reason": "Error", "startedAt": AT, "finishedAt": AT, "message": "the cause"}
-    beside = {"name": "other", "restartCount": 0, "ready": False, "state": {"terminated": ended}}
-    changes = {"spec/mpiReplicaSpecs/Launcher/template/spec/containers": [{"name": "mpi"}, {"name": "other"}]}
-    body = resource("v1", changes, READY, CREATED, RUNNING)
+    beside = {"name": "log", "restartCount": 0, "ready": False, "state": {"terminated": ended}}
+    body = resource("v1", TWO_CONTAINERS, READY, CREATED, RUNNING)
     found = plans.plan(body, launcher("Failed", code=1, finished=LATER, beside=[beside]), *workers())
-    assert plans.conditions(found)["Failed"][2].endswith("container other exited with 9: the cause")
+    assert plans.conditions(found)["Failed"][2].endswith("container log exited with 9: the cause")
 
 
 FOREIGN = [

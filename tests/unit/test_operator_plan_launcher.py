@@ -201,14 +201,6 @@ def test_a_v2beta1_launcher_has_failed_when_its_job_says_so() -> None:
     assert plans.status(found)["replicaStatuses"]["Launcher"] == {"failed": 2}
 
 
-def test_between_two_tries_the_status_says_how_the_last_one_ended() -> None:
-    body = resource("v2beta1", None, READY, CREATED, RUNNING)
-    failed = launcher("Failed", code=137, why="OOMKilled")
-    found = plans.plan(body, failed, *workers(), launcher_job=batch_job(failed=1))
-    words = "pi-launcher: container mpi exited with 137 (OOMKilled); its Job tries again"
-    assert plans.conditions(found)["LauncherWaiting"] == ("True", "LauncherFailed", words)
-
-
 def test_a_launcher_that_is_gone_before_its_job_has_failed_is_told_of_all_the_same() -> None:
     """The Job's controller lets go of a pod that is being deleted a moment before it says that the Job has failed."""
     body = resource("v2beta1", {POLICY: "Never"}, READY, CREATED, RUNNING)

@@ -18,6 +18,7 @@ from agents.operator import objects
 from agents.operator.actions import Action, Plan, WriteStatus
 from agents.operator.plan import plan
 from agents.operator.planning import pinned
+from agents.operator.planning.view import Observed
 from agents.operator.trim import trim
 
 Object = dict[str, Any]
@@ -54,6 +55,17 @@ def pods(made_for: Object) -> tuple[list[Object], Object | None]:
     return [_running(one) for one in (launcher, *made)], batch
 
 
+def planned(resource: Object, now: Observed) -> Plan:
+    """What is done when the job has become this one, and all else is as it was."""
+    return plan(read(resource), replace(now, resource=resource), plans.SETTINGS, plans.NOW)
+
+
+def lost(before: Object) -> tuple[Observed, str]:
+    """A job whose last worker is lost, and that worker's name."""
+    (launcher, *others), batch = pods(before)
+    return plans.observed(before, launcher, *others[:-1], launcher_job=batch), others[-1]["metadata"]["name"]
+
+
 def _running(pod: Object) -> Object:
     (template,) = workers(1, container=pod["spec"]["containers"][0]["name"])
     metadata = {**template["metadata"], **pod["metadata"], "uid": f"uid-of-{pod['metadata']['name']}"}
@@ -63,15 +75,14 @@ def _running(pod: Object) -> Object:
 @JOBS
 def test_a_worker_that_is_lost_comes_back_by_the_transport_of_the_others(version: str, transport: str) -> None:
     before = going(version, transport)
-    (launcher, *others), batch = pods(before)
+    now, name = lost(before)
     job = read(before)
     assert isinstance(job, Job)
-    now = plans.observed(before, launcher, *others[:-1], launcher_job=batch)
     edited = going(version, transport, transport=OTHER[transport])
-    found = plan(read(edited), replace(now, resource=edited), plans.SETTINGS, plans.NOW)
+    found = planned(edited, now)
     made = objects.worker(job, job.worker.replicas - 1, plans.SETTINGS)
-    assert plans.created(found) == {f"Pod {made['metadata']['name']}": made}
-    assert _but_for_words(found) == _but_for_words(plan(job, now, plans.SETTINGS, plans.NOW))
+    assert plans.created(found) == {f"Pod {name}": made}
+    assert _but_for_words(found) == _but_for_words(planned(before, now))
     words = plans.conditions(found)["WorkersOutdated"]
     assert words[:2] == ("True", "SettingsKept")
     assert words[2].startswith(
@@ -84,11 +95,10 @@ def test_a_worker_that_is_lost_comes_back_by_the_transport_of_the_others(version
 def test_a_job_keeps_its_dialect_too(version: str, transport: str | None) -> None:
     """And the transport, also where it is the dialect's."""
     before = going(version, transport)
-    (launcher, *others), batch = pods(before)
-    now = plans.observed(before, launcher, *others[:-1], launcher_job=batch)
+    now, _name = lost(before)
     edited = going(version, transport, dialect=OTHER[version])
-    found = plan(read(edited), replace(now, resource=edited), plans.SETTINGS, plans.NOW)
-    assert _but_for_words(found) == _but_for_words(plan(read(before), now, plans.SETTINGS, plans.NOW))
+    found = planned(edited, now)
+    assert _but_for_words(found) == _but_for_words(planned(before, now))
     assert plans.conditions(found)["WorkersOutdated"][2].startswith(
         "mpi-agents/dialect can't change while the job has pods: it"
     )
@@ -122,19 +132,18 @@ def test_a_worker_that_is_lost_comes_back_as_the_running_launcher_knows_it(
     value, kept = SHARED[key]
     given, plain = with_two_containers(version, transport, **{key: value}), with_two_containers(version, transport)
     before, edited = (given, plain) if is_given_before else (plain, given)
-    (launcher, *others), batch = pods(before)
-    job = read(before)
-    assert isinstance(job, Job)
-    now = plans.observed(before, launcher, *others[:-1], launcher_job=batch)
-    found = plan(read(edited), replace(now, resource=edited), plans.SETTINGS, plans.NOW)
-    assert _but_for_words(found) == _but_for_words(plan(job, now, plans.SETTINGS, plans.NOW))
-    assert plans.created(found).keys() == {f"Pod {others[-1]['metadata']['name']}"}
+    now, name = lost(before)
+    found = planned(edited, now)
+    assert _but_for_words(found) == _but_for_words(planned(before, now))
+    assert plans.created(found).keys() == {f"Pod {name}"}
     is_read = (key.startswith("ssh") and transport == "ssh") or not (key.startswith("ssh") or version.startswith("t9k"))
     said = plans.conditions(found).get("WorkersOutdated")
     assert (said is not None) is is_read
     if said is not None:
-        name = f"mpi-agents/{key.replace('_', '-')}"
-        words = f"{name} can't change while the job has pods: it {f'keeps {value}' if is_given_before else kept}. Set"
+        setting = f"mpi-agents/{key.replace('_', '-')}"
+        words = (
+            f"{setting} can't change while the job has pods: it {f'keeps {value}' if is_given_before else kept}. Set"
+        )
         assert said[:2] == ("True", "SettingsKept")
         assert said[2].startswith(words)
         without = plans.plan(edited)
@@ -223,18 +232,13 @@ def test_it_is_said_once_and_not_any_more_when_it_is_taken_back(version: str, tr
     first = going(version, transport, transport=OTHER[transport])
     all_of_them, batch = pods(going(version, transport))
     now = plans.observed(going(version, transport), *all_of_them, launcher_job=batch)
-    found = plan(read(first), replace(now, resource=first), plans.SETTINGS, plans.NOW)
+    found = planned(first, now)
     status, reason, message = plans.conditions(found)["WorkersOutdated"]
     said = condition("WorkersOutdated", status, reason, message)
     again = going(version, transport, said, transport=OTHER[transport])
-    told_again = plan(read(again), replace(now, resource=again), plans.SETTINGS, plans.NOW)
+    told_again = planned(again, now)
     assert [one for one in plans.events(told_again) if one[1] == "WorkersOutdated"] == []
-    back = plan(
-        read(going(version, transport, said)),
-        replace(now, resource=going(version, transport, said)),
-        plans.SETTINGS,
-        plans.NOW,
-    )
+    back = planned(going(version, transport, said), now)
     assert "WorkersOutdated" not in plans.conditions(back)
 
 

@@ -130,13 +130,6 @@ def test_a_resumed_job_starts_anew(version: str, waits: bool) -> None:
 
 
 @plans.DIALECTS
-def test_a_resumed_launcher_waits_for_the_end_of_the_former_one(version: str) -> None:
-    body = resource(version, None, CREATED, RUNNING)
-    old = launcher(deleted="2023-11-14T22:15:20Z")
-    assert not any("launcher" in one for step in plans.steps(plans.plan(body, old, *workers())) for one in step)
-
-
-@plans.DIALECTS
 def test_a_launcher_that_succeeded_while_it_was_suspended_has_succeeded(version: str) -> None:
     body = resource(version, {"spec/runPolicy/suspend": True}, CREATED, RUNNING)
     assert "Succeeded" in plans.conditions(plans.plan(body, launcher("Succeeded", code=0), *workers()))

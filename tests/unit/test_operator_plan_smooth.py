@@ -8,8 +8,6 @@ from simulated_api import SimulatedApi
 from simulated_cluster import Cluster
 from stepped_operator import SteppedOperator
 
-from tests.objects import T9K
-
 
 def run_smoothly(api: SimulatedApi, cluster: Cluster, operator: SteppedOperator) -> None:
     """From the job's creation to 5 seconds after all its pods run, when its launcher ends with 0."""
@@ -62,37 +60,5 @@ def test_a_job_of_four_workers_takes_18_requests(version: str, policy: str) -> N
         ("Normal", "MPIJobSucceeded", "MPIJob default/pi successfully completed."),
     ]
     assert len(cluster.pods("worker")) == (0 if policy == "Running" else 4)
-    api.now += 3600
-    assert not operator.has_cause()
-
-
-@pytest.mark.parametrize(("transport", "made"), [("exec", 10), ("ssh", 8)])
-@pytest.mark.parametrize("cleans", [True, False])
-def test_a_t9k_job_costs_one_more_write_for_the_pods_that_are_cleaned_up(
-    transport: str, made: int, cleans: bool
-) -> None:
-    changes = {"spec/transport": transport, "spec/runPolicy": {"cleanUpWorkers": cleans}, "spec/worker/replicas": 4}
-    api = SimulatedApi()
-    cluster = Cluster(api)
-    api.add(f"mpijobs.{T9K}", mpijob("t9k", changes))
-    operator = SteppedOperator(api)
-    run_smoothly(api, cluster, operator)
-    verbs = [verb for verb, _ in api.requests]
-    assert verbs.count("create") == made
-    assert verbs.count("update") == 3
-    assert len(verbs) + len(operator.events) == made + 3 + 3 + cleans + (transport == "exec")
-    assert operator.events == [
-        ("Normal", "Created", "MPIJob default/pi is created."),
-        ("Normal", "Running", "All pods of MPIJob default/pi are running."),
-        ("Normal", "Completed", "The job has completed."),
-    ]
-    api.now += 20
-    while operator.has_cause():
-        operator.step()
-    assert [verb for verb, _ in api.requests].count("update") == 3 + cleans
-    job = api.find(f"mpijobs.{T9K}", "pi")
-    assert job is not None
-    assert job["status"]["aggregate"]["deleted"] == (4 if cleans else 0)
-    assert job["status"]["aggregate"]["succeeded"] == 1
     api.now += 3600
     assert not operator.has_cause()

@@ -133,28 +133,11 @@ def test_nothing_is_kept_of_a_deletion_that_the_watch_has_told_before_its_answer
     assert seen(one) == [("u", "6")]
 
 
-def test_what_leaves_the_selection_can_come_back() -> None:
-    """A label that is taken away looks like a deletion."""
-    one, _ = store()
-    one.put(pod(version=1))
-    one.event("DELETED", pod(version=5))
-    one.event("ADDED", pod(version=6))
-    assert seen(one) == [("u", "6")]
-
-
 def test_a_list_of_one_namespace_leaves_the_others() -> None:
     one, _ = store()
     one.put(pod("a", "a", 5))
     one.replace([], "10", namespace="other")
     assert seen(one) == [("a", "5")]
-
-
-def test_a_list_begun_before_a_deletion_does_not_revive() -> None:
-    one, _ = store()
-    one.put(pod("a", "a", 5))
-    one.remove("ns", "a", "a")
-    one.replace([pod("a", "a", 5)], "8")
-    assert seen(one) == []
 
 
 def test_a_list_of_one_namespace_revives_nothing_in_another() -> None:

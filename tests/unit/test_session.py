@@ -44,9 +44,7 @@ def test_one_that_is_found_is_not_started_again(bench: Bench, outcome: Exited | 
 
 @LOST
 def test_one_that_is_not_found_is_started_again(bench: Bench, outcome: Exited | None) -> None:
-    start = bench.start()
-    start.open()
-    start.end(outcome)
+    bench.lose(outcome)
     bench.ask().answer("gone")
     bench.wait(1)
     assert bench.starts == 2
@@ -54,9 +52,7 @@ def test_one_that_is_not_found_is_started_again(bench: Bench, outcome: Exited | 
 
 
 def test_one_that_has_ended_unheard_is_not_started_again(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end()
+    bench.lose()
     bench.ask().answer("exit 4")
     assert bench.end == (4, "")
     assert bench.session.facts.acknowledged_at, "what it left is known to be there"
@@ -64,9 +60,7 @@ def test_one_that_has_ended_unheard_is_not_started_again(bench: Bench) -> None:
 
 def test_one_whose_worker_goes_while_it_is_looked_for_is_started_in_the_next(bench: Bench) -> None:
     bench.engine.pods = {"worker-0": pod("1")}
-    start = bench.start()
-    start.open()
-    start.end()
+    bench.lose()
     bench.engine.pods = {"worker-0": pod("2")}
     bench.engine.pod_changed("worker-0")
     bench.wait(5)
@@ -74,9 +68,7 @@ def test_one_whose_worker_goes_while_it_is_looked_for_is_started_in_the_next(ben
 
 
 def test_one_that_was_seen_to_run_is_never_started_again(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end()
+    bench.lose()
     control = bench.ask()
     control.answer("alive")
     control.answer("gone")
@@ -88,9 +80,7 @@ def test_one_that_was_seen_to_run_is_never_started_again(bench: Bench) -> None:
 
 
 def test_one_that_was_seen_to_run_and_can_not_be_asked_any_more_is_left_alone(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end()
+    bench.lose()
     control = bench.ask()
     control.answer("alive")
     control.end()
@@ -150,9 +140,7 @@ def test_an_outage_is_not_waited_out_for_ever(bench: Bench) -> None:
 
 
 def test_signals_that_came_before_it_was_found_are_passed_on(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end()
+    bench.lose()
     control = bench.ask()
     bench.session.signal(10)
     assert len(bench.execs) == 2
@@ -185,9 +173,7 @@ def test_a_text_that_was_never_sent_was_not_started(monkeypatch: pytest.MonkeyPa
 def test_one_whose_stdin_was_in_the_lost_stream_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     for bench in benches(monkeypatch, stdin=reader):
-        start = bench.start()
-        start.open()
-        start.end()
+        bench.lose()
         assert bench.session.facts.state is State.BACKOFF
     os.close(writer)
 
@@ -206,9 +192,7 @@ def test_a_stream_that_is_found_lost_by_sending_to_it_is_settled(monkeypatch: py
 
 
 def test_one_whose_worker_knows_its_end_is_given_time_for_its_last_output(bench: Bench) -> None:
-    start = bench.run()
-    start.is_confirmed = True
-    start.stall()
+    start = bench.hang()
     bench.ask().answer("exit 0")
     start.write(b"the last line")
     bench.wait(0.8)
@@ -219,9 +203,7 @@ def test_one_whose_worker_knows_its_end_is_given_time_for_its_last_output(bench:
 
 
 def test_one_whose_output_goes_on_is_not_cut_off(bench: Bench) -> None:
-    start = bench.run()
-    start.is_confirmed = True
-    start.stall()
+    start = bench.hang()
     bench.ask().answer("exit 0")
     for _ in range(5):
         bench.wait(0.8)
@@ -232,9 +214,7 @@ def test_one_whose_output_goes_on_is_not_cut_off(bench: Bench) -> None:
 
 
 def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
-    start = bench.run()
-    start.is_confirmed = True
-    start.stall()
+    start = bench.hang()
     start.write(b"x" * 300_000, STDERR)  # more than a pipe takes
     bench.ask().answer("exit 0")
     bench.wait(5)
@@ -247,9 +227,7 @@ def test_one_whose_reader_is_slow_is_not_cut_off(bench: Bench) -> None:
 
 
 def test_one_whose_reader_has_just_caught_up_is_given_time_for_what_the_stream_held_back(bench: Bench) -> None:
-    start = bench.run()
-    start.is_confirmed = True
-    start.stall()
+    start = bench.hang()
     start.write(b"x" * 300_000, STDERR)
     bench.ask().answer("exit 0")
     bench.wait(0.5)
@@ -379,10 +357,7 @@ def test_a_kept_status_that_is_no_code_is_no_success(bench: Bench, said: str, co
 
 
 def test_a_signal_waits_for_a_command_that_is_just_being_started(bench: Bench) -> None:
-    bench.start().acknowledge()
-    bench.session.signal(10)
-    messenger = bench.execs[-1]
-    messenger.open()
+    messenger = bench.message()
     for tries in (2, 3):
         messenger.answer("left 1 0")
         bench.wait(1.0)
@@ -394,10 +369,7 @@ def test_a_signal_waits_for_a_command_that_is_just_being_started(bench: Bench) -
 
 
 def test_a_command_that_hides_its_mark_gets_no_signal_and_costs_no_more_requests(bench: Bench) -> None:
-    bench.start().acknowledge()
-    bench.session.signal(10)
-    messenger = bench.execs[-1]
-    messenger.open()
+    messenger = bench.message()
     for _ in range(20):
         if not messenger.is_closed:
             messenger.answer("left 1 0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_exec import Bench, benches, pod
+from scripted_exec import GRACE_S, Bench, benches, pod
 
 from agents.common import pods
 from rshagent.session.reaper import KILL_AFTER_S
@@ -14,7 +14,6 @@ from rshagent.stream.status import Exited
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GRACE_S = 1.0
 USR1, USR2, KILL, TERM, HUP = 10, 12, 9, 15, 1
 KILLED = "its daemon was killed by signal"
 

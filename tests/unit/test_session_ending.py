@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_exec import Bench, benches, pod
+from scripted_exec import GRACE_S, Bench, benches, pod
 
 from rshagent.session.events import State
 from rshagent.stream.status import Exited, Failure
@@ -13,7 +13,7 @@ from rshagent.stream.status import Exited, Failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-GRACE_S = SECOND_LOOK_S = 1.0
+SECOND_LOOK_S = 1.0
 TERM, INT, KILLED_BY = 15, 2, 128
 
 
@@ -27,8 +27,7 @@ def test_a_made_up_success_within_the_grace_is_not_the_end(bench: Bench) -> None
     bench.session.end(TERM)
     start.end(Exited(0))
     assert bench.ends == []
-    bench.wait(GRACE_S)
-    bench.reap().answer("left 0 0")
+    bench.end_processes()
     assert bench.end[0] == KILLED_BY + TERM
 
 
@@ -69,14 +68,8 @@ def test_what_does_not_end_by_itself_is_ended(
     assert (bench.session.facts.is_client_dead, bench.session.facts.signal) == (number is None, number)
 
 
-def is_lost(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end()
-
-
 def is_retried(bench: Bench) -> None:
-    is_lost(bench)
+    bench.lose()
     bench.ask().answer("gone")
 
 
@@ -84,7 +77,7 @@ WAYS: dict[str, Callable[[Bench], object]] = {
     "requested": lambda bench: bench.start().open(),
     "recovering": lambda bench: bench.run().end(),
     "stalled": lambda bench: bench.run().stall(),
-    "finding": is_lost,
+    "finding": lambda bench: bench.lose(),
     "between two tries": is_retried,
 }
 
@@ -106,8 +99,7 @@ def test_only_the_first_signal_counts(bench: Bench) -> None:
     bench.session.end(INT)
     bench.session.end(TERM)
     bench.session.end(None)
-    bench.wait(GRACE_S)
-    bench.reap("INT").answer("left 0 0")
+    bench.end_processes("INT")
     assert bench.end == (KILLED_BY + INT, "ended by SIGINT")
 
 
@@ -119,8 +111,7 @@ def test_one_that_was_acknowledged_is_looked_for_once(bench: Bench, is_lost: boo
     start.acknowledge()
     if is_lost:
         start.end()
-    bench.wait(GRACE_S)
-    bench.reap().answer("left 0 0")
+    bench.end_processes()
     assert bench.end[0] == KILLED_BY + TERM
     assert len(bench.execs) == 2
 
@@ -129,8 +120,7 @@ def test_one_that_was_not_acknowledged_is_looked_for_twice(bench: Bench) -> None
     start = bench.start()
     start.open()
     bench.session.end(TERM)
-    bench.wait(GRACE_S)
-    bench.reap().answer("left 0 0")
+    bench.end_processes()
     bench.wait(SECOND_LOOK_S - 0.4)
     assert not start.is_closed, "its request may still come through"
     bench.wait(0.6)
@@ -146,8 +136,7 @@ def test_a_status_before_the_second_look_spares_it(bench: Bench) -> None:
     start = bench.start()
     start.open()
     bench.session.end(TERM)
-    bench.wait(GRACE_S)
-    bench.reap().answer("left 0 0")
+    bench.end_processes()
     start.end(Exited(1))
     assert bench.end[0] == KILLED_BY + TERM
     bench.wait(10)
@@ -160,8 +149,7 @@ def test_a_stream_that_is_lost_in_the_grace_tells_nothing(bench: Bench, outcome:
     start.open()
     bench.session.end(TERM)
     start.end(outcome)
-    bench.wait(GRACE_S)
-    bench.reap().answer("left 0 0")
+    bench.end_processes()
     assert bench.end[0] == KILLED_BY + TERM
     assert len(bench.execs) == 2, "there is no stream any more that could still start it"
 
@@ -198,8 +186,7 @@ def test_one_that_is_settled_is_not_asked_for_any_more(bench: Bench) -> None:
     control.answer("alive")
     bench.session.end(TERM)
     assert control.is_closed
-    bench.wait(GRACE_S)
-    bench.reap().answer("left 0 0")
+    bench.end_processes()
     assert bench.end == (KILLED_BY + TERM, "ended by SIGTERM")
 
 
@@ -256,16 +243,12 @@ def test_one_whose_client_has_died_when_it_is_told_is_not_requested(bench: Bench
     bench.session.on_requested = lambda session: session.end(None)
     bench.session.start(b"true")
     assert bench.execs == []
-    bench.wait(GRACE_S)
-    bench.reap().answer("left 0 0")
+    bench.end_processes()
     assert (bench.end[0], bench.starts) == (255, 0)
 
 
 def test_one_between_two_tries_may_run_and_has_no_grace(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end()
-    bench.ask().answer("gone")
+    is_retried(bench)
     assert bench.session.facts.state is State.BACKOFF
     bench.session.end(TERM)
     bench.wait(0.2)
@@ -275,10 +258,7 @@ def test_one_between_two_tries_may_run_and_has_no_grace(bench: Bench) -> None:
 
 
 def test_one_that_is_given_up_is_ended_if_a_try_may_have_started_it(bench: Bench) -> None:
-    start = bench.start()
-    start.open()
-    start.end()
-    bench.ask().answer("gone")
+    is_retried(bench)
     while bench.starts == 1:
         bench.wait(0.2)
     bench.execs[-1].end(Failure("exec is refused", retryable=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import pytest
 from scripted_exec import pod
@@ -23,9 +23,6 @@ from rshagent.session.events import (
 from rshagent.session.facts import Facts, Observed
 from rshagent.session.machine import HOLDS, TRANSITIONS, step
 from rshagent.stream.status import Exited, Failure
-
-if TYPE_CHECKING:
-    pass
 
 NOW = 1000.0
 KINDS: list[object] = [*On, *(kind for kind in get_args(Event) if kind is not On)]

@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from sshd_bootstrap import keys
 from sshd_bootstrap.exits import KEY_BROKEN, KEYS_DIFFER, SECRET_INCOMPLETE, BootstrapError
+from tests.keys import write_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,8 +69,7 @@ def test_pairs_of_every_type_and_form(kind: str, form: str) -> None:
 
 @pytest.mark.parametrize("key_type", KeyType)
 def test_the_operators_pairs(key_type: KeyType, tmp_path: Path) -> None:
-    for name, content in new_key_pair(key_type).items():
-        (tmp_path / name).write_bytes(base64.b64decode(content))
+    write_keys(tmp_path, key_type)
     assert keys.read(str(tmp_path)).private == (tmp_path / "ssh-privatekey").read_bytes()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import os
 import shutil
@@ -16,12 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
 from sshd_bootstrap import cli, paths
 from sshd_bootstrap.exits import HELPER_MISSING, MODE_CHANGED, PORT, VOLUME, BootstrapError
 from sshd_bootstrap.prepare import check_mode, check_port, prepare, set_ports, volume_error
 from sshd_bootstrap.settings import HostKeys, Role, Settings
+from tests.keys import write_keys
 from tests.privileges import NO_CAPABILITIES, umask
 from tests.waiting import DEADLINE_S, until
 
@@ -34,13 +32,8 @@ def pod(tmp_path: Path) -> Path:
     for name in ("keys", "volume", "tools"):
         (tmp_path / name).mkdir()
     (tmp_path / "tools" / "sshd-start").write_bytes(b"program")
-    write_keys(tmp_path)
+    write_keys(tmp_path / "keys")
     return tmp_path
-
-
-def write_keys(pod: Path) -> None:
-    for name, content in new_key_pair(KeyType.ED25519).items():
-        (pod / "keys" / name).write_bytes(base64.b64decode(content))
 
 
 def settings(pod: Path, **changes: object) -> Settings:
@@ -83,7 +76,7 @@ def test_all_is_there_with_its_mode_whatever_the_umask(pod: Path) -> None:
 def test_new_keys_replace_the_old_ones_and_the_rest_stays(pod: Path) -> None:
     prepare(settings(pod))
     before = {name: os.stat(pod / "volume" / name).st_ino for name in tree(pod)}
-    write_keys(pod)
+    write_keys(pod / "keys")
     prepare(settings(pod))
     replaced = {name for name in before if os.stat(pod / "volume" / name).st_ino != before[name]}
     assert replaced == {
@@ -120,7 +113,7 @@ def test_hosts_that_ssh_has_met_are_not_forgotten(pod: Path) -> None:
 def test_two_at_once_write_one_after_the_other(pod: Path) -> None:
     """A sidecar that is started again runs its hook while delivery takes new keys."""
     shutil.copytree(pod / "keys", pod / "others")
-    write_keys(pod)
+    write_keys(pod / "keys")
     several = [settings(pod), replace(settings(pod), keys=str(pod / "others"))] * 50
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(prepare, several))
@@ -136,7 +129,7 @@ def test_who_writes_last_has_no_older_keys(pod: Path) -> None:
         try:
             preparing = pool.submit(prepare, settings(pod))
             until(lambda: is_waited_for(pod / "volume"), "a preparation that waits for its turn")
-            write_keys(pod)
+            write_keys(pod / "keys")
         finally:
             os.close(volume)
         preparing.result()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
@@ -66,13 +67,20 @@ class FakeEngine(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve so, and give the address."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeEngine]]:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), FakeEngine) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.server_address[1]}")
+    with serving(FakeEngine) as address:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://{address}")
         yield FakeEngine
-        server.shutdown()
 
 
 @pytest.fixture
@@ -181,10 +189,8 @@ def url() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Program) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/kubectl"
-        server.shutdown()
+    with serving(Program) as address:
+        yield f"http://{address}/kubectl"
 
 
 def test_what_is_fetched_needs_a_checksum(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,18 +15,17 @@ import pytest
 from scripted_api import (
     PATIENCE_S,
     Authority,
-    Recorder,
     Server,
     authority,
     certificate,
+    linked,
     private_pem,
     read_to_end,
     until,
 )
 
-from agents.common.loop import Loop
 from rshagent.net.cluster import Cluster
-from rshagent.net.connection import Link, Lost
+from rshagent.net.connection import Lost
 from rshagent.net.tls import Context
 
 if TYPE_CHECKING:
@@ -49,12 +48,10 @@ def greet(stream: socket.socket) -> None:
 
 def talk(server: Server, context: Context, host: str = "127.0.0.1") -> bytes | Lost:
     """Connect, and return what the server said, or why it could not."""
-    loop = Loop()
-    owner = Recorder(loop)
     cluster = Cluster(
         server=f"https://{host}:{server.port}", load_tls=lambda: context, namespace="", token=None, environ={}
     )
-    link = Link(loop, cluster, owner)
+    loop, owner, link = linked(cluster)
     until(loop, lambda: owner.data == b"hello" or owner.lost is not None)
     link.close()
     return owner.lost or bytes(owner.data)

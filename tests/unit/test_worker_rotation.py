@@ -1,18 +1,20 @@
-"""When the worker agent prepares the Secret's keys again."""
+"""When the worker agent prepares the Secret's keys again, and looks at its mounted folders."""
 
 from __future__ import annotations
 
-import base64
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agents.job.model import KeyType
-from agents.operator.executor import new_key_pair
+from agents.common.loop import Loop
+from agents.worker import mounted
+from agents.worker.mounted import FolderWatch
 from sshd_bootstrap.prepare import prepare
 from sshd_bootstrap.rotation import KeyRotation
 from sshd_bootstrap.settings import Settings
+from tests.keys import write_keys
+from tests.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +39,7 @@ class Job:
         )
 
     def rotate(self) -> None:
-        for name, content in new_key_pair(KeyType.ED25519).items():
-            (self.keys / name).write_bytes(base64.b64decode(content))
+        write_keys(self.keys)
 
     def in_force(self) -> set[bytes]:
         names = ("auth/id_rsa", "run/identity", "run/ssh_host_key")
@@ -109,3 +110,22 @@ def test_the_former_keys_after_broken_ones_are_told(job: Job) -> None:
     private.write_bytes(b"broken")
     job.rotation.look()
     assert job.rotation.failed == 2
+
+
+# Its mounted folders.
+
+
+def test_what_no_event_has_told_is_seen_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounted, "_ANYWAY_MS", 1)
+    loop, looks = Loop(), list[float]()
+
+    def changed() -> None:
+        looks.append(loop.now())
+        if len(looks) == 2:
+            loop.stop()
+
+    watched = FolderWatch(loop, [str(tmp_path)], changed, lambda line: None)
+    loop.call_later(DEADLINE_S, loop.stop)
+    loop.run()
+    watched.close()
+    assert len(looks) == 2

@@ -1,18 +1,27 @@
-"""What the keeper makes of what it is told."""
+"""What the keeper makes of what it is told, and what is said where no sshd comes."""
 
 from __future__ import annotations
 
 import socket
 import struct
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.common.loop import Loop
 from agents.common.ssh_probe import Outcome, Result
-from agents.worker import sock_diag
-from agents.worker.sock_diag import Listener
+from agents.worker import sock_diag, sshd_monitor
+from agents.worker.settings import Settings
+from agents.worker.sock_diag import Listener, SockDiag
+from agents.worker.sshd_monitor import SshdMonitor
 from agents.worker.sshd_state import AGAIN_S, CONFIRM_S, UNSEEN_CONFIRM_S, Phase, SshdState
+from tests.ports import free_port
+from tests.waiting import DEADLINE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SSHD = Listener(2222, inode=7)
 BANNER = Result(Outcome.READY, 2222, "SSH-2.0-OpenSSH_9.2p1")
@@ -212,3 +221,22 @@ def test_a_port_that_says_nothing_does_not_keep_sshd_at_another_from_its_turn() 
     now += AGAIN_S  # so long its probe took
     state.heard(both[22], Result(Outcome.NOT_SSH, 22, "220 smtp"))
     assert state.look(both, now) == SSHD
+
+
+def test_an_sshd_that_does_not_come_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sshd_monitor, "LOGGED_AFTER_S", 0.0)
+    loop, said, port = Loop(), list[str](), free_port()
+
+    def say(line: str) -> None:
+        said.append(line)
+        loop.stop()
+
+    with socket.create_server(("127.0.0.1", 0)) as known:
+        settings = Settings(ports=(port,), volume=str(tmp_path))
+        watched = SshdMonitor(loop, settings, SockDiag(known.getsockname()[1]), None, say)
+        watched.look()
+        loop.call_later(DEADLINE_S, loop.stop)
+        loop.run()
+        watched.close()
+    assert len(said) == 1
+    assert said[0].startswith(f"no sshd at port {port} yet: nothing listens there: see ")

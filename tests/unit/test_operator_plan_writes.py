@@ -1,4 +1,4 @@
-"""When a job's status is first written: a client that creates a job and then updates it meets no other version.
+"""When a job's status is written. At first: a client that creates a job and then updates it meets no other version.
 
 Pods are made at once all the same, behind a dry run of the write: of a job that has changed it is refused.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import plans
 import pytest
-from job_states import launcher, resource, workers
+from job_states import CREATED, READY, RUNNING, launcher, resource, running, workers
 
 from agents.operator.actions import Plan, WriteStatus
 
@@ -79,8 +79,8 @@ def test_the_first_status_has_all_that_has_happened_since(version: str) -> None:
 
 @plans.DIALECTS
 def test_what_a_client_waits_for_is_said_at_once(version: str) -> None:
-    running = plans.plan(new(version), launcher(), *workers(), now=plans.NOW + 1)
-    assert plans.conditions(running)["Running"][0] == "True"
+    runs = plans.plan(new(version), launcher(), *workers(), now=plans.NOW + 1)
+    assert plans.conditions(runs)["Running"][0] == "True"
     over = plans.plan(new(version), launcher("Succeeded", code=0), *workers(), now=plans.NOW + 1)
     assert plans.conditions(over)["Succeeded"][0] == "True"
     assert plans.events(over)[0][1] == "MPIJobCreated"
@@ -126,3 +126,34 @@ def test_whatever_our_clock_says_a_client_has_a_second(version: str, changes: Ob
         due_at = found.requeue_at or 0.0
         assert seen_at + 1.25 <= due_at < seen_at + 6
     assert plans.conditions(plans.plan(new(version, changes), now=due_at, seen_at=seen_at, **plans.NOTHING))
+
+
+# By a leader whose clock is behind the last leader's.
+
+LATER = "2023-11-14T22:16:40Z"  # 100 s after NOW
+
+
+@pytest.mark.parametrize("policy", ["None", "Running", "All"])
+@plans.DIALECTS
+def test_how_a_job_ended_is_written_before_its_pods_go_whatever_the_clock_says(version: str, policy: str) -> None:
+    """Without that the next plan would find no launcher, and run the job once more."""
+    changes = {"spec/runPolicy/cleanPodPolicy": policy}
+    body = resource(version, changes, READY, CREATED, RUNNING, lastReconcileTime=LATER)
+    found = plans.plan(body, launcher("Succeeded", code=0), *workers())
+    assert plans.steps(found)[0] == ["write"]
+    assert [one["type"] for one in plans.status(found)["conditions"]][-1] == "Succeeded"
+    removed = {
+        "None": [],
+        "Running": ["delete all workers"],
+        "All": ["delete all workers", f"delete {plans.LAUNCHERS[version]}"],
+    }
+    assert plans.steps(found)[1] == ["tell MPIJobSucceeded", *removed[policy]]
+
+
+def test_what_is_not_urgent_is_written_as_well_and_tells_the_present_time() -> None:
+    """Else nothing would be written until the last leader's time is reached."""
+    body = running("v1") | {"status": running("v1")["status"] | {"lastReconcileTime": LATER}}
+    found = plans.plan(body, launcher(), *workers(ready=False))
+    assert plans.status(found)["lastReconcileTime"] == "2023-11-14T22:15:00Z"
+    settled = plans.plan(body, launcher(), *workers())
+    assert (settled.steps, settled.requeue_at) == ((), None)

@@ -1,12 +1,14 @@
-"""Compiling the client: what is said where it can't be."""
+"""Compiling the client and sshd-start: what is said where it can't be, and what is promised of sshd-start's files."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rshagent.native import client_build
+from sshd_bootstrap import start_build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,9 +53,27 @@ def test_a_target_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert told == f"client_build: the client can't be written to {out}: No such file or directory\n"
 
 
+@pytest.mark.parametrize("source", start_build.SOURCES, ids=os.path.basename)
+def test_a_file_of_sshd_start_has_at_most_250_lines(source: str) -> None:
+    with open(source, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    assert len(lines) <= 250
+    assert max(map(len, lines)) <= 120
+
+
+def test_a_target_of_sshd_start_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert start_build.main([str(tmp_path / "none" / "sshd-start")]) == 1
+    assert capsys.readouterr().err.startswith("start_build: ")
+
+
+CLIENT = "rshagent.native.client_build OUT [--sanitize] [--direct-start] [--k8s-launch] [--pause] [--runner] [--wrap]"
+
+
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--sanitize"], ["a", "--other"]])
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert client_build.main(arguments) == 2
-    usage = "usage: python -m rshagent.native.client_build OUT [--sanitize] [--direct-start] [--k8s-launch] [--pause]"
-    usage += " [--runner] [--wrap]\n"
-    assert capsys.readouterr().err == usage
+    for build, usage in (
+        (client_build.main, CLIENT),
+        (start_build.main, "sshd_bootstrap.start_build OUT [--sanitize]"),
+    ):
+        assert build(arguments) == 2
+        assert capsys.readouterr().err == f"usage: python -m {usage}\n"
