@@ -89,34 +89,6 @@ def test_state_that_lasts_ends_the_wait_with_its_code_and_reason(launcher: Launc
     assert not (launcher.kube / "hosts").exists()
 
 
-def test_worker_that_is_gone_and_not_replaced(launcher: Launcher) -> None:
-    first, _ = launcher.workers(2, steps=PULLING)
-    launcher.start("--replacement", "0.2")
-    launcher.until_told("0/2 ready · pi-worker-0, pi-worker-1 pulling image")
-    launcher.cluster.delete_pod(first)
-    assert launcher.end() == exits.GONE
-    assert "pi-worker-0 gone and not replaced" in launcher.last_line
-
-
-HEALS = {
-    "image-pull-backoff": "can't get its image",
-    "failed": "failed",
-}
-
-
-@pytest.mark.parametrize("state", HEALS)
-def test_trouble_that_heals_does_not_end_the_wait(launcher: Launcher, state: str) -> None:
-    (only,) = launcher.workers(1)
-    launcher.cluster.set_state(only, state)
-    launcher.start()
-    launcher.until_told(HEALS[state])
-    if state == "failed":
-        launcher.cluster.replace_pod(only, labels=LABELS)
-    else:
-        launcher.cluster.set_state(only, "ready")
-    assert launcher.end() == exits.READY
-
-
 def replace(hostfile: Path, text: str) -> None:
     """Write as a ConfigMap's volume does: another file in its place."""
     fresh = hostfile.with_suffix(".new")
@@ -151,14 +123,3 @@ def test_worker_that_comes_into_the_hostfile_is_waited_for_too(launcher: Launche
     launcher.cluster.create_pod("pi-worker-1", labels=LABELS)
     assert launcher.end() == exits.READY
     assert [line.split("\t")[1] for line in launcher.hosts()] == ["pi-worker-0", "pi-worker-1"]
-
-
-def test_hosts_of_every_form_are_found(launcher: Launcher) -> None:
-    names = launcher.workers(4)
-    launcher.cluster.create_pod("pi-worker-4", labels=LABELS, address="10.9.8.7")
-    launcher.hostfile.write_text(
-        "# job\n\npi-launcher slots=1\nuser@pi-worker-0:2\npi-worker-1.pi.default.svc slots=1\n10.9.8.7:1\n"
-        "default/pi-worker-2 slots=4\r\n\tpi-worker-3\n"
-    )
-    assert launcher.run() == exits.READY
-    assert [line.split("\t")[1] for line in launcher.hosts()] == [*names, "pi-worker-4"]

@@ -163,17 +163,6 @@ def test_what_is_no_sshd_ends_the_wait_after_the_grace(launcher: Launcher, what:
     assert not (launcher.kube / "hosts").exists()
 
 
-def test_worker_that_vanishes_and_is_not_replaced(launcher: Launcher) -> None:
-    port = free_port()
-    launcher.hosts_are("pi-worker-0")
-    launcher.names(pi_worker_0=[FIRST])
-    launcher.start("--replacement", "200ms", ports=str(port))
-    launcher.until_told("not listening")
-    launcher.names()
-    assert launcher.end() == exits.GONE
-    assert "pi-worker-0 gone from DNS and not replaced within" in launcher.last_line
-
-
 def test_worker_that_answered_long_ago_is_asked_again(launcher: Launcher) -> None:
     port = free_port()
     launcher.environ["CHECK_AGAIN_S"] = "0.01"
