@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.benchmarks.command import Say
     from tests.cluster.kube import Api
 
-# Upstream's, byte for byte (kubeflow/mpi-operator v0.1 to v0.3, training-operator v1), but for its `set -x`.
+# Upstream's, byte for byte (kubeflow/mpi-operator v0.1 to v0.3, training-operator v1), except its `set -x`.
 KUBEXEC = """#!/bin/sh
 POD_NAME=$1
 shift
@@ -57,7 +57,7 @@ def cluster(say: Say, images: str = "") -> Iterator[str]:
 
 @contextlib.contextmanager
 def namespace_for(api: Api, level: str = "privileged") -> Iterator[Namespace]:
-    """Make a namespace in which pods can be made at once; it is deleted afterwards, and not waited for."""
+    """Make a namespace in which pods can be made at once; it is deleted afterwards, without a wait for its end."""
     namespace = Namespace(api, f"bench-{secrets.token_hex(3)}")
     namespace.create(level)
     try:

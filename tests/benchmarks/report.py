@@ -1,4 +1,4 @@
-"""Figures as a table: plain text for a terminal, Markdown for docs/performance.md. Pure, but for writing the file."""
+"""Figures as a table: plain text for a terminal, Markdown for docs/performance.md. Pure, except writing the file."""
 
 from __future__ import annotations
 

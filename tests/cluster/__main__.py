@@ -129,7 +129,7 @@ def _bring_up(cluster: LocalCluster) -> None:
     """Bring the cluster up with today's images in it. Raises SetupError."""
     try:
         cluster.prepare()
-        # A build of images keeps one processor busy at most times, and so goes on beside that of Kubernetes.
+        # A build of images keeps one processor busy at most times, and so runs beside that of Kubernetes.
         builder = [sys.executable, "-m", "tests.cluster", "images"]
         with contextlib.ExitStack() as stack:
             env = os.environ | {"TERM": "dumb"}

@@ -134,7 +134,7 @@ class Node:
         self.start_api_server()
 
     def start_api_server(self) -> None:
-        """Start it, and the controllers anew: after a few losses of it they wait for half a minute.
+        """Start it, and restart the controllers: after a few losses of it they wait for half a minute.
 
         So does the kubelet; as streams pass through that, it is left alone until the test has ended.
         """
@@ -153,9 +153,9 @@ class Node:
 
     @contextlib.contextmanager
     def another_service_account_key(self) -> Iterator[None]:
-        """Have the API server and the controllers use another key, so that no token of before is worth anything.
+        """Have the API server and the controllers use another key, so that no earlier token is worth anything.
 
-        The kubelet starts anew, too: else it brings new tokens when the old ones are about to expire.
+        The kubelet restarts, too: else it brings new tokens when the old ones are about to expire.
         """
         files = [self.cluster.places.pki / name for name in ("sa.key", "sa.pub")]
         kept = [file.read_bytes() for file in files]
@@ -269,7 +269,7 @@ class Ranks:
         until("no rank is left", lambda: not any(worker.count("pi") for worker in self.workers), within_s)
 
     def assert_ended_undisturbed(self, within_s: float) -> None:
-        """They end with their own code, did what they were there for, and nobody was told of any harm."""
+        """They end with their own code, did what they were there for, and no harm was reported."""
         code = self.running.end(within_s)
         output = self.running.output
         assert code == int(self.running.job.main["command"][-1]), f"{output}\n{self.running.hub_log()}"

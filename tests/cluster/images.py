@@ -22,7 +22,7 @@ BENCH_MEM = DATA / "benchMEM.zip"
 
 
 def is_asked_for(name: str) -> bool:
-    """Whether CLUSTER_IMAGES says that an image is there or is to be built: `all`, or names with commas between."""
+    """Whether CLUSTER_IMAGES says that an image is there or should be built: `all`, or names with commas between."""
     return not {"all", name}.isdisjoint(os.environ.get("CLUSTER_IMAGES", "").split(","))
 
 

@@ -1,4 +1,4 @@
-"""A job of `examples/exec`, as a test changes it before it is applied. Pure, but for reading the example."""
+"""A job of `examples/exec`, as a test changes it before it is applied. Pure, except for reading the example."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Job(Launching):
 
     @classmethod
     def as_it_is(cls, example: str) -> Job:
-        """An example without any change but for where its images are."""
+        """An example without any change except where its images are."""
         job = cls.__new__(cls)
         job.read(example)
         return job

@@ -33,7 +33,7 @@ _Found = TypeVar("_Found")
 
 
 class WaitError(AssertionError):
-    """What was waited for did not come; the text is a picture of how things stand."""
+    """The event did not come in time; the text is a picture of how things stand."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Namespace:
         return dict(self.api.call("patch", self.path(kind, name, api_version), change))
 
     def delete(self, kind: str, name: str, *, grace_s: int | None = None, api_version: str = "v1") -> None:
-        """Have an object deleted, with what it owns; it is not waited for. No error where there is none."""
+        """Have an object deleted, with what it owns; its end may come later. No error where there is none."""
         query = {"propagationPolicy": "Background"} | ({} if grace_s is None else {"gracePeriodSeconds": grace_s})
         try:
             self.api.call("delete", self.path(kind, name, api_version), query=query)
@@ -258,7 +258,7 @@ class Namespace:
     ) -> dict[str, of.Pod]:
         """Wait until `condition` holds for the pods by name, as a watch tells of them, and return them.
 
-        An API server that is away is waited for as well. Raises WaitError.
+        It waits for an API server that is away, too. Raises WaitError.
         """
         pods: dict[str, of.Pod] = {}
         end = time.monotonic() + deadline_s

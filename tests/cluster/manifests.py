@@ -1,4 +1,4 @@
-"""Jobs as their users write them, whoever runs them. Pure, but for reading files."""
+"""Jobs as their users write them, whoever runs them. Pure, except for reading files."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Running:
 
     def until_started(self, deadline_s: float = _START_S) -> None:
         """Wait until mpirun's container has started: workers are ready, delivery is done. Raises WaitError."""
-        # An init container that failed for good ends the wait as well: the picture says which.
+        # An init container that will not be restarted ends the wait as well: the picture says which.
         pod = self.namespace.wait(
             self.launcher,
             lambda pod: (

@@ -1,4 +1,4 @@
-"""The agents lose the API server, or what it allowed them, for a while: they say so, and go on when it is back."""
+"""The agents lose the API server, or what it allowed them, for a while: they say so, and continue when it is back."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ def test_the_key_of_all_service_accounts_is_replaced(start: Start, node: Node, n
     job = Ranks.job(Job("openmpi5"), 7)
     ranks = Ranks(start(job))
     with node.another_service_account_key():
-        # Until the kubelet has brought a new token, the hub is refused; the kubelet does so as soon as it starts anew.
+        # Until the kubelet has brought a new token, the hub is refused; the kubelet does so as soon as it restarts.
         ranks.go_on()
         ranks.assert_ended_undisturbed(SETTLE_S)

@@ -1,4 +1,4 @@
-"""In mid-job something fails that the job does not need: it goes on, and its exit code is its own."""
+"""In mid-job something fails that the job does not need: it keeps running, and its exit code is its own."""
 
 from __future__ import annotations
 

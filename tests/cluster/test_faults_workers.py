@@ -31,7 +31,7 @@ def test_a_worker_is_deleted_before_its_launch(start: Start, namespace: Namespac
     running.until_started()
     namespace.delete("Pod", "pi-worker-1", grace_s=0)
     container(namespace, running.launcher).touch("/tmp/go")
-    assert running.end(60) == 0, running.output  # its successor is waited for
+    assert running.end(60) == 0, running.output  # it waits for its successor
     assert running.ranks() == {0: "pi-worker-0", 1: "pi-worker-1"}
 
 
@@ -56,7 +56,7 @@ def test_a_worker_is_deleted_during_the_launch(start: Start, namespace: Namespac
 
 
 # What says so. Open MPI 5.0's mpirun ends with 0 where it has lost a daemon (docs/faults.md): no agent can mend that.
-# It says the other when it hears of its agent's end before it hears of its connection's; then its exit code is not 0.
+# It says the other when it learns of its agent's end before it learns of its connection's; then its exit code is not 0.
 LOST = {
     "openmpi4": ("ORTE has lost communication with a remote daemon",),
     "openmpi5": ("PRTE has lost communication with a remote daemon", "Daemon exit status: 137"),

@@ -103,7 +103,7 @@ CODES = [*((example, 3) for example in MPI), pytest.param("horovod", 1, marks=ne
 
 @pytest.mark.parametrize(("example", "code"), CODES)
 def test_an_applications_exit_code_comes_back(start: Start, example: str, code: int) -> None:
-    program = "pi || exit 99; exit 3"  # Open MPI 5 may wait forever for a rank that ends at once (docs/rshagent.md)
+    program = "pi || exit 99; exit 3"  # Open MPI 5 may wait forever for a rank that ends immediately (docs/rshagent.md)
     running = start(Job(example).run("sh", "-c", program, ranks=1))
     assert running.end() == code, running.output
     running.assert_nothing_left()

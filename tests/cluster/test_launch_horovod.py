@@ -86,7 +86,7 @@ def test_training_goes_on_while_a_worker_comes_and_goes(namespace: Namespace, st
     namespace.wait_ready([f"{job.name}-worker-2"])
     change_hosts(namespace, job, 3)
     log = running.until_output("0 with 3 ranks", deadline_s=DEADLINE_S)
-    assert re.search(r"rank \d of 3 on \S+-worker-2: goes on from step [1-9]", log), log
+    assert re.search(r"rank \d of 3 on \S+-worker-2: continues from step [1-9]", log), log
 
     change_hosts(namespace, job, 2)
     running.until_output(" of 2 on ", 4, DEADLINE_S)  # two at the start, two now; Horovod chooses which rank is where

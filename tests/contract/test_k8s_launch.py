@@ -167,7 +167,7 @@ def test_wrong_usage_is_one_line(program: Path, words: list[str], text: str) -> 
         ({"PRTE_MCA_plm_rsh_agent": "old", "PRTE_MCA_plm_ssh_agent": "new"}, [], "new"),
         ({"PRTE_MCA_plm_ssh_agent": "new"}, ["--agent", "given"], "given"),
         ({"PRTE_MCA_plm_ssh_agent": ""}, [], "beside"),
-        ({"PRTE_MCA_plm_ssh_agent": "present -x -o Y : other"}, [], "present -x -o Y"),
+        ({"PRTE_MCA_plm_ssh_agent": "new -x -o Y : other"}, [], "new -x -o Y"),
     ],
 )
 def test_which_agent(launch: Launch, program: Path, environ: dict[str, str], words: list[str], expected: str) -> None:

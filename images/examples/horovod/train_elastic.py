@@ -26,7 +26,7 @@ def main() -> int:
 
     def train(state: hvd.elastic.TorchState) -> None:
         where = f"rank {hvd.rank()} of {hvd.size()} on {socket.gethostname()}"
-        print(f"{where}: goes on from step {state.step}", flush=True)
+        print(f"{where}: continues from step {state.step}", flush=True)
         data = torch.Generator().manual_seed(1000 * state.step + hvd.rank())
         while state.step < steps:
             points, values = batch(data)

@@ -27,7 +27,7 @@ _DESCRIPTORS = 1024
 
 
 def run(words: list[str]) -> dict[str, object]:
-    """One program to its end. Its own CPU is read while it is a zombie, before it is waited for."""
+    """One program to its end. Its own CPU is read while it is a zombie, before it is reaped."""
     _take_settings(words)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
     output, errors = os.memfd_create("output"), os.memfd_create("errors")

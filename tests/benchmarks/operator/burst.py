@@ -83,7 +83,7 @@ def _install(plane: Plane, peer: Peer) -> Daemon:
 
 
 class _Tally:
-    """Notes when the last of so many different things was told of."""
+    """Notes when the last of so many different things was reported."""
 
     def __init__(self, events: Iterator[bytes], name: Callable[[bytes], str | None], wanted: int) -> None:
         self._events, self._name, self._wanted = events, name, wanted

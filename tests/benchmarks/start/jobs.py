@@ -20,7 +20,7 @@ def job(way: str, workers: int, name: str) -> MpiJob:
         pod["containers"][0] |= {"image": IMAGE, "imagePullPolicy": "IfNotPresent", "resources": {}}
     made.policy.pop("ttlSecondsAfterFinished")
     made.main["args"][1] = str(workers)
-    made.launcher["terminationGracePeriodSeconds"] = 2  # what comes after Succeeded is waited for, and not measured
+    made.launcher["terminationGracePeriodSeconds"] = 2  # the time after Succeeded is not measured
     made.spec["mpiReplicaSpecs"]["Worker"]["replicas"] = workers
     if way in (SSH, EXEC):
         made.policy["managedBy"] = OURS_BY

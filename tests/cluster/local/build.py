@@ -37,7 +37,7 @@ _PACKAGES = {  # by a file that each brings
     "/usr/bin/gcc": "gcc",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
 }
-# Services of the machine's own would hold the ports of ours, and go on when we are gone.
+# Services of the machine's own would hold the ports of ours, and stay when we are gone.
 _NO_SERVICES = Path("/usr/sbin/policy-rc.d")
 _STAGED = re.compile(r"^\s*k8s\.io/(\S+) => \./staging/", re.MULTILINE)
 

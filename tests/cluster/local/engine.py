@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BASES = {f"debian:{release}-slim": release for release in ("bookworm", "bullseye", "trixie")}
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-_AUTHORITIES = Path("/usr/local/share/ca-certificates")  # the machine's own, that make up the former with Debian's
+_AUTHORITIES = Path("/usr/local/share/ca-certificates")  # the machine's own, that make up the bundle with Debian's
 _DROPPED = ("var/cache/apt/archives", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info")
 
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 BRIDGE = "mpi-agents0"
 GATEWAY = "10.88.0.1"  # the node as pods see it, and their DNS server
 # One that is not set is the lowest of the pods' own: it changes as they come and go, and then a pod that remembers the
-# former one reaches neither DNS nor the API server for half a minute. The plugin sets none where the address is there.
+# earlier one reaches neither DNS nor the API server for half a minute. The plugin sets none where the address is there.
 _GATEWAY_MAC = "02:58:0a:58:00:01"
 # So many that no run uses one twice: a pod that only listens does not announce itself, and the node sends what is for
-# it to the address's former owner until it has asked anew, which takes five seconds and longer than a probe waits.
+# it to the address's last owner until it has asked again, which takes five seconds and longer than a probe waits.
 SUBNET = "10.88.0.0/16"
 API_SERVICE = "10.96.0.1"  # `kubernetes.default`; there is no kube-proxy, and so no other service address
 
@@ -42,7 +42,7 @@ _SETTINGS = {  # files under /proc/sys/net/ipv4; those that are the machine's ge
 
 
 def up(run: Path) -> None:
-    """Make bridge and routes, and in `run` the CNI configuration and notes of what is to be undone."""
+    """Make bridge and routes, and in `run` the CNI configuration and notes of what must be undone."""
     if not _is_there():
         _run("ip", "link", "add", BRIDGE, "address", _GATEWAY_MAC, "type", "bridge")
         _run("ip", "addr", "add", f"{GATEWAY}/16", "dev", BRIDGE)

@@ -1,4 +1,4 @@
-"""A cluster's certificates, service account key and kubeconfigs: made anew for each cluster, valid for a month."""
+"""A cluster's certificates, service account key and kubeconfigs: made for each cluster, valid for a month."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPIJobs as users of our operator write them, by either version. Pure, but for reading kubeflow's examples."""
+"""MPIJobs as users of our operator write them, by either version. Pure, except for reading kubeflow's examples."""
 
 from __future__ import annotations
 

@@ -54,13 +54,13 @@ class Release:
         return notes.partition("NOTES:\n")[2]
 
     def upgrade(self, values: Mapping[str, Any] | None = None, *options: str) -> None:
-        """Upgrade it to the default values but for these, and wait until only the new pods are left.
+        """Upgrade it to the default values except these, and wait until only the new pods are left.
 
-        A former leader that is being deleted still creates pods by its own settings. Raises HelmError, WaitError.
+        An old leader that is being deleted still creates pods by its own settings. Raises HelmError, WaitError.
         """
         self.helm.run("upgrade", NAME, str(CHART), *options, values={**self.values, **(values or {})})
         self.until_ready()
-        until("the former pods are gone", lambda: not any(map(_is_ending, self.namespace.pods(_SELECTOR))), _GONE_S)
+        until("the old pods are gone", lambda: not any(map(_is_ending, self.namespace.pods(_SELECTOR))), _GONE_S)
 
     def uninstall(self) -> None:
         """Uninstall it, and wait until its pods are gone. Raises HelmError, WaitError."""

@@ -1,4 +1,4 @@
-"""Elastic Horovod under our operator: its ranks follow `replicas`, and so does what it is told of hosts."""
+"""Elastic Horovod under our operator: its ranks follow `replicas`, and so does what its discovery script prints."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def discovered(running: Submitted) -> str:
 
 
 def hosts(running: Submitted, replicas: int) -> str:
-    """What it should be told of so many workers."""
+    """What it should print for so many workers."""
     domain = "" if running.job.version == "v1" else f".{running.job.name}.{running.namespace.name}.svc"
     slots = running.job.spec["slotsPerWorker"]
     return "".join(f"{running.job.name}-worker-{number}{domain}:{slots}\n" for number in range(replicas))
 
 
 def until_discovered(running: Submitted, replicas: int) -> None:
-    """Wait until it is told of exactly so many workers."""
+    """Wait until it prints exactly so many workers."""
     what = f"{replicas} workers are discovered"
     wanted = hosts(running, replicas)
     until(lambda: f"{what}, but\n{discovered(running)}", lambda: discovered(running) == wanted, DISCOVERY_S)
@@ -91,9 +91,9 @@ def test_training_goes_on_while_replicas_change(submit: Submit, version: str) ->
 
     scale(running, 3)
     log = running.until_output("0 with 3 ranks", deadline_s=DEADLINE_S)
-    assert re.search(r"rank \d of 3 on \S+-worker-2: goes on from step [1-9]", log), log
+    assert re.search(r"rank \d of 3 on \S+-worker-2: continues from step [1-9]", log), log
 
     scale(running, 1)
-    running.until_output(f"rank 0 of 1 on {job.name}-worker-0: goes on from step", deadline_s=DEADLINE_S)
+    running.until_output(f"rank 0 of 1 on {job.name}-worker-0: continues from step", deadline_s=DEADLINE_S)
     assert running.verdict(DEADLINE_S) == "Succeeded", running.output
     assert "1 ranks agree, losses fell" in running.output

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("local")]
 
-JOBS, PLACED = 60, 20  # the others are suspended: etcd has room for so much, each version of a job anew
+JOBS, PLACED = 60, 20  # the others are suspended: etcd has room for so much, each version of each job
 ENTRIES = 20_000
 SMALL_S = 60.0
 LARGE_S = 240.0

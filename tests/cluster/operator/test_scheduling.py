@@ -30,7 +30,7 @@ _QUEUED = "kueue.x-k8s.io/queue-name"
 
 @pytest.fixture(scope="module")
 def gang_scheduler(api: Api, installed: Release) -> Iterator[None]:
-    """The operator told of a gang scheduler, which runs."""
+    """The operator with a gang scheduler set, which runs."""
     if not SCHEDULER_PLUGINS.can_be_had and not Places.of().is_cluster_of(os.environ["KUBECONFIG"]):
         pytest.skip("the scheduler is built by Go (https://go.dev), which only a cluster of our own wants anyway")
     SCHEDULER_PLUGINS.build(print)

@@ -1,4 +1,4 @@
-"""A v1 MPIJob as a user of kubeflow's operators has it, and as a test changes it. Pure, but for reading the example."""
+"""A v1 MPIJob as a user of kubeflow's operators has it, and as a test changes it. Pure, except reading the example."""
 
 from __future__ import annotations
 

@@ -80,11 +80,11 @@ def test_open_mpi_on_more_workers_than_it_starts_itself(operator: Operator, subm
 def test_elastic_horovod_takes_a_worker_that_comes(operator: Operator, submit: Submit) -> None:
     job = MpiJob("tensorflow-mnist-elastic", "horovod", "python3", "/usr/local/share/train_elastic.py", "150", "0.3")
     running = submit(job)
-    running.until_output("goes on from step 0", 2, 120)
+    running.until_output("continues from step 0", 2, 120)
     running.change({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 3}}}})
     config = functools.partial(running.namespace.get, "ConfigMap", f"{job.name}-config")
     until("the third host is named", lambda: f"{job.name}-worker-2" in config()["data"]["discover_hosts.sh"])
     # Else the kubelet takes up to a minute and a half to show the new hosts in the launcher.
     running.namespace.patch("Pod", running.launcher, {"metadata": {"annotations": {"hosts": "3"}}})
-    running.until_output(f"on {job.name}-worker-2: goes on from step", 1, 120)
+    running.until_output(f"on {job.name}-worker-2: continues from step", 1, 120)
     assert running.verdict(240) == "Succeeded", running.output

@@ -48,7 +48,7 @@ def with_its_port_taken() -> SshJob:
 
 
 def as_another_user() -> SshJob:
-    """The template names no uid, and its container goes on as another than root, as an image may by itself."""
+    """The template names no uid, and its container continues as another than root, as an image may by itself."""
     job = small()
     change = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"]
     start = [f"{RUN}/sshd-start", "/usr/sbin/sshd", "-D", "-e", "-f", f"{RUN}/sshd_config"]

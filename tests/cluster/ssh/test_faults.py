@@ -44,7 +44,7 @@ def running(submit_all: SubmitAll) -> dict[str, Submitted]:
     computing.run("pi", "20")
     restarted, replaced = waiting("OnFailure"), waiting()
     ended = waiting()
-    ended.command("sleep", "inf")  # as a first process it does not hear of its deletion, and is no success
+    ended.command("sleep", "inf")  # as a first process it receives no signal when it is deleted, and is no success
     ended.spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = "Never"
     ended.spec["runPolicy"] = {"backoffLimit": 1}
     again = SshJob(workers=1)
@@ -70,13 +70,13 @@ def launch(one: Submitted) -> None:
     assert f"rank 0 of 1 on {one.job.workers[0]}" in done.output, done.output + done.errors
 
 
-def new_secret(one: Submitted, former: Object) -> Object:
+def new_secret(one: Submitted, old: Object) -> Object:
     """Wait until the job has another Secret than that."""
-    path = one.namespace.path("Secret", former["metadata"]["name"])
+    path = one.namespace.path("Secret", old["metadata"]["name"])
 
     def found() -> Object | None:
         there = one.namespace.api.find(path)
-        return there if there and there["metadata"]["uid"] != former["metadata"]["uid"] else None
+        return there if there and there["metadata"]["uid"] != old["metadata"]["uid"] else None
 
     return until(f"{one.job.name} has another Secret", found)
 

@@ -1,4 +1,4 @@
-"""T9k's MPIJobs as its users write them. Pure, but for reading its document's examples."""
+"""T9k's MPIJobs as its users write them. Pure, except for reading its document's examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of T9k's document run as they are written, but for images; one walks through all its phases."""
+"""The examples of T9k's document run as they are written, except images; one walks through all its phases."""
 
 from __future__ import annotations
 

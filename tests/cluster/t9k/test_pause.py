@@ -1,4 +1,4 @@
-"""A job that is paused in mid-job and goes on: ranks save what they have, and another command resumes from it."""
+"""A job that is paused in mid-job and resumed: ranks save what they have, and another command resumes from it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _START = f"""rm -f /tmp/code; : >/tmp/out
 until [ $(grep -c '^rank' /tmp/out) = 2 ] || [ -e /tmp/code ]; do sleep 0.1; done; cat /tmp/out"""
 _END = "until [ -e /tmp/code ]; do sleep 0.1; done; cat /tmp/out /tmp/code"
 _LEFT_S = 60.0
-SAYS = "prte"  # what it says depends on what it hears of first
+SAYS = "prte"  # what it says depends on what it learns first
 # Of the rank that was killed, or of another one that noticed first and aborted.
 FAILED = range(1, 256)
 # Without a daemon also 0, which is PRRTE's mistake (docs/faults.md): of an MPIJob the hub's word counts.
