@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from . import documents, resources
 from .documents import Adapted, DocumentError, adapted
 from .follow import Follower
-from .operated import JobError, Operated, describe
+from .launchers import SetupError
+from .operated import Operated
 from .server_process import own_environment
-from .wheels import InstallError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ def apply(
         pods = "made of containers" if has_containers else "processes of this machine"
         kubeconfig = operated.cluster.kubeconfig()
         report(f"a stand-in cluster in {operated.cluster.folder}; its pods are {pods}; export KUBECONFIG={kubeconfig}")
-        follower = Follower(operated.cluster, operated.client, report, output)
+        follower = Follower(operated.cluster, report, output)
         changed = [Adapted(body) if has_containers else adapted(body) for _file, body in found]
         for line in (line for one in changed for line in one.lines):
             report(line)
@@ -144,7 +144,7 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
         cluster = operated.cluster
         sys.stdout.write(
             "A stand-in API server with the operator for MPIJobs. It has no images: containers run this machine's\n"
-            f"programs, and the MPI that their job is made for; pods are\n{describe(cluster)}.\n"
+            f"programs, and the MPI that their job is made for; pods are\n{operated.describe()}.\n"
             f"  export KUBECONFIG={cluster.kubeconfig()}\n"
             "  kubectl apply -f examples/kubeflow/pi.yaml\n"
             "  kubectl get mpijobs,pods\n"
@@ -166,5 +166,5 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
                 if not isinstance(job, tuple):
                     try:
                         operated.install(str(job.implementation))
-                    except (InstallError, JobError) as error:
+                    except SetupError as error:
                         report(str(error))

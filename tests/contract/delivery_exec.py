@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LABELS = {"training.kubeflow.org/job-name": "pi"}
-PULLING = ((0.0, "pulling"),)
 
 
 class Launcher(Delivery):
@@ -55,7 +54,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def launcher(tmp_path: Path, cluster: Cluster) -> Iterator[Launcher]:
     (tmp_path / "launcher").mkdir()
-    cluster.create_pod("pi-launcher", labels=LABELS, steps=((0, "initializing"),))
+    cluster.create_pod("pi-launcher", labels=LABELS, state="initializing")
     made = Launcher(tmp_path / "launcher", cluster)
     yield made
     made.close()
