@@ -43,6 +43,9 @@ def check(request: Request, name: str, thing: pods.Object) -> str:
 
     Raises RefusedError.
     """
+    if request.headers.get("accept") == "application/json":
+        words = "the server was unable to respond with a content type that the client supports"
+        raise RefusedError(statuses.failure(406, words))
     if not request.query.get("command"):
         raise wrong("you must specify at least 1 command for the container")
     if not any(request.flag(stream) for stream in ("stdin", "stdout", "stderr")):

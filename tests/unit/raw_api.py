@@ -89,6 +89,7 @@ class RawExec:
         protocols: str = "v5.channel.k8s.io",
         namespace: str = "default",
         stderr: bool = True,
+        accept: str = "*/*",
     ) -> None:
         self.stream = connect(cluster)
         words = [f"command={quote(word)}" for word in command]
@@ -96,7 +97,7 @@ class RawExec:
         words += [f"tty={str(tty).lower()}"] + ([f"container={container}"] if container else [])
         head = (
             f"GET /api/v1/namespaces/{namespace}/pods/{pod}/exec?{'&'.join(words)} HTTP/1.1\r\nHost: x\r\n"
-            f"Authorization: Bearer {token}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"Authorization: Bearer {token}\r\nAccept: {accept}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             f"Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
         )

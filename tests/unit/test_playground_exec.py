@@ -54,6 +54,12 @@ def test_a_client_that_does_not_offer_v5_is_refused(cluster: Cluster, token: str
         assert stream.answer.status == 403
 
 
+@pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("application/json, */*", 101)])
+def test_a_client_that_accepts_json_alone_is_refused(cluster: Cluster, token: str, accept: str, status: int) -> None:
+    with sh(cluster, token, "true", accept=accept) as stream:
+        assert stream.answer.status == status
+
+
 def test_stdin_is_half_closed(cluster: Cluster, token: str) -> None:
     with sh(cluster, token, "cat; echo end", stdin=True) as stream:
         stream.send(STDIN, b"one ")
