@@ -21,7 +21,7 @@ from . import kubectl
 
 if TYPE_CHECKING:
     import tarfile
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 Component = dict[str, Any]
 
@@ -104,8 +104,3 @@ def _program(name: str, digest: str, version: str, architecture: str) -> Compone
 
 def _component(kind: str, name: str, version: str, purl: str) -> Component:
     return {"type": kind, "bom-ref": purl, "name": name, "version": version, "purl": purl}
-
-
-def names(components: Iterable[Component], kind: str) -> dict[str, str]:
-    """Return names and versions of the components whose package URL is of a kind, as `pypi`."""
-    return {one["name"]: one["version"] for one in components if one["purl"].startswith(f"pkg:{kind}/")}
