@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,12 +75,6 @@ class Access:
     def revoke_token(self, token: str) -> None:
         """From now on 401."""
         self._tokens.pop(token, None)
-
-    def add_account(self, namespace: str, account: str, bound: Callable[[str], Iterable[Rule]]) -> str:
-        """A new token of a ServiceAccount, which may do what RoleBindings give it."""
-        token = secrets.token_urlsafe(24)
-        self._tokens[token] = User(f"system:serviceaccount:{namespace}:{account}", (), bound=bound)
-        return token
 
     def identify(self, authorization: str) -> User | None:
         """The user of a request, None for 401."""

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from . import documents, resources
-from .documents import Adapted, DocumentError, adapted
+from .documents import DocumentError, adapted
 from .follow import Follower
 from .launchers import SetupError
 from .operated import Operated
@@ -100,13 +100,13 @@ def apply(
         kubeconfig = operated.cluster.kubeconfig()
         report(f"a stand-in cluster in {operated.cluster.folder}; its pods are {pods}; export KUBECONFIG={kubeconfig}")
         follower = Follower(operated.cluster, report, output)
-        changed = [Adapted(body) if has_containers else adapted(body) for _file, body in found]
-        for line in (line for one in changed for line in one.lines):
+        changed = [(body, []) if has_containers else adapted(body) for _file, body in found]
+        for line in (line for _body, lines in changed for line in lines):
             report(line)
         for job in jobs:
             if job.debug is not None or job.policy.is_suspended or job.dialect.never_ends:
                 report(f"job {job.name} waits for you: export KUBECONFIG={kubeconfig}; Ctrl-C ends it")
-        follower.apply(*(one.body for one in changed))
+        follower.apply(*(body for body, _lines in changed))
         follower.until(follower.ended, operated.check)
         if verbose:
             _show_logs(operated, follower)

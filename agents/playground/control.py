@@ -22,7 +22,6 @@ from .store import ExistsError
 
 if TYPE_CHECKING:
     from .api import Api
-    from .kubelet import LivePod
     from .listener import Listener
     from .processes import Process
 
@@ -73,31 +72,28 @@ class Control:
 
     # Pods ------------------------------------------------------------------------------------------------------------
 
-    def _live(self, name: str, namespace: str) -> LivePod:
-        return self._api.kubelet.find(namespace, name)
-
     async def _delete(self, name: str, namespace: str, streams: str) -> None:
-        live = self._live(name, namespace)
+        live = self._api.kubelet.find(namespace, name)
         for session, uid in self._api.sessions.items():
             if streams == "freeze" and uid == live.uid:
                 session.disturb("hold")
         await self._api.kubelet.delete(live)
 
     def _set_state(self, name: str, namespace: str, state: str, exit_code: int | None) -> None:
-        self._api.kubelet.set_state(self._live(name, namespace), state, exit_code=exit_code)
+        self._api.kubelet.set_state(self._api.kubelet.find(namespace, name), state, exit_code=exit_code)
 
     def _pod(self, name: str, namespace: str) -> Object:
-        live = self._live(name, namespace)
+        live = self._api.kubelet.find(namespace, name)
         thing = self._api.store.get(PODS.key, namespace, name)
         return {"object": thing, "folder": live.folder, "address": live.address}
 
     async def _enter(self, name: str, namespace: str) -> bool:
-        processes = self._live(name, namespace).processes
+        processes = self._api.kubelet.find(namespace, name).processes
         await processes.enter()
         return processes.mounted
 
     def _leftovers(self, name: str, namespace: str) -> list[Leftover]:
-        processes = self._live(name, namespace).processes
+        processes = self._api.kubelet.find(namespace, name).processes
         return [Leftover(pid, command_line(pid)) for pid in sorted(processes.tree() - processes.main_pids)]
 
     async def _exec(
@@ -111,7 +107,7 @@ class Control:
         fds: list[int],
     ) -> int:
         """Start a process with the handle's first three descriptors; its exit code is written to the fourth."""
-        live = self._live(name, namespace)
+        live = self._api.kubelet.find(namespace, name)
         if not isinstance(live.runtime, ProcessRuntime):
             raise NotDoneError("the pod is made of containers")
         full = live.runtime.environ(container)

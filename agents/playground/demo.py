@@ -43,7 +43,8 @@ def demo(launcher: Launcher, *, workers: int, ranks_per_worker: int) -> int:
         follower.apply(job)
         follower.until(follower.ended, operated.check)
         code = follower.exit_code()
-        follower.until(lambda: not _running(cluster), operated.check)
+        running = "pods?fieldSelector=status.phase=Running"
+        follower.until(lambda: not _of_job(cluster, running), operated.check)
         calls = sorted(match.groups() for match in _CALL.finditer(follower.hub_log()))
         _say("$ kubectl delete mpijob pi")
         left = _delete(cluster)
@@ -74,10 +75,6 @@ def manifest(launcher: Launcher, workers: int, ranks_per_worker: int) -> Object:
 def _of_job(cluster: Cluster, kind: str) -> list[Object]:
     """The objects of a kind: all are the job's."""
     return list(cluster.request("GET", f"/api/v1/namespaces/default/{kind}")["items"])
-
-
-def _running(cluster: Cluster) -> bool:
-    return any(pod["status"]["phase"] == "Running" for pod in _of_job(cluster, "pods"))
 
 
 def _delete(cluster: Cluster) -> list[str]:
