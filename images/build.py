@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -19,22 +20,22 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asked for."""
+    """What the command line says of the builds."""
 
     repository: str
-    base: str | None
-    index_url: str | None
-    kubectl: str
-    kubectl_sha256: str
-    network: str | None
     platform: str | None
-    sbom: str
+    base: str | None
     unpinned: bool
-    npb: str
+    index_url: str | None
+    kubectl_source: str
+    kubectl_sha256: str
+    npb: str | None
+    sbom: str
+    network: str | None
 
     def given(self, image: catalog.Image) -> str:
         """Path of the file that an image is built from and the user provides; "" if it needs none."""
-        return self.npb if image.given else ""
+        return (self.npb or "") if image.given else ""
 
     def arguments(self, image: catalog.Image) -> dict[str, str]:
         """Build arguments of an image: its bases, where they are not its Dockerfile's, and the index."""
@@ -75,19 +76,13 @@ class Options:
     help="Archive of the NAS Parallel Benchmarks, which npb and npb-runtime are built from.",
 )
 @click.option(
-    "--sbom", metavar="FOLDER", help="Where the bills of materials go. Default: beside --save's FILE, else build/sbom."
+    "--sbom",
+    default="",
+    metavar="FOLDER",
+    help="Where the bills of materials go. Default: beside --save's FILE, else build/sbom.",
 )
 @click.option("--network", metavar="MODE", help="Network of the build's containers, for example `host`.")
-def main(
-    names: tuple[str, ...],
-    save: str | None,
-    *,
-    push: bool,
-    unpinned: bool,
-    kubectl_source: str,
-    kubectl_sha256: str,
-    **options: str | None,
-) -> None:
+def main(names: tuple[str, ...], save: str | None, *, push: bool, **given: Any) -> None:
     """Build images with the Docker engine of DOCKER_HOST, and tag them with the version.
 
     NAME is mpi-agents (the default: one image for all roles), mpi-agents-kubectl (the same with kubectl in it), an
@@ -97,25 +92,14 @@ def main(
     canopie-podman, or, for tests, bare-static, bare-musl, bare-glibc231. The images' full names go to stdout.
     """
     folder = os.path.dirname(os.path.abspath(save)) if save else os.path.join(catalog.ROOT, "build/sbom")
-    chosen = Options(
-        repository=options["repository"] or "",
-        base=options["base"],
-        index_url=options["index_url"],
-        kubectl=kubectl_source,
-        kubectl_sha256=kubectl_sha256,
-        network=options["network"],
-        platform=options["platform"],
-        sbom=options["sbom"] or folder,
-        unpinned=unpinned,
-        npb=options["npb"] or "",
-    )
-    images = catalog.in_order(names)
+    given["sbom"] = given["sbom"] or folder
+    chosen, images = Options(**given), catalog.in_order(names)
     for image in images:
         if image.given and not chosen.given(image):
             raise click.UsageError(f"{image.name} is built from a file that you provide: --npb NPB3.4.2.tar.gz")
     if push and not chosen.repository:
         raise click.UsageError("--push needs --repository: where to")
-    if unpinned or (chosen.base and "@sha256:" not in chosen.base):
+    if chosen.unpinned or (chosen.base and "@sha256:" not in chosen.base):
         if push:
             raise click.UsageError("--push needs base images by digest: --base IMAGE@sha256:…, and no --unpinned")
         click.echo("images: base images are taken by tag, not by digest: not for a registry", err=True)
@@ -149,10 +133,10 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
         context, arguments = image.context, options.arguments(image)
         if image.has_kubectl:
             architecture = (options.platform or f"linux/{engine.architecture}").split("/")[1]
-            progress.event({"status": f"fetching kubectl: {options.kubectl}"})
+            progress.event({"status": f"fetching kubectl: {options.kubectl_source}"})
             target = os.path.join(folder, "kubectl")
             kubectl.fetch(
-                options.kubectl,
+                options.kubectl_source,
                 target,
                 architecture=architecture,
                 index_url=options.index_url,

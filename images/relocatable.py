@@ -72,25 +72,22 @@ def closure(packages: str, root: str, excluded: tuple[str, ...] = _NOT_REACHED) 
         finder.import_hook(name)
         if parent:
             finder.import_hook(parent, None, [leaf])
-    ours = {name for name, module in finder.modules.items() if _is_below(packages, module.__file__)}  # type: ignore[attr-defined]
+    sources = {name: module.__file__ or "" for name, module in finder.modules.items()}  # type: ignore[attr-defined]
+    ours = {name for name, source in sources.items() if source.startswith(f"{packages}/")}
     # Of a submodule's import it knows the submodule's name.
     missed = [name for name, users in finder.badmodules.items() if not ours.isdisjoint(users)]
     used = [name for name in excluded if any(f"{one}.".startswith(f"{name}.") for one in missed)]
     if used:  # by the package itself, or by another of the folder that it imports
         return closure(packages, root, tuple(name for name in excluded if name not in used))
     found: dict[str, str] = {}
-    for name, module in finder.modules.items():
-        source = module.__file__  # type: ignore[attr-defined]
-        if source:
-            base = EXTENSIONS if source.startswith(EXTENSIONS) else STDLIB if source.startswith(STDLIB) else packages
-            found[_place(os.path.relpath(source, base), is_extension=base == EXTENSIONS)] = source
+    for name, source in sources.items():
+        if source.startswith(EXTENSIONS):
+            found[os.path.join("lib-dynload", os.path.relpath(source, EXTENSIONS))] = source
+        elif source:
+            found[os.path.relpath(source, STDLIB if source.startswith(STDLIB) else packages)] = source
         elif name not in sys.builtin_module_names:
             raise SystemExit(f"relocatable: module {name} has no file")
     return found
-
-
-def _is_below(folder: str, path: str | None) -> bool:
-    return path is not None and path.startswith(f"{folder}/")
 
 
 def _modules(packages: str, root: str) -> list[str]:
@@ -117,10 +114,6 @@ def _files(base: str, is_wanted: Callable[[str], bool]) -> dict[str, str]:
         folders[:] = [name for name in folders if name != "__pycache__" and is_wanted(paths[name])]
         found |= {paths[name]: os.path.join(folder, name) for name in files if is_wanted(paths[name])}
     return found
-
-
-def _place(inside: str, *, is_extension: bool) -> str:
-    return os.path.join("lib-dynload", inside) if is_extension else inside
 
 
 def copy_library(files: dict[str, str], library: str) -> None:

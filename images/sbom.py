@@ -14,14 +14,14 @@ import posixpath
 import re
 import uuid
 from email.parser import HeaderParser
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from . import kubectl
 
 if TYPE_CHECKING:
     import tarfile
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 Component = dict[str, Any]
 
@@ -29,7 +29,6 @@ _SPACE = uuid.UUID("7d0f0b3e-5a0a-4d5e-9e0c-6d6f3f0a1c52")  # ours alone: names 
 _PACKAGES = re.compile(r"var/lib/dpkg/(status|status\.d/[^/]+)")
 _PYTHON = re.compile(r"(.*/)?[^/]+\.dist-info/(METADATA|RECORD)")
 _PROGRAMS = re.compile(r"usr/local/lib/mpi-agents/(kubectl|rshagent|rshagent-direct|sshd-start)")
-_CHUNK = 2**20
 
 
 def bill(image: str, identity: str, created: str, architecture: str, files: tarfile.TarFile) -> str:
@@ -67,7 +66,8 @@ def _components(files: tarfile.TarFile, version: str, architecture: str) -> Iter
         elif found := _PYTHON.fullmatch(name):
             python.setdefault(posixpath.dirname(name), {})[found[2]] = content.read()
         elif found := _PROGRAMS.fullmatch(name):
-            yield _program(found[1], _sha256(content), version, architecture)
+            digest = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]  # it is a file
+            yield _program(found[1], digest, version, architecture)
     yield from (_of_python(one) for one in python.values() if "METADATA" in one)
 
 
@@ -104,15 +104,3 @@ def _program(name: str, digest: str, version: str, architecture: str) -> Compone
 
 def _component(kind: str, name: str, version: str, purl: str) -> Component:
     return {"type": kind, "bom-ref": purl, "name": name, "version": version, "purl": purl}
-
-
-def _sha256(content: IO[bytes]) -> str:
-    total = hashlib.sha256()
-    while chunk := content.read(_CHUNK):
-        total.update(chunk)
-    return total.hexdigest()
-
-
-def names(components: Iterable[Component], kind: str) -> dict[str, str]:
-    """Return names and versions of the components whose package URL is of a kind, as `pypi`."""
-    return {one["name"]: one["version"] for one in components if one["purl"].startswith(f"pkg:{kind}/")}

@@ -69,7 +69,7 @@ class Bundle:
             self._report(f"reading {name.partition('.')[0]}")
             if (found := self._read(name, read)) is not None:
                 yield name, _text(found)
-        pods = sorted((*facts.launchers, *facts.workers.values()), key=lambda pod: (pod.role, pod.why is None))
+        pods = sorted(facts.by_name.values(), key=lambda pod: (pod.role, pod.why is None))
         for number, pod in enumerate(pods, 1):
             self._report(f"reading logs of {pod.name} ({number} of {len(pods)} pods)")
             yield f"pods/{pod.name}.json", _text(pod.raw)
@@ -118,7 +118,7 @@ class Bundle:
         ]
 
     def _nodes(self, facts: Facts) -> dict[str, Body]:
-        names = {pod.state.node for pod in (*facts.launchers, *facts.workers.values()) if pod.state.node}
+        names = {pod.state.node for pod in facts.by_name.values() if pod.state.node}
         found = {}
         for name in sorted(names)[:_NODES_MAX]:
             try:

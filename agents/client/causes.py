@@ -22,8 +22,7 @@ _TAKEN = frozenset({"Evicted", "Preempted", "TaintManagerEviction", "NodeNotRead
 
 def died(facts: Facts, state: State, end: End, what: str) -> Explanation:
     """Return what a container's end means; `what` is said before it."""
-    # None: a launcher that is gone.
-    pod = next((one for one in (*facts.launchers, *facts.workers.values()) if one.name == end.pod), None)
+    pod = facts.by_name.get(end.pod)  # None: a launcher that is gone
     lines = facts.output or end.message.splitlines()
     rank = output.failed_rank(lines)
     is_explained = end.reason == "OOMKilled" or (rank is not None and rank.signal not in {None, signal.SIGBUS})

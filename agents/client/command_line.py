@@ -52,7 +52,32 @@ class Asked:
     in_order: bool = True
 
 
-def values_of(option: str) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What follows a launcher: options, each with its values, and the program. `is_known`: so are all options."""
+
+    options: tuple[tuple[str, ...], ...]
+    program: tuple[str, ...]
+    is_known: bool
+
+
+def line_of(words: Sequence[str]) -> Line:
+    """Read the words after a launcher."""
+    options, rest, is_known = list[tuple[str, ...]](), tuple(words), True
+    while rest and rest[0].startswith("-"):
+        count = 0 if "=" in rest[0] else _values_of(name_of(rest[0]))
+        is_known &= count is not None and len(rest) > count
+        options.append(rest[: (count or 0) + 1])
+        rest = rest[(count or 0) + 1 :]
+    return Line(tuple(options), rest, is_known)
+
+
+def name_of(option: str) -> str:
+    """Return an option's name: Open MPI takes one dash for two."""
+    return option.lstrip("-").partition("=")[0]
+
+
+def _values_of(option: str) -> int | None:
     """Return how many words follow an option, which is given without dashes; None if it is not known."""
     if option in _PAIRS:
         return 2
@@ -131,23 +156,18 @@ def _read(words: Sequence[str]) -> Asked:
 
 def _part(words: Sequence[str]) -> Asked:
     total = per_host = None
-    in_order = True
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-"):
-            break  # the program
-        name, has_value, value = word.removeprefix("-").removeprefix("-").partition("=")
+    line = line_of(words)
+    in_order = line.is_known
+    for option, *values in line.options:
+        name, value = name_of(option), option.partition("=")[2] or "".join(values[:1])
+        total = _count(value) if name in _RANKS else total
+        per_host = _count(value) if name in _PER_HOST else per_host
         if name in _PAIRS:
-            key = next(rest, "")
-            next(rest, "")
-            in_order &= not key.startswith("rmaps")
-        elif values_of(name):
-            value = value if has_value else next(rest, "")
-            total = _count(value) if name in _RANKS else total
-            per_host = _count(value) if name in _PER_HOST else per_host
-            in_order &= not (name in _PER_HOST or _PLACE.fullmatch(name)) or value in _DEFAULTS
+            in_order &= not value.startswith("rmaps")
+        elif name in _PER_HOST or _PLACE.fullmatch(name):
+            in_order &= value in _DEFAULTS
         else:
-            in_order &= _FLAGS.fullmatch(name) is not None
+            in_order &= _PLACE_FLAGS.fullmatch(name) is None
     return Asked(total, per_host, in_order)
 
 

@@ -7,7 +7,7 @@ leaves: conditions, pods, events. The messages of our own operator's conditions 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from agents.client import causes, ends, output, silence, starting
@@ -40,7 +40,7 @@ def failed_container(facts: Facts) -> End | None:
     wanted, first = diagnose(facts).output_of, ends.first_failure(facts)
     if first is not None and first.pod == wanted:
         return first
-    return next((pod.ends[-1] for pod in facts.workers.values() if pod.name == wanted), None)
+    return facts.by_name[wanted].ends[-1] if wanted in facts.by_name else None
 
 
 def running_launcher(facts: Facts) -> PodFacts | None:
@@ -52,9 +52,7 @@ def running_launcher(facts: Facts) -> PodFacts | None:
 def _deleting(facts: Facts) -> Explanation | None:
     if not facts.is_being_deleted:
         return None
-    left = [pod.name for pod in (*facts.launchers, *facts.workers.values())]
-    what = f"{facts.name} is being deleted" + (f"; {_names(left)} still there." if left else ".")
-    return Explanation(State.DELETING, "Deleted", what)
+    return Explanation(State.DELETING, "Deleted", f"{facts.name} is being deleted{_still(facts)}.")
 
 
 def _succeeded(facts: Facts) -> Explanation | None:
@@ -72,12 +70,11 @@ def _failed(facts: Facts) -> Explanation | None:
     if found is None:
         return None
     crashes = {"crash"} if found.reason in output.UNREACHABLE else set()
-    pods = {pod.name: pod for pod in facts.workers.values()}
     for name, why, _seconds in facts.waiting():
-        if name in pods and (starting.has_never_run(why) or why.kind in crashes):
-            text = f"{found.what} {name} is not ready: {why.message}{f': {why.detail}' if why.detail else ''}"
-            reason = _reason(pods[name], why)
-            return replace(found, reason=reason, what=sentence(text), remedy=starting.remedy(why, name))
+        pod = facts.by_name.get(name)
+        if pod is not None and (starting.has_never_run(why) or why.kind in crashes):
+            text = f"{found.what} {name} is not ready: {why}"
+            return replace(found, reason=_reason(pod, why), what=sentence(text), remedy=starting.remedy(why, name))
     return found
 
 
@@ -115,8 +112,7 @@ def _blocked(facts: Facts) -> Explanation | None:
 def _suspended(facts: Facts) -> Explanation | None:
     if not facts.is_suspended:
         return None
-    left = [pod.name for pod in (*facts.launchers, *facts.workers.values())]
-    still = f"; {_names(left)} still there" if left else ""
+    still = _still(facts)
     if facts.kueue_queue:
         pending = facts.pending or Pending()
         place = f", at position {pending.position}" if pending.position is not None else ""
@@ -204,7 +200,7 @@ def _workers(facts: Facts) -> Explanation | None:
         return None
     first = min(waiting, key=lambda one: one[1].tolerance is Tolerance.UNLIMITED and one[1].kind != "unschedulable")
     name, why, _seconds = first
-    pod = next((one for one in facts.workers.values() if one.name == name), None)
+    pod = facts.by_name.get(name)
     reason = "WorkersMissing" if pod is None else _reason(pod, why)
     running = facts.condition(Type.RUNNING) is not None
     text = summary(facts.ready, facts.wanted, waiting)
@@ -230,8 +226,7 @@ def _launcher(facts: Facts) -> Explanation | None:
     if launcher.why is None or (main is not None and main.state in {"running", "terminated"}):
         return None
     why = starting.held_back(launcher.why, launcher.uid, facts.events)
-    detail = f": {why.detail}" if why.detail else ""
-    what = f"{facts.name} waits for its launcher: {launcher.name} {sentence(why.message + detail)}"
+    what = f"{facts.name} waits for its launcher: {launcher.name} {sentence(str(why))}"
     return Explanation(State.STARTING, _reason(launcher, why), what, starting.remedy(why, launcher.name))
 
 
@@ -286,7 +281,11 @@ def _remedy_by(message: str, facts: Facts) -> str:
     return "" if facts.launchers else f"The launcher's pod is gone: `kubectl mpi events {facts.name}` may show more."
 
 
-def _names(names: Sequence[str]) -> str:
+def _still(facts: Facts) -> str:
+    """Which pods are still there, as the end of a sentence."""
+    names = [*facts.by_name]
+    if not names:
+        return ""
     shown = names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"]
     listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-    return f"{listed} {'is' if len(names) == 1 else 'are'}"
+    return f"; {listed} {'is' if len(names) == 1 else 'are'} still there"

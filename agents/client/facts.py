@@ -257,9 +257,9 @@ class Facts:
         return dict(sorted(found.items()))
 
     @cached_property
-    def pod_names(self) -> frozenset[str]:
-        """The names of the pods that are there."""
-        return frozenset(pod.name for pod in self._pods)
+    def by_name(self) -> dict[str, PodFacts]:
+        """The pods that are there, the launchers first, by name."""
+        return {pod.name: pod for pod in (*self.launchers, *self.workers.values())}
 
     @property
     def ready(self) -> int:

@@ -25,7 +25,7 @@ def paused(facts: Facts, *, is_on: bool) -> Body:
 
 def debugged(facts: Facts, *, is_on: bool) -> Body:
     """Return the patch that has the next launcher wait for its user, or run its program. Raises RefusedError."""
-    pods = [*facts.launchers, *facts.workers.values()]
+    pods = facts.by_name.values()
     if pods and not any(key == _OUR_LABEL for pod in pods for key, _ in pod.state.labels):
         raise RefusedError(f"{facts.name} is run by another operator, which has no debug mode")
     patch = _mode(facts, "debug", is_on=is_on, sets_field=is_t9k(facts.resource))

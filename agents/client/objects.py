@@ -143,7 +143,7 @@ class Objects:
         """
         metadata = part(facts.resource, "metadata")
         created = str(metadata.get("creationTimestamp"))
-        uids = {metadata.get("uid"), *(pod.uid for pod in (*facts.launchers, *facts.workers.values()))}
+        uids = {metadata.get("uid"), *(pod.uid for pod in facts.by_name.values())}
         found = []
         for name in event_names(facts):
             asked = {"fieldSelector": f"involvedObject.name={name}"}
@@ -160,7 +160,7 @@ def event_names(facts: Facts) -> list[str]:
 
     A worker that is younger than the launcher's pod may be there in place of one that was evicted meanwhile.
     """
-    unready = sorted((name for name, _, _ in facts.waiting()), key=lambda name: name not in facts.pod_names)
+    unready = sorted((name for name, _, _ in facts.waiting()), key=lambda name: name not in facts.by_name)
     since = (facts.launcher and facts.launcher.created_at) or facts.now
     replaced = [pod.name for pod in facts.workers.values() if (pod.created_at or 0.0) > since]
     launchers = [f"{facts.name}-{LAUNCHER}", *(pod.name for pod in facts.launchers[-_ASKED_MAX:])]

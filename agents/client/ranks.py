@@ -60,9 +60,8 @@ class Sample:
 
     at: float
     ranks: tuple[RankProcess, ...]
-    cpu_s: Mapping[tuple[int, float], float]
-    """CPU time by process id and start."""
-    started: Mapping[int, float]
+    used: Mapping[int, tuple[float, float]]
+    """By process id: when the process was started, and the CPU time that it has used."""
     denied: int
     """How many processes hide their environment, and thereby which rank they are."""
 
@@ -108,15 +107,14 @@ def parse(data: bytes, pod: PodFacts) -> Sample:
         report = mapping(json.loads(data))
     except (ValueError, RecursionError):
         raise ValueError("its worker agent's answer is not the JSON of this version") from None
-    ranks, cpu_s, started = [], {}, {}
+    ranks, used = [], {}
     listed = [one for one in mappings(report.get("ranks"))[:RANKS_MAX] if 0 <= _number(one, "rank", -1) < _RANK_MAX]
     parents = {(_number(one, "ppid"), _number(one, "rank")) for one in listed}
     for one in listed:
         pid, rank, program = int(_number(one, "pid")), int(_number(one, "rank")), _text(one, "name")
         if program in _SHELLS and (pid, rank) in parents:  # it waits for the program that it has started
             continue
-        started[pid] = _number(one, "started")
-        cpu_s[pid, started[pid]] = _number(one, "cpu_s")
+        used[pid] = _number(one, "started"), _number(one, "cpu_s")
         ranks.append(
             RankProcess(
                 rank=rank,
@@ -133,7 +131,7 @@ def parse(data: bytes, pod: PodFacts) -> Sample:
                 stack=_texts(one.get("stack")),
             )
         )
-    return Sample(_number(report, "at"), tuple(ranks), cpu_s, started, int(_number(report, "environment_denied")))
+    return Sample(_number(report, "at"), tuple(ranks), used, int(_number(report, "environment_denied")))
 
 
 def compared(before: Sample | None, now: Sample) -> tuple[RankProcess, ...]:
@@ -143,9 +141,8 @@ def compared(before: Sample | None, now: Sample) -> tuple[RankProcess, ...]:
         return now.ranks
     found = []
     for one in now.ranks:
-        key = (one.pid, now.started[one.pid])
-        used = now.cpu_s[key] - before.cpu_s[key] if key in before.cpu_s else None
-        percent = None if used is None else round(max(0.0, 100 * used / seconds), 1)
+        (was_started, was_used), (started, used) = before.used.get(one.pid, (None, 0.0)), now.used[one.pid]
+        percent = round(max(0.0, 100 * (used - was_used) / seconds), 1) if was_started == started else None
         found.append(replace(one, cpu_percent=percent))
     return tuple(found)
 

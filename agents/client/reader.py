@@ -85,9 +85,7 @@ class Reader:
 
     def _evidence(self, name: str) -> Facts:
         """Return a job with its pods, events, and the end of the log that explains it."""
-        resource = self.resource(name)
-        pods = self._objects.pods(resource)
-        facts = Facts(resource, pods, time.time())
+        facts = self._facts(self.resource(name))
         facts = replace(facts, events=self._objects.events(facts), pending=self._queues.pending(facts))
         return pod_logs.with_output(self._connection, facts)
 

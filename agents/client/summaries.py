@@ -11,7 +11,7 @@ from agents.client.model import Explanation, JobEvent, JobStatus, JobSummary, Po
 from agents.client.objects import event_time, kind_of
 from agents.client.ranks import why_unseen
 from agents.client.timeline import timeline
-from agents.common.not_ready import NotReady, not_ready
+from agents.common.not_ready import not_ready
 from agents.common.text import printable
 from agents.job.json_object import Object, mappings, part
 from agents.job.model import WORKER
@@ -105,6 +105,7 @@ def _range(of: range) -> str:
 
 def _pod(pod: PodFacts, hosts: Mapping[int | None, tuple[int, str]]) -> PodSummary:
     slots, placed = hosts.get(pod.index, (0, ""))
+    is_done = pod.state.phase == "Succeeded"  # then that it is not ready needs no reason
     return PodSummary(
         name=pod.name,
         role=pod.role,
@@ -112,28 +113,17 @@ def _pod(pod: PodFacts, hosts: Mapping[int | None, tuple[int, str]]) -> PodSumma
         node=printable(pod.state.node),
         phase=printable(pod.state.phase),
         ready=pod.why is None,
-        reason=printable(_end_reason(pod) or pod.reason),
-        message=_message(pod.why) if not _end_reason(pod) else "",
+        reason="Completed" if is_done else printable(pod.reason),
+        message="" if is_done or pod.why is None else printable(str(pod.why)),
         restarts=pod.restarts,
         slots=slots,
         ranks=placed,
     )
 
 
-def _end_reason(pod: PodFacts) -> str:
-    """A pod that has done its work has no not-ready reason."""
-    return "Completed" if pod.state.phase == "Succeeded" else ""
-
-
 def _absent(facts: Facts, index: int, hosts: Mapping[int | None, tuple[int, str]]) -> PodSummary:
-    message = _message(not_ready(None))
+    message = printable(str(not_ready(None)))
     return PodSummary(facts.worker_name(index), WORKER, index, "", "", False, "Missing", message, 0, *hosts[index])
-
-
-def _message(why: NotReady | None) -> str:
-    if why is None:
-        return ""
-    return printable(f"{why.message}: {why.detail}" if why.detail else why.message)
 
 
 def _exit_code(facts: Facts) -> int | None:

@@ -52,6 +52,9 @@ class NotReady:
     hint: str = ""
     is_gone: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.message}: {self.detail}" if self.detail else self.message
+
 
 UNKNOWN = NotReady("unknown", "not known yet")  # before the first list
 

@@ -28,16 +28,7 @@ from agents.kubectl_mpi.options import (
 @click.option("--probe", is_flag=True, help="Execute a script in the job's running pods, too.")
 @output_option("json", "yaml")
 @connection_options("-n", "--namespace")
-def doctor(
-    *,
-    job: str | None,
-    file: str | None,
-    probe: bool,
-    output: str | None,
-    namespace: str | None,
-    context: str | None,
-    kubeconfig: str | None,
-) -> None:
+def doctor(*, job: str | None, file: str | None, probe: bool, output: str | None, **access: str | None) -> None:
     """Check the cluster, your rights, and a job that is there or in a file. Exit code 1: a check failed."""
     if job is not None and file is not None:
         raise click.UsageError("either a job or a file")
@@ -45,17 +36,14 @@ def doctor(
         raise click.UsageError("--probe needs a job that has pods")
     manifest = None if file is None else _job(file)
     if manifest is not None:
-        namespace = namespace or str(part(manifest, "metadata").get("namespace") or "") or None
+        access["namespace"] = access["namespace"] or str(part(manifest, "metadata").get("namespace") or "") or None
     try:
-        with (
-            MpiClient(namespace=namespace, context=context, kubeconfig=kubeconfig) as client,
-            Progress() as report,
-        ):
+        with MpiClient(**access) as client, Progress() as report:
             found = client.doctor(job, manifest=manifest, probes=probe, report=report)
     except AccessError as error:
-        if manifest is None or context or kubeconfig:
+        if manifest is None or access["context"] or access["kubeconfig"]:
             raise
-        checks = without_cluster(Subject(manifests.placed(manifest, namespace or "default")))
+        checks = without_cluster(Subject(manifests.placed(manifest, access["namespace"] or "default")))
         found = ordered([*checks, skip(Group.CLUSTER, "all other checks", str(error))])
     if output is not None:
         show_as(found, output)

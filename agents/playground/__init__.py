@@ -1,6 +1,6 @@
 """A cluster in a folder: a stand-in API server whose pods are local processes, or containers of a Docker engine.
 
-    from agents.playground import Cluster, Container, Pod
+    from agents.playground import Cluster, Pod
 
     with Cluster(folder) as cluster:
         cluster.create_workers(4, labels={"job": "pi"})             # worker-0 … worker-3, already ready
@@ -21,7 +21,7 @@ The files, from the API inwards:
 - kubelet, sandbox, lifecycle, pod_status, manifest, volumes, pods, controllers: what happens to an object
 - runtime: what carries out a pod's containers; process_runtime: as processes, container_runtime: as containers
 - processes, shim, namespaces, pod_process: process trees; engine, engine_stream, container_config: a Docker engine
-- cli, apply, demo, follow, operated, client, documents, render, launchers, wheels, image: the commands
+- cli, apply, demo, follow, operated, documents, render, launchers, wheels, image: the commands
 
 Of the API there are the kinds that the operator and its jobs use (resources.py): reads, watches, writes, merge patches,
 owners' garbage collection, what RoleBindings allow, exec, logs. There are no schemas, no scheduler, and of controllers
@@ -30,6 +30,6 @@ only that of batch Jobs.
 
 from .cluster import Cluster, ClusterError
 from .pod_process import Leftover, PodProcess
-from .pods import Container, Pod
+from .pods import Pod
 
-__all__ = ["Cluster", "ClusterError", "Container", "Leftover", "Pod", "PodProcess"]
+__all__ = ["Cluster", "ClusterError", "Leftover", "Pod", "PodProcess"]

@@ -1,8 +1,7 @@
-"""Who may do what: bearer tokens and client certificates are users, and a user has rules, also by RoleBindings."""
+"""Who may do what: bearer tokens are users, and a user has rules, also by RoleBindings."""
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from .store import Store
 
 Object = dict[str, Any]
-
-_ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True)
@@ -65,17 +62,11 @@ def user(name: str, rules: Iterable[str], namespace: str | None = None) -> User:
     return User(name, tuple(Rule.parse(rule) for rule in rules), namespace)
 
 
-def account_name(namespace: str, account: str) -> str:
-    """The user's name of a ServiceAccount."""
-    return f"{_ACCOUNT}{namespace}:{account}"
-
-
 class Access:
-    """The tokens and certificates that are known."""
+    """The tokens that are known."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, User] = {}
-        self._certificates: dict[str, User] = {}
 
     def add_token(self, token: str, user: User) -> None:
         """Accept a bearer token."""
@@ -85,24 +76,10 @@ class Access:
         """From now on 401."""
         self._tokens.pop(token, None)
 
-    def add_account(self, namespace: str, account: str, bound: Callable[[str], Iterable[Rule]]) -> str:
-        """A new token of a ServiceAccount, which may do what RoleBindings give it."""
-        token = secrets.token_urlsafe(24)
-        self._tokens[token] = User(account_name(namespace, account), (), bound=bound)
-        return token
-
-    def add_certificate(self, user: User) -> None:
-        """Accept client certificates with the user's name as common name."""
-        self._certificates[user.name] = user
-
-    def identify(self, authorization: str, subject: dict[str, list[str]]) -> User | None:
+    def identify(self, authorization: str) -> User | None:
         """The user of a request, None for 401."""
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() == "bearer":
-            return self._tokens.get(token.strip())
-        return next(
-            (self._certificates[name] for name in subject.get("commonName", ()) if name in self._certificates), None
-        )
+        return self._tokens.get(token.strip()) if scheme.lower() == "bearer" else None
 
 
 def bound(store: Store, namespace: str, account: str) -> Callable[[str], list[Rule]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import json
 import os
 import traceback
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -65,32 +63,38 @@ class Api:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
         asked = Request(request.method, request.raw_path, request.headers, await request.read())
-        user = self.access.identify(request.headers.get("Authorization", ""), _subject(request))
-        if user is None:
-            return _json(401, statuses.failure(401, "Unauthorized"))
+        user = self.access.identify(request.headers.get("Authorization", ""))
         try:
+            if user is None:
+                raise RefusedError(statuses.failure(401, "Unauthorized"))
             call = self.objects.read(asked)
             if call.verb == "exec" and call.target is not None:
                 return await self._exec(request, call, user, call.target)
             return await self._object(request, call, user)
         except RefusedError as refused:
-            return _json(refused.status["code"], refused.status)
+            return _plain(Response.of(refused.status["code"], refused.status))
         except ValueError as error:
-            return _json(400, statuses.failure(400, str(error)))
+            return _plain(Response.of(400, statuses.failure(400, str(error))))
         except Exception:
             self.counters.errors += 1
             traceback.print_exc()
             raise
 
-    def _met_fault(self, on: str, name: str, resource: str = "pods") -> Fault | None:
-        self.counters.count(on, resource)
-        return self.faults.meet(on, name, resource)
+    def _met_fault(self, on: str, name: str) -> Fault | None:
+        self.counters.requests[on] += 1
+        return self.faults.meet(on, name)
+
+    def _pod(self, named: Target) -> pods.Object:
+        thing = self.store.get(PODS.key, named.namespace, named.name)
+        if thing is None:
+            raise RefusedError(statuses.not_found("pods", named.name))
+        return thing
 
     # Objects ---------------------------------------------------------------------------------------------------------
 
     async def _object(self, request: web.Request, call: Call, user: User) -> web.StreamResponse:
         self.objects.authorize(call, user)
-        fault = self._met_fault(call.verb, call.name, call.target.resource.key if call.target else "")
+        fault = self._met_fault(call.verb, call.name)
         if (answer := await faults.instead(fault, request)) is not None:
             return answer
         if call.target is not None and call.target.subresource == "log":
@@ -98,7 +102,7 @@ class Api:
         found = self.objects.answer(call, user)
         if not isinstance(found, Response):
             return await self._watch(request, found, is_gone=fault is not None)
-        return web.Response(body=found.body, status=found.code, headers={"Content-Type": found.media, **found.headers})
+        return _plain(found)
 
     async def _watch(self, request: web.Request, watch: Watch, *, is_gone: bool) -> web.StreamResponse:
         stream = WatchStream(self.store, watch, request)
@@ -111,18 +115,12 @@ class Api:
             self.watches.discard(stream)
 
     async def _log(self, request: web.Request, asked: Request, named: Target) -> web.StreamResponse:
-        thing = self.store.get(PODS.key, named.namespace, named.name)
-        if thing is None:
-            return _json(404, statuses.not_found("pods", named.name))
-        container = asked.first("container")
-        wrong = exec_session.wrong_container(container, named.name, thing)
-        container = container or thing["spec"]["containers"][0]["name"]
-        if wrong is None and pods.waits(thing, container):
-            wrong = f'container "{container}" in pod "{named.name}" is waiting to start: {pods.waits(thing, container)}'
-        if wrong is None and asked.flag("previous"):
-            wrong = "the stand-in keeps no output of earlier containers apart: it is all in one log"
-        if wrong is not None:
-            return _json(400, statuses.failure(400, wrong))
+        thing = self._pod(named)
+        container = exec_session.container_of(asked, named.name, thing)
+        if why := pods.waits(thing, container):
+            raise exec_session.wrong(f'container "{container}" in pod "{named.name}" is waiting to start: {why}')
+        if asked.flag("previous"):
+            raise exec_session.wrong("the stand-in keeps no output of earlier containers apart: it is all in one log")
         path = os.path.join(self.kubelet.find(named.namespace, named.name).folder, f"{container}.log")
         lines = int(asked.first("tailLines", "-1"))
         if asked.flag("follow"):
@@ -140,25 +138,22 @@ class Api:
     # Exec ------------------------------------------------------------------------------------------------------------
 
     async def _exec(self, request: web.Request, call: Call, user: User, named: Target) -> web.StreamResponse:
-        asked, namespace, name = call.request, named.namespace, named.name
-        self.objects.authorize(call, user, *exec_session.needed_verbs(asked.method))
+        asked, name = call.request, named.name
+        # A WebSocket is a GET, and from Kubernetes 1.35 on it needs create too.
+        self.objects.authorize(call, user, *(["get"] if asked.method == "GET" else []), "create")
         fault = self._met_fault("exec", name)
         if (answer := await faults.instead(fault, request)) is not None:
             return answer
-        thing = self.store.get(PODS.key, namespace, name)
-        refusal = exec_session.refusal(asked, name, thing)
-        if refusal is not None or thing is None:
-            assert refusal is not None
-            return _json(refusal["code"], refusal)
-        hooks = faults.hooks(fault)
+        thing = self._pod(named)
+        container = exec_session.check(asked, name, thing)
+        hooks = faults.ExecHooks(fault)
         if not exec_session.offers_v5(asked):  # as golang.org/x/net/websocket refuses a handshake
             return web.Response(status=403)
         streams = {stream: asked.flag(stream) for stream in ("stdin", "stdout", "stderr", "tty")}
         options = Options(asked.query["command"], **streams)
-        container = asked.first("container") or thing["spec"]["containers"][0]["name"]
-        place = {"pod": name, "namespace": namespace, "container": container}
-        self.counters.commands.append({**place, **dataclasses.asdict(options)})
-        wrong = hooks.dial_error() or exec_session.kubelet_error(thing, container)
+        wrong = hooks.dial_error()
+        if wrong is None and not pods.runs(thing, container):
+            wrong = f'unable to upgrade connection: container not found ("{container}")'
         start = partial(self._start, options, named, container) if wrong is None else statuses.internal_error(wrong)
         session = ExecSession(request, options, hooks, self.counters, start)
         self.sessions[session] = thing["metadata"]["uid"]
@@ -171,19 +166,8 @@ class Api:
         return await self.kubelet.find(named.namespace, named.name).runtime.exec(container, options.command, stdio)
 
 
-def _subject(request: web.Request) -> dict[str, list[str]]:
-    """What the client's verified certificate says it is ("commonName", "organizationName"); empty without one."""
-    subject: dict[str, list[str]] = {}
-    certificate: dict[str, Any] = request.get_extra_info("peercert") or {}
-    for group in certificate.get("subject", ()):
-        for key, value in group:
-            subject.setdefault(key, []).append(value)
-    return subject
-
-
-def _json(code: int, thing: object) -> web.Response:
-    body = json.dumps(thing, separators=(",", ":")).encode() + b"\n"
-    return web.Response(body=body, status=code, content_type="application/json")
+def _plain(found: Response) -> web.Response:
+    return web.Response(body=found.body, status=found.code, headers={"Content-Type": found.media, **found.headers})
 
 
 async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None], media: str) -> web.StreamResponse:

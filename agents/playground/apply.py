@@ -13,11 +13,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from . import documents, resources
-from .documents import Adapted, DocumentError, adapted
+from .documents import DocumentError, adapted
 from .follow import Follower
-from .operated import JobError, Operated, describe
+from .launchers import SetupError
+from .operated import Operated
 from .server_process import own_environment
-from .wheels import InstallError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,14 +99,14 @@ def apply(
         pods = "made of containers" if has_containers else "processes of this machine"
         kubeconfig = operated.cluster.kubeconfig()
         report(f"a stand-in cluster in {operated.cluster.folder}; its pods are {pods}; export KUBECONFIG={kubeconfig}")
-        follower = Follower(operated.cluster, operated.client, report, output)
-        changed = [Adapted(body) if has_containers else adapted(body) for _file, body in found]
-        for line in (line for one in changed for line in one.lines):
+        follower = Follower(operated.cluster, report, output)
+        changed = [(body, []) if has_containers else adapted(body) for _file, body in found]
+        for line in (line for _body, lines in changed for line in lines):
             report(line)
         for job in jobs:
             if job.debug is not None or job.policy.is_suspended or job.dialect.never_ends:
                 report(f"job {job.name} waits for you: export KUBECONFIG={kubeconfig}; Ctrl-C ends it")
-        follower.apply(*(one.body for one in changed))
+        follower.apply(*(body for body, _lines in changed))
         follower.until(follower.ended, operated.check)
         if verbose:
             _show_logs(operated, follower)
@@ -144,7 +144,7 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
         cluster = operated.cluster
         sys.stdout.write(
             "A stand-in API server with the operator for MPIJobs. It has no images: containers run this machine's\n"
-            f"programs, and the MPI that their job is made for; pods are\n{describe(cluster)}.\n"
+            f"programs, and the MPI that their job is made for; pods are\n{operated.describe()}.\n"
             f"  export KUBECONFIG={cluster.kubeconfig()}\n"
             "  kubectl apply -f examples/kubeflow/pi.yaml\n"
             "  kubectl get mpijobs,pods\n"
@@ -166,5 +166,5 @@ def up(launcher: Launcher, folder: str | None = None) -> int:
                 if not isinstance(job, tuple):
                     try:
                         operated.install(str(job.implementation))
-                    except (InstallError, JobError) as error:
+                    except SetupError as error:
                         report(str(error))

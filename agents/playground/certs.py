@@ -1,4 +1,4 @@
-"""A certificate authority for the stand-in and the tests: server and client certificates, ECDSA, valid for days."""
+"""A certificate authority for the stand-in and the tests: ECDSA, valid for days."""
 
 from __future__ import annotations
 
@@ -64,20 +64,12 @@ class Authority:
         """A certificate for the API server, or another that is reached by the same names."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
         names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
-        return self._issue(file, _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, names)
+        return self.issue(file, _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
-    def client(self, user: str, groups: Sequence[str] = ()) -> Pair:
-        """A client certificate: the user is its common name, the groups its organizations."""
-        return self._issue(
-            f"client-{user.replace('/', '-').replace(':', '-')}",
-            _name(user, groups),
-            ExtendedKeyUsageOID.CLIENT_AUTH,
-            [],
-        )
-
-    def _issue(
-        self, file: str, name: x509.Name, usage: x509.ObjectIdentifier, alternatives: list[x509.GeneralName]
+    def issue(
+        self, file: str, name: x509.Name, usage: x509.ObjectIdentifier, alternatives: Sequence[x509.GeneralName] = ()
     ) -> Pair:
+        """A certificate for this use, in files of this name; `alternatives` are a server's names."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(name, key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -108,9 +100,8 @@ class Authority:
         )
 
 
-def _name(common: str, organizations: Sequence[str] = ()) -> x509.Name:
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations]
-    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _write(path: str, data: bytes) -> None:

@@ -19,17 +19,14 @@ from . import apply as apply_
 from . import demo as demo_
 from . import documents
 from . import render as render_
-from .client import ClientError
 from .cluster import ClusterError
 from .documents import DocumentError
-from .image import ImageError
-from .launchers import DEFAULT, LAUNCHERS
-from .operated import JobError, Terminated, ending_on_term
+from .launchers import DEFAULT, LAUNCHERS, SetupError
 from .runtime import EngineError
-from .wheels import InstallError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 _NAMES = click.Choice(list(LAUNCHERS))
 _COUNT = click.IntRange(min=1, max=1000)
@@ -51,6 +48,7 @@ def main() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the server has it too
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+    signal.signal(signal.SIGTERM, _terminate)
     code = _run()
     try:
         sys.stdout.flush()
@@ -59,19 +57,22 @@ def main() -> None:
     sys.exit(code)
 
 
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    """End, and leave nothing behind."""
+    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt the cleanup
+    sys.exit(128 + number)
+
+
 def _run() -> int:
     try:
-        with ending_on_term():
-            return int(command.main(prog_name="mpi-playground", standalone_mode=False) or 0)
+        return int(command.main(prog_name="mpi-playground", standalone_mode=False) or 0)
     except click.Abort:  # click makes it of KeyboardInterrupt
         return 128 + signal.SIGINT
-    except Terminated:
-        return 128 + signal.SIGTERM
     except click.ClickException as error:
         error.show()
     except DocumentError as error:
         sys.stderr.writelines(f"mpi-playground: {line}\n" for line in error.lines)
-    except (InstallError, ImageError, ClusterError, ClientError, EngineError, JobError) as error:
+    except (SetupError, ClusterError, EngineError) as error:
         sys.stderr.write(f"mpi-playground: {error}\n")
         return 1
     except OSError as error:
@@ -110,9 +111,9 @@ def command() -> None:
 @click.option("--launcher", type=_NAMES, default=DEFAULT, show_default=True)
 @click.option("--workers", type=_COUNT, default=4, show_default=True, help="Worker pods.")
 @click.option("--ranks-per-worker", type=_COUNT, default=1, show_default=True)
-def demo(launcher: str, workers: int, ranks_per_worker: int) -> int:
+def demo(launcher: str, **sizes: int) -> int:
     """Watch a kubeflow MPIJob run: the operator creates its pods, and mpirun starts ranks that compute pi."""
-    return demo_.demo(LAUNCHERS[launcher], workers=workers, ranks_per_worker=ranks_per_worker)
+    return demo_.demo(LAUNCHERS[launcher], **sizes)
 
 
 @command.command(context_settings={"ignore_unknown_options": True})
@@ -123,26 +124,11 @@ def demo(launcher: str, workers: int, ranks_per_worker: int) -> int:
 @_folder_option
 @_verbose_option
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(
-    launcher: str,
-    workers: int,
-    ranks: int | None,
-    slots: int | None,
-    folder: str | None,
-    verbose: bool,  # noqa: FBT001
-    program: tuple[str, ...],
-) -> int:
+def run(launcher: str, workers: int, ranks: int | None, slots: int | None, program: tuple[str, ...], **how: Any) -> int:
     """Run PROGRAM as an MPIJob: run --launcher mpich --workers 8 -n 16 -- python my.py."""
     ranks = ranks or workers
-    return apply_.run(
-        LAUNCHERS[launcher],
-        program,
-        workers=workers,
-        ranks=ranks,
-        slots=slots or -(-ranks // workers),
-        folder=folder,
-        verbose=verbose,
-    )
+    slots = slots or -(-ranks // workers)
+    return apply_.run(LAUNCHERS[launcher], program, workers=workers, ranks=ranks, slots=slots, **how)
 
 
 @command.command()
@@ -155,14 +141,7 @@ def run(
 @_folder_option
 @_verbose_option
 @_with_files
-def apply(
-    launcher: str | None,
-    pods: str,
-    folder: str | None,
-    verbose: bool,  # noqa: FBT001
-    files: tuple[str, ...],
-    more: tuple[str, ...],
-) -> int:
+def apply(launcher: str | None, pods: str, files: tuple[str, ...], more: tuple[str, ...], **how: Any) -> int:
     """Run the MPIJobs of YAML files under the operator: apply examples/kubeflow/pi.yaml.
 
     Where pods are processes, their images are ignored.
@@ -171,24 +150,17 @@ def apply(
     if launcher and pods == _CONTAINERS:
         raise click.UsageError("--launcher is for pods of processes: containers have their images' MPI")
     chosen = LAUNCHERS[launcher] if launcher else None
-    return apply_.apply(found, chosen, folder=folder, verbose=verbose, has_containers=pods == _CONTAINERS)
+    return apply_.apply(found, chosen, has_containers=pods == _CONTAINERS, **how)
 
 
 @command.command()
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of jobs that name none.")
 @click.option("--gang-scheduler", default="", help="volcano, t9k, or a scheduler with scheduler-plugins' coscheduling.")
-@click.option("--resumed", is_flag=True, help="Show what the pods run after a pause.")
+@click.option("--resumed", "is_resumed", is_flag=True, help="Show what the pods run after a pause.")
 @_with_files
-def render(
-    namespace: str,
-    gang_scheduler: str,
-    resumed: bool,  # noqa: FBT001
-    files: tuple[str, ...],
-    more: tuple[str, ...],
-) -> int:
+def render(files: tuple[str, ...], more: tuple[str, ...], **how: Any) -> int:
     """Print the objects that the operator would create for the MPIJobs of YAML files, without a cluster."""
-    found = _read((*files, *more))
-    sys.stdout.write(render_.render(found, namespace=namespace, gang_scheduler=gang_scheduler, is_resumed=resumed))
+    sys.stdout.write(render_.render(_read((*files, *more)), **how))
     return 0
 
 

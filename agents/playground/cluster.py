@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import os
 import secrets
 import signal
 import time
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from . import resources
 from .credentials import write_kubeconfig, write_service_account
 from .namespaces import MOUNTS, PROCESSES
-from .pod_process import Leftover, PodProcess
-from .pods import Container, Pod
+from .pod_process import PodProcess
+from .pods import Pod
 from .server_process import ClusterError, ServerProcess
 
 if TYPE_CHECKING:
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from .certs import Authority
+    from .pod_process import Leftover, Stream
 
 Object = dict[str, Any]
-Stream = int | IO[Any] | None
 
 
 class Cluster:
@@ -63,7 +62,6 @@ class Cluster:
         self._behaviour["images"] = dict(images or {})
         self._behaviour["engine"] = None if engine is None else dict(engine)
         self._server: ServerProcess | None = None
-        self._authority: Authority | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -99,8 +97,8 @@ class Cluster:
 
         try:
             os.makedirs(self.folder, exist_ok=True)
-            self._authority = Authority(os.path.join(self.folder, "tls"))
-            pair = self._authority.server(addresses=tuple(dict.fromkeys((*LOOPBACK, self.address))))
+            authority = Authority(os.path.join(self.folder, "tls"))
+            pair = authority.server(addresses=tuple(dict.fromkeys((*LOOPBACK, self.address))))
         except OSError as error:
             raise ClusterError(f"{self.folder} can't be written to: {error.strerror}; choose another folder") from None
         return {"folder": self.folder, "certificate": pair.certificate, "key": pair.key, "ca": self.ca}
@@ -111,21 +109,34 @@ class Cluster:
             self._server.close()
             self._server = None
 
+    # Objects ---------------------------------------------------------------------------------------------------------
+
+    def request(self, method: str, path: str, body: Object | None = None) -> Object:
+        """Send a request to the API, and return the object of the answer. Raises ClusterError."""
+        return self._ask("request", method=method, path=path, body=body)  # type: ignore[no-any-return]
+
+    def create(self, body: Object) -> Object:
+        """Make an object of a manifest, in the namespace "default" if it names none. Raises ClusterError."""
+        api_version, kind = str(body.get("apiVersion")), str(body.get("kind"))
+        resource = resources.of_kind(api_version, kind)
+        if resource is None:
+            raise ClusterError(
+                f"the stand-in has no {kind} of {api_version}: it runs MPIJobs, and pods; "
+                "for the rest take a cluster (docs/install.md)"
+            )
+        where = (body.get("metadata") or {}).get("namespace") or "default"
+        path = resource.path(api_version.rpartition("/")[2], where if resource.namespaced else "")
+        return self.request("POST", path, body)
+
     # Pods ------------------------------------------------------------------------------------------------------------
 
     def create_pod(self, pod: Pod | str, **fields: Any) -> Object:
-        """Create a pod, given as a `Pod` or by its name and `Pod`'s fields. Returns the API object.
-
-        `ready_after_s` is short for pulling so long and then being ready.
-        """
-        after_s = fields.pop("ready_after_s", None)
-        if after_s is not None:
-            fields["steps"] = ((0.0, "pulling"), (float(after_s), "ready"))
+        """Create a pod, given as a `Pod` or by its name and `Pod`'s fields. Returns the API object."""
         if isinstance(pod, str):
             pod = Pod(pod, **fields)
         elif fields:
             pod = dataclasses.replace(pod, **fields)
-        return self._ask("create", pod=dataclasses.asdict(pod))  # type: ignore[no-any-return]
+        return self._ask("api.kubelet.create", pod=pod)  # type: ignore[no-any-return]
 
     def create_workers(self, count: int, name: str = "worker", **fields: Any) -> list[str]:
         """Create pods NAME-0, NAME-1 … and return their names."""
@@ -134,26 +145,17 @@ class Cluster:
             self.create_pod(one, **fields)
         return names
 
-    def delete_pod(self, name: str, namespace: str = "default", *, grace_s: float = 0.0, streams: str = "end") -> None:
+    def delete_pod(self, name: str, namespace: str = "default", *, streams: str = "end") -> None:
         """Delete a pod and wait until it is gone with all its processes.
 
         Its exec streams end with the commands' exit codes (137); with `streams="freeze"` they stay open and say nothing
         more but pongs, as when a node is gone.
         """
-        self._ask("delete", name=name, namespace=namespace, grace_s=grace_s, streams=streams)
+        self._ask("delete", name=name, namespace=namespace, streams=streams)
 
-    def replace_pod(self, pod: Pod | str, **fields: Any) -> Object:
-        """Delete a pod and create one of the same name, which gets a new uid."""
-        name = pod if isinstance(pod, str) else pod.name
-        namespace = fields.get("namespace", "default") if isinstance(pod, str) else pod.namespace
-        self.delete_pod(name, namespace)
-        return self.create_pod(pod, **fields)
-
-    def set_state(
-        self, name: str, state: str, *, namespace: str = "default", message: str = "", exit_code: int | None = None
-    ) -> None:
+    def set_state(self, name: str, state: str, *, exit_code: int | None = None) -> None:
         """Put a pod in one of `pod_status.STATES`; states of an ended pod kill its processes."""
-        self._ask("set_state", name=name, namespace=namespace, state=state, message=message, exit_code=exit_code)
+        self._ask("set_state", name=name, namespace="default", state=state, exit_code=exit_code)
 
     def pod(self, name: str, namespace: str = "default") -> Object:
         """A pod's API object."""
@@ -176,7 +178,7 @@ class Cluster:
 
         The process ids are those outside of the pod.
         """
-        return [Leftover(**one) for one in self._ask("leftovers", name=name, namespace=namespace)]
+        return self._ask("leftovers", name=name, namespace=namespace)  # type: ignore[no-any-return]
 
     def exec_local(  # noqa: PLR0913 - as subprocess.Popen
         self,
@@ -229,57 +231,43 @@ class Cluster:
 
     def account_token(self, account: str, namespace: str = "default") -> str:
         """A token of a ServiceAccount that may do what RoleBindings in the cluster give it."""
-        return str(self._ask("account", account=account, namespace=namespace))
+        return str(self._ask("api.kubelet.node.issue_token", account=account, namespace=namespace))
 
     def revoke(self, token: str) -> None:
         """Refuse a token from now on (401)."""
-        self._ask("revoke", token=token)
+        self._ask("api.access.revoke_token", token=token)
 
-    def kubeconfig(self, token: str | None = None, *, user: str | None = None, namespace: str = "default") -> str:
-        """Write a kubeconfig in JSON form (kubectl reads it too) and return its path.
-
-        With a token, or with a client certificate for `user` that may do everything, or (neither) with a new token that
-        may.
-        """
-        pair = None
-        if user is not None:
-            assert self._authority is not None
-            pair = self._authority.client(user)
-            self._ask("certificate", name=user, rules=["*"])
-        elif token is None:
-            token = self.token(namespace=namespace)
-        return write_kubeconfig(self.folder, self.url, self.ca, token=token, pair=pair, namespace=namespace)
-
-    def service_account_folder(self, token: str | None = None, namespace: str = "default") -> str:
-        """A folder with `token`, `ca.crt` and `namespace`, as it is mounted into pods."""
-        return write_service_account(self.folder, token or self.token(namespace=namespace), self.ca, namespace)
+    def kubeconfig(self, token: str | None = None) -> str:
+        """Write a kubeconfig in JSON form (kubectl reads it too), by default with a new token; return its path."""
+        return write_kubeconfig(self.folder, self.url, self.ca, token or self.token())
 
     def environ(self, token: str | None = None, namespace: str = "default") -> dict[str, str]:
-        """The variables of an agent that runs "in the cluster"."""
+        """The variables of an agent that runs "in the cluster", with its service account's folder."""
+        token = token or self.token(namespace=namespace)
         return {
             "KUBERNETES_SERVICE_HOST": self.address,
             "KUBERNETES_SERVICE_PORT": str(self.port),
             "KUBERNETES_SERVICE_PORT_HTTPS": str(self.port),
-            "MPI_AGENT_SERVICE_ACCOUNT": self.service_account_folder(token, namespace),
+            "MPI_AGENT_SERVICE_ACCOUNT": write_service_account(self.folder, token, self.ca, namespace),
         }
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
-    def fault(self, kind: str, *, data: bytes = b"", **fields: Any) -> None:
-        """Set a fault: kinds and fields are those of faults.py (`on`, `pod`, `times`, `skip`, `status`, …)."""
-        self._ask("fault", kind=kind, data=base64.b64encode(data).decode(), **fields)
+    def fault(self, kind: str, **fields: Any) -> None:
+        """Set a fault: kinds and fields are those of faults.py (`on`, `pod`, `times`, `status`, …)."""
+        self._ask("fault", kind=kind, **fields)
 
     def clear_faults(self) -> None:
         """No more faults."""
-        self._ask("clear_faults")
+        self._ask("api.faults.clear")
 
-    def streams(self, what: str, pod: str | None = None) -> int:
-        """Cut, freeze, silence or hold the open exec streams of a pod (None: of all). Returns how many."""
-        return int(self._ask("streams", kind=what, pod=pod))
+    def cut_streams(self, pod: str) -> int:
+        """Reset the open exec streams of a pod. Returns how many."""
+        return int(self._ask("cut_streams", pod=pod))
 
     def watches(self, what: str, data: bytes = b"") -> int:
-        """Do to the open watches what is said: cut, end, stall, expire (410), raw (send `data`). Returns how many."""
-        return int(self._ask("watches", kind=what, data=base64.b64encode(data).decode()))
+        """Do to the open watches what is said: cut, end, expire (410), raw (send `data`). Returns how many."""
+        return int(self._ask("watches", kind=what, data=data))
 
     def suspend(self) -> None:
         """Stop the server's process: connections are taken by the kernel, and nothing answers. Until `resume`."""
@@ -314,13 +302,9 @@ class Cluster:
         """
         return self._ask("changes", after=after, keys=list(keys))  # type: ignore[no-any-return]
 
-    def commands(self) -> list[Object]:
-        """The execs seen, in order: pod, namespace, container, command, stdin, tty."""
-        return self._ask("commands")  # type: ignore[no-any-return]
-
     def reset_stats(self) -> None:
         """Start the counters again at 0."""
-        self._ask("reset_stats")
+        self._ask("api.counters.reset")
 
     def processes(self) -> Object:
         """Process ids of the server's helpers: `zygote`, `shims`."""
@@ -340,11 +324,11 @@ class Cluster:
     def _ask(self, what: str, fds: Sequence[int] = (), **fields: Any) -> Any:
         if self._server is None:
             raise ClusterError("the stand-in is not running")
-        return self._server.ask(what, fds, **fields)
+        return self._server.send({"do": what, **fields}, fds)
 
 
 def _default_environ() -> dict[str, str]:
     return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
 
 
-__all__ = ["Cluster", "ClusterError", "Container", "Leftover", "Pod", "PodProcess"]
+__all__ = ["Cluster", "ClusterError"]

@@ -1,34 +1,37 @@
-"""What the handle can ask of the server. The requests are named and described as `Cluster`'s methods are."""
+"""What the handle can ask of the server: methods here, described as `Cluster`'s are, or of the API's parts."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import inspect
+import json
 import os
 import traceback
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from . import access, pods, statuses
+from . import access, statuses
 from .faults import Fault, reset
+from .pod_process import Leftover
 from .process_runtime import ProcessRuntime
 from .processes import command_line
+from .request import Request
 from .resources import PODS
+from .rest import Response
 from .store import ExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .api import Api
-    from .kubelet import LivePod
     from .listener import Listener
     from .processes import Process
 
 Object = dict[str, Any]
 
+_ANYTHING = access.user("mpi-playground", ["*"])
 
-class NotStartedError(Exception):
-    """A process of the handle can't be started: the answer's message."""
+
+class NotDoneError(Exception):
+    """What is asked for can't be done: the answer's message."""
 
 
 class Control:
@@ -37,38 +40,14 @@ class Control:
     def __init__(self, api: Api, listener: Listener) -> None:
         self._api = api
         self._listener = listener
-        self._requests: dict[str, Callable[..., Any]] = {
-            "create": self._create,
-            "delete": self._delete,
-            "set_state": self._set_state,
-            "pod": self._pod,
-            "enter": self._enter,
-            "leftovers": self._leftovers,
-            "exec": self._exec,
-            "processes": self._processes,
-            "token": lambda token, **user: api.access.add_token(token, access.user(**user)),
-            "account": api.kubelet.node.issue_token,
-            "revoke": api.access.revoke_token,
-            "certificate": lambda **user: api.access.add_certificate(access.user(**user)),
-            "fault": lambda data, **fields: api.faults.add(Fault(data=base64.b64decode(data), **fields)),
-            "clear_faults": api.faults.clear,
-            "streams": self._streams,
-            "watches": self._watches,
-            "listen": self._listen,
-            "cut": self._cut,
-            "changes": self._changes,
-            "stats": self._stats,
-            "commands": lambda: api.counters.commands,
-            "reset_stats": api.counters.reset,
-        }
 
     async def answer(self, message: dict[str, Any], fds: list[int]) -> Object:
         """Do what the message asks, and answer, whatever happens: the handle waits for it."""
         number = message.pop("number")
         try:
-            found = self._requests[message.pop("do")](**message, **({"fds": fds} if fds else {}))
+            found = attrgetter("_" + message.pop("do"))(self)(**message, **({"fds": fds} if fds else {}))
             return {"ok": await found if inspect.isawaitable(found) else found, "number": number}
-        except NotStartedError as error:
+        except NotDoneError as error:
             told = str(error)
         except (KeyError, ValueError, TypeError, ExistsError) as error:
             told = f"{type(error).__name__}: {error}"
@@ -81,40 +60,41 @@ class Control:
                 os.close(fd)
         return {"error": told, "number": number}
 
+    def _request(self, method: str, path: str, body: Object | None) -> Object:
+        """Answer a request to the API as its user who may do everything."""
+        data = b"" if body is None else json.dumps(body).encode()
+        answer = self._api.objects.handle(Request(method, path, {"user-agent": _ANYTHING.name}, data), _ANYTHING)
+        assert isinstance(answer, Response)
+        found: Object = json.loads(answer.body)
+        if answer.code >= 300:
+            raise NotDoneError(found["message"])
+        return found
+
     # Pods ------------------------------------------------------------------------------------------------------------
 
-    def _live(self, name: str, namespace: str) -> LivePod:
-        return self._api.kubelet.find(namespace, name)
-
-    def _create(self, pod: dict[str, Any]) -> Object:
-        containers = [pods.Container(**one) for one in pod.pop("containers")]
-        return self._api.kubelet.create(pods.Pod(**pod, containers=containers))
-
-    async def _delete(self, name: str, namespace: str, grace_s: float, streams: str) -> None:
-        live = self._live(name, namespace)
+    async def _delete(self, name: str, namespace: str, streams: str) -> None:
+        live = self._api.kubelet.find(namespace, name)
         for session, uid in self._api.sessions.items():
             if streams == "freeze" and uid == live.uid:
                 session.disturb("hold")
-        await self._api.kubelet.delete(live, grace_s)
+        await self._api.kubelet.delete(live)
 
-    def _set_state(self, name: str, namespace: str, state: str, message: str, exit_code: int | None) -> None:
-        live = self._live(name, namespace)
-        live.steps_over = True
-        self._api.kubelet.set_state(live, state, message=message, exit_code=exit_code)
+    def _set_state(self, name: str, namespace: str, state: str, exit_code: int | None) -> None:
+        self._api.kubelet.set_state(self._api.kubelet.find(namespace, name), state, exit_code=exit_code)
 
     def _pod(self, name: str, namespace: str) -> Object:
-        live = self._live(name, namespace)
+        live = self._api.kubelet.find(namespace, name)
         thing = self._api.store.get(PODS.key, namespace, name)
         return {"object": thing, "folder": live.folder, "address": live.address}
 
     async def _enter(self, name: str, namespace: str) -> bool:
-        processes = self._live(name, namespace).processes
+        processes = self._api.kubelet.find(namespace, name).processes
         await processes.enter()
         return processes.mounted
 
-    def _leftovers(self, name: str, namespace: str) -> list[Object]:
-        pids = sorted(self._api.kubelet.leftovers(self._live(name, namespace)))
-        return [{"pid": pid, "argv": command_line(pid)} for pid in pids]
+    def _leftovers(self, name: str, namespace: str) -> list[Leftover]:
+        processes = self._api.kubelet.find(namespace, name).processes
+        return [Leftover(pid, command_line(pid)) for pid in sorted(processes.tree() - processes.main_pids)]
 
     async def _exec(
         self,
@@ -127,18 +107,18 @@ class Control:
         fds: list[int],
     ) -> int:
         """Start a process with the handle's first three descriptors; its exit code is written to the fourth."""
-        live = self._live(name, namespace)
+        live = self._api.kubelet.find(namespace, name)
         if not isinstance(live.runtime, ProcessRuntime):
-            raise NotStartedError("the pod is made of containers")
+            raise NotDoneError("the pod is made of containers")
         full = live.runtime.environ(container)
         full |= {os.fsencode(key): os.fsencode(value) for key, value in environ.items()}
         words = [os.fsencode(word) for word in argv]
         try:
             process = await live.processes.exec(words, full, folder or live.home, fds[:3])
         except OSError as error:
-            raise NotStartedError(statuses.runtime_error(argv[0], error.errno or 0)) from error
+            raise NotDoneError(statuses.runtime_error(argv[0], error.errno or 0)) from error
         if not process.pid:
-            raise NotStartedError("the pod has ended")
+            raise NotDoneError("the pod has ended")
         live.node.background(self._report(process, os.dup(fds[3])))
         return process.pid
 
@@ -148,26 +128,32 @@ class Control:
             os.write(notify, str(code).encode())
         os.close(notify)
 
+    # Access ----------------------------------------------------------------------------------------------------------
+
+    def _token(self, token: str, **user: Any) -> None:
+        self._api.access.add_token(token, access.user(**user))
+
     # Faults ----------------------------------------------------------------------------------------------------------
 
-    def _streams(self, kind: str, pod: str | None) -> int:
-        uids = {live.uid for live in self._api.kubelet.all() if pod in {None, live.pod.name}}
-        chosen = [one for one, uid in self._api.sessions.items() if uid in uids and one.is_live]
+    def _fault(self, **fields: Any) -> None:
+        self._api.faults.add(Fault(**fields))
+
+    def _cut_streams(self, pod: str) -> int:
+        uids = {live.uid for live in self._api.kubelet.all() if live.pod.name == pod}
+        chosen = [one for one, uid in self._api.sessions.items() if uid in uids]
         for session in chosen:
-            session.disturb(kind)
+            session.disturb("cut")
         return len(chosen)
 
-    def _watches(self, kind: str, data: str) -> int:
+    def _watches(self, kind: str, data: bytes) -> int:
         chosen = tuple(self._api.watches)
         for watch in chosen:
             if kind == "cut":
                 reset(watch.request)
             elif kind == "end":
                 watch.end()
-            elif kind == "stall":
-                watch.stalled = True
             elif kind == "raw":
-                watch.raw(base64.b64decode(data))
+                watch.raw(data)
             elif kind == "expire":
                 watch.fail(statuses.expired())
         if kind == "expire":
@@ -194,8 +180,7 @@ class Control:
         return [(one.key, one.kind, one.after) for one in found]
 
     def _stats(self) -> Object:
-        now = {"watches": len(self._api.watches), "connections": len(self._listener.connections)}
-        return self._api.counters.report() | now
+        return {**self._api.counters.report(), "watches": len(self._api.watches)}
 
     def _processes(self) -> Object:
         shims = [live.processes.pid for live in self._api.kubelet.all() if live.processes.pid]

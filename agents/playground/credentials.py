@@ -5,33 +5,18 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .certs import Pair
 
 
-def write_kubeconfig(
-    folder: str,
-    url: str,
-    ca: str,
-    *,
-    token: str | None = None,
-    pair: Pair | None = None,
-    namespace: str = "default",
-) -> str:
-    """Write a kubeconfig in JSON form (kubectl reads it too) with a token or a client certificate; returns its path."""
-    login: dict[str, Any] = {"token": token} if token is not None else {}
-    if pair is not None:
-        login |= {"client-certificate": pair.certificate, "client-key": pair.key}
+def write_kubeconfig(folder: str, url: str, ca: str, token: str) -> str:
+    """Write a kubeconfig in JSON form (kubectl reads it too) with a token; returns its path."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "stand-in",
         "clusters": [{"name": "stand-in", "cluster": {"server": url, "certificate-authority": ca}}],
-        "users": [{"name": "user", "user": login}],
+        "users": [{"name": "user", "user": {"token": token}}],
         "contexts": [
-            {"name": "stand-in", "context": {"cluster": "stand-in", "user": "user", "namespace": namespace}},
+            {"name": "stand-in", "context": {"cluster": "stand-in", "user": "user", "namespace": "default"}},
         ],
     }
     path = os.path.join(folder, f"kubeconfig-{secrets.token_hex(4)}.json")

@@ -9,7 +9,10 @@ import functools
 import glob
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Object = dict[str, Any]
 
@@ -43,19 +46,24 @@ def schemas() -> dict[tuple[str, str, str], Object]:
 
 def unknown(schema: Object, value: Any, path: str = "") -> list[str]:
     """The paths of fields that the schema does not have."""
-    found: list[str] = []
-    if isinstance(value, dict) and not schema.get("x-kubernetes-preserve-unknown-fields"):
-        fields, rest = schema.get("properties", {}), schema.get("additionalProperties")
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return []
+    has_fields = isinstance(value, dict) and "additionalProperties" not in schema and path != ".metadata"
+    names = [name for name in value if name not in schema.get("properties", {})] if has_fields else []
+    found = [f"{path}.{name}".lstrip(".") for name in names]
+    return found + [one for part in _parts(schema, value, path) for one in unknown(*part)]
+
+
+def _parts(schema: Object, value: Any, path: str) -> Iterator[tuple[Object, Any, str]]:
+    """The parts of a value that have a schema, each with it and its path."""
+    if isinstance(value, dict):
         for name, one in value.items():
-            below = fields.get(name, rest)
-            if below is not None:
-                found += unknown(below, one, f"{path}.{name}")
-            elif path != ".metadata":
-                found.append(f"{path}.{name}".lstrip("."))
+            below = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            if isinstance(below, dict) and one is not None:
+                yield below, one, f"{path}.{name}"
     if isinstance(value, list):
         for number, one in enumerate(value):
-            found += unknown(schema.get("items", {}), one, f"{path}[{number}]")
-    return found
+            yield schema.get("items", {}), one, f"{path}[{number}]"
 
 
 def problems(schema: Object, value: Any, path: str = "") -> list[str]:
@@ -73,14 +81,7 @@ def problems(schema: Object, value: Any, path: str = "") -> list[str]:
             for name in schema.get("required", ())
             if value.get(name) is None
         ]
-        for name, one in value.items():
-            below = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
-            if isinstance(below, dict) and one is not None:
-                found += problems(below, one, f"{path}.{name}")
-    if isinstance(value, list):
-        for number, one in enumerate(value):
-            found += problems(schema.get("items", {}), one, f"{path}[{number}]")
-    return found
+    return found + [one for part in _parts(schema, value, path) for one in problems(*part)]
 
 
 def _limits(schema: Object, value: Any, where: str, shown: str) -> list[str]:

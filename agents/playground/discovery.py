@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import definitions
-from .resources import subresources
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -69,7 +68,7 @@ def _resources(resources: Iterable[Resource], group: str, version: str) -> Objec
 def _lines(resource: Resource) -> list[Object]:
     names = {"singularName": resource.kind.lower(), "shortNames": list(resource.short_names)}
     lines = [_resource(resource.plural, resource.kind, _VERBS, namespaced=resource.namespaced, **names)]
-    for one in sorted(subresources(resource)):
+    for one in resource.parts:
         kind, verbs = {
             "exec": ("PodExecOptions", ["create", "get"]),
             "log": ("Pod", ["get"]),

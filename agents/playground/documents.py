@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -67,21 +67,14 @@ def job_of(body: Object, namespace: str = "default") -> Job | tuple[Any, ...]:
     return read_job(made, served=str(body.get("apiVersion")).rpartition("/")[2])
 
 
-class Adapted(NamedTuple):
-    """A manifest, and what is said of how it differs from the one that was given: a line each."""
-
-    body: Object
-    lines: tuple[str, ...] = ()
-
-
-def adapted(body: Object) -> Adapted:
+def adapted(body: Object) -> tuple[Object, list[str]]:
     """Return a manifest as it can be applied here, where pods have this machine's programs and no images.
 
-    What the operator has to refuse is left to it.
+    And how it differs from the one that was given, a line each. What the operator has to refuse is left to it.
     """
     job = job_of(body) if is_job(body) else None
     if not isinstance(job, Job):
-        return Adapted(body)
+        return body, []
     lines = []
     if job.transport is Transport.SSH:
         annotations = {**(body["metadata"].get("annotations") or {}), f"{PREFIX}transport": str(Transport.EXEC)}
@@ -92,7 +85,7 @@ def adapted(body: Object) -> Adapted:
     if home and job.launch_command[:1] == (mpirun,):
         body = {**body, "spec": _without_home(body["spec"])}
         lines.append(f"job {job.name} runs its pods' own mpirun here, as they have no images: none is at {mpirun}")
-    return Adapted(body, tuple(lines))
+    return body, lines
 
 
 def _home(spec: Object) -> str:

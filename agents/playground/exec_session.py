@@ -22,6 +22,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from . import pods, statuses
 from .faults import reset
 from .pipes import CLOSE_CHANNEL, ERROR, RESIZE, STDERR, STDIN, STDOUT, OutputPipe, Stdio
+from .writes import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,54 +38,47 @@ _CLOSE_WAIT_S = 10.0
 _NORMAL = (1000).to_bytes(2, "big")
 
 
-def needed_verbs(method: str) -> list[str]:
-    """What the user must be allowed: a WebSocket is a GET, and from Kubernetes 1.35 on it needs create too."""
-    return ["get", "create"] if method == "GET" else ["create"]
+def check(request: Request, name: str, thing: pods.Object) -> str:
+    """Return the container, or refuse what the API server does (registry/core/pod `ExecLocation`).
 
-
-def refusal(request: Request, name: str, thing: pods.Object | None) -> statuses.Status | None:
-    """What the API server refuses (registry/core/pod `ExecLocation`); None if nothing."""
-    if thing is None:
-        return statuses.not_found("pods", name)
-    wrong = _wrong_options(request) or wrong_container(request.first("container"), name, thing)
-    if wrong is None and not thing["spec"].get("nodeName"):
-        wrong = f"pod {name} does not have a host assigned"
-    if wrong is None and (request.method != "GET" or request.headers.get("upgrade", "").lower() != "websocket"):
-        wrong = "Upgrade request required: the stand-in has WebSockets, not SPDY"
-    return None if wrong is None else statuses.failure(400, wrong)
-
-
-def _wrong_options(request: Request) -> str | None:
+    Raises RefusedError.
+    """
+    if request.headers.get("accept") == "application/json":
+        words = "the server was unable to respond with a content type that the client supports"
+        raise RefusedError(statuses.failure(406, words))
     if not request.query.get("command"):
-        return "you must specify at least 1 command for the container"
+        raise wrong("you must specify at least 1 command for the container")
     if not any(request.flag(stream) for stream in ("stdin", "stdout", "stderr")):
-        return "you must specify at least 1 of stdin, stdout, stderr"
+        raise wrong("you must specify at least 1 of stdin, stdout, stderr")
     if request.flag("tty") and request.flag("stderr"):
-        return "tty and stderr cannot both be true"
-    return None
+        raise wrong("tty and stderr cannot both be true")
+    container = container_of(request, name, thing)
+    if not thing["spec"].get("nodeName"):
+        raise wrong(f"pod {name} does not have a host assigned")
+    if request.method != "GET" or request.headers.get("upgrade", "").lower() != "websocket":
+        raise wrong("Upgrade request required: the stand-in has WebSockets, not SPDY")
+    return container
 
 
-def wrong_container(container: str, name: str, thing: pods.Object) -> str | None:
-    """What is wrong with a request's container, "" for the only one; None if nothing."""
-    if container:
-        known = container in pods.container_names(thing)
-        return None if known else f"container {container} is not valid for pod {name}"
-    names = [one["name"] for one in thing["spec"]["containers"]]
-    if len(names) == 1:
-        return None
-    return f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
+def container_of(request: Request, name: str, thing: pods.Object) -> str:
+    """The container that a request names, or the pod's only one. Raises RefusedError."""
+    container, (first, *others) = request.first("container"), [one["name"] for one in thing["spec"]["containers"]]
+    if container and container not in pods.container_names(thing):
+        raise wrong(f"container {container} is not valid for pod {name}")
+    if others and not container:
+        names = " ".join([first, *others])
+        raise wrong(f"a container name must be specified for pod {name}, choose one of: [{names}]")
+    return container or str(first)
+
+
+def wrong(message: str) -> RefusedError:
+    """What is raised for a request that makes no sense."""
+    return RefusedError(statuses.failure(400, message))
 
 
 def offers_v5(request: Request) -> bool:
     """Whether the client knows the one subprotocol that is spoken here."""
     return V5 in (word.strip() for word in request.headers.get("sec-websocket-protocol", "").split(","))
-
-
-def kubelet_error(thing: pods.Object, container: str) -> str | None:
-    """What kubelet refuses; None if nothing."""
-    if not pods.runs(thing, container):
-        return f'unable to upgrade connection: container not found ("{container}")'
-    return None
 
 
 @dataclass(frozen=True)
@@ -249,11 +243,6 @@ class ExecSession:
 
     # What may be done to them ----------------------------------------------------------------------------------------
 
-    @property
-    def is_live(self) -> bool:
-        """Whether the stream is open, and not frozen."""
-        return not self._has_left and self._disturbance != "freeze"
-
     def disturb(self, what: str) -> None:
         """Be cut (reset), frozen (neither read nor written any more), silenced (nothing is sent any more) or held.
 
@@ -263,8 +252,6 @@ class ExecSession:
         if what == "cut":
             reset(self.request)
             return
-        if what not in {"freeze", "silence", "hold"}:
-            raise ValueError(f"a stream can be given to: cut, freeze, silence, hold; not {what!r}")
         self._disturbance = what
         if what == "freeze" and transport is not None:
             transport.pause_reading()

@@ -37,6 +37,10 @@ REQUESTS = frozenset(
     ("exec", "list", "get", "watch", "review", "create", "update", "patch", "delete", "deletecollection")
 )
 _ANYWHERE = frozenset({"http", "no-answer", "drop-before-upgrade"})
+_DISTURBED = {"drop-mid-stream": "cut", "half-open": "freeze", "silent": "silence"}
+_OF_EXECS = frozenset(
+    (*_DISTURBED, "drop-after-upgrade", "dial-error", "hang", "drop-after-start", "raw", "no-status", "status", "slow")
+)
 _STEP_S = 0.05  # of what is slow
 _TEXTS = {401: "Unauthorized", 429: "too many requests, please try again later"}
 
@@ -45,15 +49,13 @@ _TEXTS = {401: "Unauthorized", 429: "too many requests, please try again later"}
 class Fault:
     """One fault. It meets the requests `on`, of `pod` (None: of every pod), `times` times (None: until cleared).
 
-    `pod` may be the name of another object; `resource` narrows it to a kind (pods, mpijobs.kubeflow.org).
+    `pod` may be the name of another object.
     """
 
     kind: str
     on: str = "exec"
     pod: str | None = None
-    resource: str | None = None
     times: int | None = 1
-    skip: int = 0  # so many requests pass first
     status: int = 500
     retry_after_s: int | None = None
     after_bytes: int = 0
@@ -65,7 +67,7 @@ class Fault:
         """Raises ValueError if there is no such fault."""
         if self.on not in REQUESTS:
             raise ValueError(f"a fault is on one of {', '.join(sorted(REQUESTS))}, not {self.on!r}")
-        known = _ANYWHERE | (_HOOKS.keys() if self.on == "exec" else {"gone"} if self.on == "watch" else set())
+        known = _ANYWHERE | (_OF_EXECS if self.on == "exec" else {"gone"} if self.on == "watch" else set())
         if self.kind not in known:
             raise ValueError(f"no fault {self.kind!r} on {self.on}; there are: {', '.join(sorted(known))}")
 
@@ -85,13 +87,10 @@ class Faults:
         """No more faults."""
         self._set.clear()
 
-    def meet(self, on: str, pod: str = "", resource: str = "pods") -> Fault | None:
+    def meet(self, on: str, pod: str) -> Fault | None:
         """The fault that this request meets."""
         for fault in self._set:
-            if fault.on != on or fault.pod not in {None, pod} or fault.resource not in {None, resource}:
-                continue
-            if fault.skip > 0:
-                fault.skip -= 1
+            if fault.on != on or fault.pod not in {None, pod}:
                 continue
             if fault.times is not None:
                 fault.times -= 1
@@ -135,99 +134,45 @@ class Stream(Protocol):
 
 
 class ExecHooks:
-    """What a fault may do to an exec. This one does nothing."""
+    """What a fault does to an exec, if it meets one: the session calls these at its steps."""
 
-    starts = True  # whether the command is started
-
-    def __init__(self, fault: Fault) -> None:
-        self.fault = fault
-        self.piece = PIECE  # so much output is sent at once
+    def __init__(self, fault: Fault | None) -> None:
+        self._fault = fault or Fault("")
+        self._kind = self._fault.kind
+        self.starts = self._kind not in {"drop-after-upgrade", "hang"}  # whether the command is started
+        self.piece = max(1, int(self._fault.bytes_per_s * _STEP_S)) if self._kind == "slow" else PIECE
+        """So much output is sent at once."""
 
     def dial_error(self) -> str | None:
         """What goes wrong between API server and kubelet."""
-        return None
+        if self._kind != "dial-error":
+            return None
+        return "error dialing backend: dial tcp 127.0.0.1:10250: connect: connection refused"
 
-    def upgraded(self, _session: Stream) -> None:
+    def upgraded(self, session: Stream) -> None:
         """The 101 is sent."""
+        if self._kind == "drop-after-upgrade":
+            session.disturb("cut")
 
-    def has_output(self, _session: Stream) -> None:
+    def has_output(self, session: Stream) -> None:
         """Output, or the Status, is about to be sent."""
+        if self._kind == "drop-after-start":
+            session.disturb("cut")
 
-    def sent(self, _session: Stream, _count: int) -> None:
+    def sent(self, session: Stream, count: int) -> None:
         """So many bytes of output have been sent in all."""
+        if count < self._fault.after_bytes:
+            return
+        if self._kind in _DISTURBED:
+            session.disturb(_DISTURBED[self._kind])
+        elif self._kind == "raw":
+            session.write_raw(self._fault.data)
+            self._kind = ""  # it is sent once
 
-    def pause_s(self, _count: int) -> float:
+    def pause_s(self, count: int) -> float:
         """How long to wait after so many bytes in either direction."""
-        return 0.0
+        return count / self._fault.bytes_per_s if self._kind == "slow" else 0.0
 
     def status(self, data: bytes) -> bytes | None:
         """The Status to send; None for none."""
-        return data
-
-
-class _Cut(ExecHooks):
-    starts = False
-
-    def upgraded(self, session: Stream) -> None:
-        session.disturb("cut")
-
-
-class _DialError(ExecHooks):
-    def dial_error(self) -> str:
-        return self.fault.text or "error dialing backend: dial tcp 127.0.0.1:10250: connect: connection refused"
-
-
-class _Hang(ExecHooks):
-    starts = False
-
-
-class _CutAtStart(ExecHooks):
-    def has_output(self, session: Stream) -> None:
-        session.disturb("cut")
-
-
-class _AfterBytes(ExecHooks):
-    def sent(self, session: Stream, count: int) -> None:
-        if count >= self.fault.after_bytes:
-            session.disturb({"drop-mid-stream": "cut", "half-open": "freeze", "silent": "silence"}[self.fault.kind])
-
-
-class _Raw(ExecHooks):
-    def sent(self, session: Stream, count: int) -> None:
-        if self.fault.data and count >= self.fault.after_bytes:
-            session.write_raw(self.fault.data)
-            self.fault = Fault("raw")
-
-
-class _Status(ExecHooks):
-    def status(self, _data: bytes) -> bytes | None:
-        return None if self.fault.kind == "no-status" else self.fault.data
-
-
-class _Slow(ExecHooks):
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault)
-        self.piece = max(1, int(fault.bytes_per_s * _STEP_S))
-
-    def pause_s(self, count: int) -> float:
-        return count / self.fault.bytes_per_s
-
-
-_HOOKS = {
-    "drop-after-upgrade": _Cut,
-    "dial-error": _DialError,
-    "hang": _Hang,
-    "drop-after-start": _CutAtStart,
-    "drop-mid-stream": _AfterBytes,
-    "half-open": _AfterBytes,
-    "silent": _AfterBytes,
-    "raw": _Raw,
-    "no-status": _Status,
-    "status": _Status,
-    "slow": _Slow,
-}
-
-
-def hooks(fault: Fault | None) -> ExecHooks:
-    """The hooks of an exec that meets this fault."""
-    return ExecHooks(Fault("")) if fault is None else _HOOKS[fault.kind](fault)
+        return {"no-status": None, "status": self._fault.data}.get(self._kind, data)

@@ -6,12 +6,14 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import logs, pods, resources
+from agents.common.not_ready import STARTING
+from agents.common.pods import parse
+
+from . import logs, resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .client import Client
     from .cluster import Cluster
 
 Object = dict[str, Any]
@@ -31,28 +33,24 @@ class Follower:
     It takes the cluster's changes in their order, so that a job's end comes after all that its pods did.
     """
 
-    def __init__(
-        self, cluster: Cluster, client: Client, report: Callable[[str], None], output: Callable[[str], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, report: Callable[[str], None], output: Callable[[str], None]) -> None:
         self._cluster = cluster
-        self._client = client
         self._report = report
         self._output = output
         self._printer = EventPrinter()
+        self._began = time.monotonic()
         self._jobs: list[Object] = []
         self._logs: dict[str, Log] = {}  # launchers' output, by pod's uid
-        self._pods: dict[str, Object] = {}  # by uid, as they were last seen; those that are gone have no status
+        self._writing: set[str] = set()  # those of them that run
         self._launchers: dict[str, Object] = {}  # by job's uid, as they were last seen
         self._version = 0
         self._changes()  # what happened before is of no interest
-        self.began = time.monotonic()
-        self.marks: dict[str, float] = {}  # when a condition was first seen
 
     def apply(self, *bodies: Object) -> None:
-        """Create the objects of manifests. Raises ClientError."""
-        self.began = time.monotonic()
+        """Create the objects of manifests. Raises ClusterError."""
+        self._began = time.monotonic()
         for body in bodies:
-            made = self._client.create(body)
+            made = self._cluster.create(body)
             if any(made["kind"] == one.kind for one in resources.JOBS):
                 self._jobs.append(made)
 
@@ -61,8 +59,8 @@ class Follower:
         while True:
             for key, kind, thing in self._changes():
                 self._take(key, kind, thing)
-            for log in self._logs.values():
-                for line in log.lines():
+            for uid, log in self._logs.items():
+                for line in log.lines(is_over=uid not in self._writing):
                     self._output(line)
             if done():
                 return
@@ -70,20 +68,17 @@ class Follower:
             time.sleep(_PAUSE_S)
 
     def ended(self) -> bool:
-        """Whether all jobs have ended, and their launchers' output is here."""
-        has_verdicts = all(job["metadata"]["uid"] in self._printer.verdicts for job in self._jobs)
-        return has_verdicts and all(log.is_complete for log in self._logs.values())
-
-    def workers_left(self) -> bool:
-        """Whether pods of the jobs still run."""
-        return any(pod["status"].get("phase") == "Running" for pod in self._pods.values() if self._is_ours(pod))
+        """Whether all jobs have ended, and their launchers."""
+        return not self._writing and all(job["metadata"]["uid"] in self._printer.verdicts for job in self._jobs)
 
     def exit_code(self) -> int:
-        """0 if all jobs succeeded, else a launcher's exit code."""
+        """0 if all jobs succeeded, else a launcher's exit code; 1 if that is not known."""
         if (job := self.failed()) is None:
             return 0
-        pod = self._launchers.get(job["metadata"]["uid"])
-        return exit_code(pod, container_of(pod)) or 1 if pod is not None else 1
+        main = parse(self._launchers.get(job["metadata"]["uid"], {})).container(None)
+        if main is None:
+            return 1
+        return (main.last_exit_code if main.exit_code is None else main.exit_code) or 1
 
     def failed(self) -> Object | None:
         """The first job that did not succeed."""
@@ -103,35 +98,31 @@ class Follower:
 
     def _take(self, key: str, kind: str, thing: Object) -> None:
         if key == resources.PODS.key:
-            self._take_pod(kind, thing)
-            if not self._is_ours(thing):
+            labels = thing["metadata"].get("labels") or {}
+            job = labels.get("mpi-agents/job-uid", "")
+            if job not in {one["metadata"]["uid"] for one in self._jobs}:
                 return
+            if labels.get("mpi-agents/role") == _LAUNCHER:
+                self._launchers[job] = thing
+                self._take_launcher(thing, is_gone=kind == "DELETED")
         for line in self._printer.lines(key, kind, thing):
-            self._report(f"{time.monotonic() - self.began:6.2f} s  {line}")
-        for condition in self._printer.conditions:
-            self.marks.setdefault(condition, time.monotonic() - self.began)
+            self._report(f"{time.monotonic() - self._began:6.2f} s  {line}")
 
-    def _take_pod(self, kind: str, pod: Object) -> None:
-        uid, labels = pod["metadata"]["uid"], pod["metadata"].get("labels") or {}
-        is_gone = kind == "DELETED"
-        self._pods[uid] = {**pod, "status": {}} if is_gone else pod
-        if labels.get("mpi-agents/role") != _LAUNCHER:
-            return
-        self._launchers[labels.get("mpi-agents/job-uid", "")] = pod
-        container = container_of(pod)
+    def _take_launcher(self, pod: Object, *, is_gone: bool) -> None:
+        uid, main = pod["metadata"]["uid"], parse(pod).container(None)
         # A container that ends immediately may never be seen running, but waiting for its next start.
-        if uid not in self._logs and not pods.waits(pod, container):
-            self._logs[uid] = Log(self._log_path(pod, container))
-        if uid in self._logs:
-            self._logs[uid].is_over = is_gone or pods.is_over(pod, container)
+        if main is None or (main.state == "waiting" and main.last_exit_code is None):
+            return
+        if uid not in self._logs:
+            self._logs[uid] = Log(self._log_path(pod, main.name))
+        if is_gone or main.state == "terminated":
+            self._writing.discard(uid)
+        else:
+            self._writing.add(uid)
 
     def _log_path(self, pod: Object, container: str) -> str:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         return os.path.join(self._cluster.folder, "pods", f"{name}.{uid[:8]}", f"{container}.log")
-
-    def _is_ours(self, pod: Object) -> bool:
-        uids = {job["metadata"]["uid"] for job in self._jobs}
-        return (pod["metadata"].get("labels") or {}).get("mpi-agents/job-uid") in uids
 
 
 class Log:
@@ -141,36 +132,23 @@ class Log:
         self._path = path
         self._at = 0
         self._rest = b""
-        self.is_over = False  # nothing more is written
-        self.is_complete = False  # and all of it was returned
 
-    def lines(self) -> list[str]:
-        """The lines that were added; the last one of all may have no line feed."""
-        if self.is_complete:
-            return []
+    def lines(self, *, is_over: bool) -> list[str]:
+        """The lines that were added; where nothing more is written, the last one may have no line feed."""
         data = logs.read(self._path, self._at)
         self._at += len(data)
-        *whole, self._rest = (self._rest + data).splitlines(keepends=True) or [b""]
-        if self.is_over or self._rest.endswith(b"\n"):
-            whole, self._rest = [*whole, self._rest], b""
-        self.is_complete = self.is_over
-        return [line.decode(errors="replace") for line in whole if line]
-
-
-def container_of(pod: Object) -> str:
-    """The user's container of a launcher pod: the default one."""
-    annotations = pod["metadata"].get("annotations") or {}
-    return str(annotations.get("kubectl.kubernetes.io/default-container") or pod["spec"]["containers"][0]["name"])
+        found = (self._rest + data).splitlines(keepends=True)
+        self._rest = found.pop() if found and not is_over and not found[-1].endswith(b"\n") else b""
+        return [line.decode(errors="replace") for line in found]
 
 
 class EventPrinter:
     """A job's, its pods' and its events' changes as lines for people. It remembers what was printed."""
 
     def __init__(self) -> None:
+        self.verdicts: dict[str, str] = {}  # the condition that ended a job, by the job's uid
         self._pods: dict[str, str] = {}
         self._printed: set[tuple[str, str]] = set()
-        self.conditions: list[str] = []  # in the order in which they were first seen
-        self.verdicts: dict[str, str] = {}  # the condition that ended a job, by the job's uid
 
     def lines(self, key: str, kind: str, thing: Object) -> Iterator[str]:
         """The lines for a change of an MPIJob, a pod or an event; `kind`: ADDED, MODIFIED or DELETED."""
@@ -192,35 +170,21 @@ class EventPrinter:
             condition = one["type"]
             if one["status"] == "True" and (uid, condition) not in self._printed:
                 self._printed.add((uid, condition))
-                self.conditions.append(condition)
                 yield f"condition {name}: {condition}: {one.get('message', '')}"
                 if condition in _VERDICTS:
                     self.verdicts[uid] = condition
 
 
-def state_of(pod: Object) -> str:
+def state_of(raw: Object) -> str:
     """A pod's state in a word or three: kubectl's STATUS, or that it is ready."""
-    status = pod["status"]
-    if "deletionTimestamp" in pod["metadata"]:
+    pod = parse(raw)
+    if pod.deleting:
         return "Terminating"
-    inits = status.get("initContainerStatuses", [])
-    for one in [*inits, *status.get("containerStatuses", [])]:
-        reason = one["state"].get("waiting", {}).get("reason", "")
-        message = one["state"].get("waiting", {}).get("message", "")
-        if reason not in {"", "PodInitializing", "ContainerCreating"} or message:
-            return f"{reason}: {message}"
-    if status["phase"] == "Pending" and inits:
-        done = sum(1 for one in inits if one.get("started") or "terminated" in one["state"])
+    for one in pod.containers:
+        if one.state == "waiting" and (one.message or one.reason not in STARTING):
+            return f"{one.reason}: {one.message}"
+    inits = [one for one in pod.containers if one.init]
+    if pod.phase == "Pending" and inits:
+        done = sum(one.state == "terminated" or (one.sidecar and one.ready) for one in inits)
         return f"init containers {done}/{len(inits)}"
-    if status["phase"] == "Running" and pods.is_ready(pod):
-        return "Running, ready"
-    return str(status["phase"])
-
-
-def exit_code(pod: Object, container: str) -> int:
-    """How a container ended the last time; 1 if that is not known."""
-    for one in pod["status"].get("containerStatuses", ()):
-        ended = one["state"].get("terminated") or one.get("lastState", {}).get("terminated")
-        if one["name"] == container and ended:
-            return int(ended["exitCode"])
-    return 1
+    return "Running, ready" if pod.ready else pod.phase

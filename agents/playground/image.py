@@ -12,25 +12,20 @@ from typing import TYPE_CHECKING
 
 from rshagent.native import client_build
 
-from .launchers import PROGRAMS
+from .launchers import PROGRAMS, ROOT, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _COMMANDS = {"rshagent-hub": "rshagent.hub", "mpi-delivery": "delivery", "mpi-worker": "agents.worker"}
 _ANY_PORT = "export MPI_WORKER_PORT=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))"
 
 
-class ImageError(Exception):
-    """The image can't be made: one line for people."""
-
-
 def build(folder: str) -> None:
-    """Make the image in a folder. Raises ImageError."""
+    """Make the image in a folder. Raises SetupError."""
     binaries, tools = os.path.join(folder, "bin"), os.path.join(folder, "tools")
     # Of the image, not of the user's environment: a container's own MPI_AGENT_TOOLS still wins.
-    settings = f'export PYTHONPATH="{_ROOT}" MPI_AGENT_TOOLS="${{MPI_AGENT_TOOLS-{tools}}}"'
+    settings = f'export PYTHONPATH="{ROOT}" MPI_AGENT_TOOLS="${{MPI_AGENT_TOOLS-{tools}}}"'
     try:
         for one in (binaries, tools):
             os.makedirs(one, exist_ok=True)
@@ -41,9 +36,9 @@ def build(folder: str) -> None:
         _script(binaries, "pi", f'exec python "{PROGRAMS}/pi.py" "$@"')
         client_build.build(os.path.join(tools, "rshagent"))
     except OSError as error:
-        raise ImageError(f"{folder} can't be written to: {error.strerror}; choose another folder") from None
+        raise SetupError(f"{folder} can't be written to: {error.strerror}; choose another folder") from None
     except client_build.BuildError as error:
-        raise ImageError(str(error)) from None
+        raise SetupError(str(error)) from None
 
 
 def environ(folder: str, base: Mapping[str, str]) -> dict[str, str]:

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 class LivePod(PodSandbox):
     """A pod that exists, and who decides its status."""
 
-    steps_over = False  # the pod's steps no longer decide what comes next
     ended = False  # its processes are being killed
-    is_scripted = True  # its status is what its steps and `set_state` say, whatever its containers do
     runtime: PodRuntime
     lifecycle: PodLifecycle | None = None  # if its containers are carried out
 
@@ -67,9 +65,10 @@ class Kubelet:
         return list(self._live.values())
 
     def create(self, pod: pods.Pod) -> Object:
-        """Create a pod and start on its steps. Raises store.ExistsError."""
+        """Create a pod in its state. Raises store.ExistsError."""
         live = self._admit(pod, pods.new_object(pod))
-        self._next_step(live, list(pod.steps))
+        if pod.state != "pending":
+            self.set_state(live, pod.state)
         return live.object()
 
     def accept(self, thing: Object) -> Object:
@@ -83,11 +82,11 @@ class Kubelet:
         return made
 
     def _begin(self, live: LivePod, thing: Object) -> None:
-        if live.steps_over:
+        if live.ended:
             return
         self.set_state(live, "scheduled")
         if not self._runs_pods:
-            self._next_step(live, list(live.pod.steps))
+            self.set_state(live, live.pod.state)
             return
         hidden = self.node.folder
         volumes = Volumes(self._store, thing, os.path.join(live.folder, "volumes"), hidden=hidden, ca=self._ca)
@@ -102,7 +101,6 @@ class Kubelet:
                 self.set_state(live, "config-error", message=str(error))
                 return
             live.runtime = ProcessRuntime(live, thing, volumes)
-        live.is_scripted = False
         live.lifecycle = PodLifecycle(live, live.runtime, thing)
 
     def _admit(self, pod: pods.Pod, thing: Object, *, has_address: bool = True) -> LivePod:
@@ -126,7 +124,7 @@ class Kubelet:
             "deletionGracePeriodSeconds": int(grace_s),
         }
         self._store.replace(PODS.key, {**thing, "metadata": {**thing["metadata"], **marked}})
-        live.steps_over = live.ended = True
+        live.ended = True
         if live.processes.is_running or live.lifecycle is not None:
             return self.node.background(self._end(live, grace_s))
         self._remove(live)
@@ -153,48 +151,20 @@ class Kubelet:
             return
         thing = copy.deepcopy(live.object())
         if state not in pod_status.NO_NODE:
-            thing["spec"]["nodeName"] = live.pod.node
+            thing["spec"]["nodeName"] = "node-1"
         thing["status"] = pod_status.status_of(thing, state, address=live.address, message=message, exit_code=exit_code)
-        if live.lifecycle is not None and (state in pod_status.ENDS or not live.is_scripted):
+        if live.lifecycle is not None:
             live.lifecycle.release()
         self._store.replace(PODS.key, thing)
         if state in pod_status.ENDS and live.processes.is_running:
-            live.steps_over = live.ended = True
+            live.ended = True
             self.node.background(live.processes.end())
-        elif (
-            state in {"running", "ready"} and live.lifecycle is None and any(one.command for one in live.pod.containers)
-        ):
-
-            def finished(phase: str, message: str, exit_code: int | None) -> None:
-                if not live.ended:
-                    self.set_state(live, phase.lower(), message=message, exit_code=exit_code)
-
-            live.lifecycle = PodLifecycle(live, live.runtime, live.object(), finished)
-
-    def leftovers(self, live: LivePod) -> set[int]:
-        """The pod's live processes other than its main ones: the tree of its shim."""
-        return live.processes.tree() - live.processes.main_pids
 
     async def end_all(self) -> None:
         """Kill every process of every pod."""
         for live in self._live.values():
-            live.steps_over = live.ended = True
+            live.ended = True
         await asyncio.gather(*(live.runtime.end() for live in self.all()))
         if self._engine is not None:
             with contextlib.suppress(EngineError):  # the handle tries too, and reports it
                 await asyncio.to_thread(self._engine.remove_all)
-
-    def _next_step(self, live: LivePod, steps: list[tuple[float, str]]) -> None:
-        if not steps or live.steps_over:
-            return
-        (delay_s, state), rest = steps[0], steps[1:]
-
-        def step() -> None:
-            if not live.steps_over:
-                self.set_state(live, state)
-                self._next_step(live, rest)
-
-        if delay_s > 0:
-            self._loop.call_later(delay_s, step)
-        else:
-            step()

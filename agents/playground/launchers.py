@@ -53,6 +53,10 @@ _INTEL = {
 }
 
 
+class SetupError(Exception):
+    """What runs a job can't be set up here: one line for people."""
+
+
 @dataclass(frozen=True)
 class Launcher:
     """One launcher. `{prefix}` in values stands for its virtual environment.
@@ -86,7 +90,8 @@ class Launcher:
 
 
 MANY = 16
-PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAMS = os.path.join(ROOT, "agents", "playground", "programs")
 
 
 def _mpi(name: str, title: str, package: str, megabytes: int, one_machine: Mapping[str, str], **more: Any) -> Launcher:

@@ -18,8 +18,6 @@ from .runtime import StartError, WaitingError
 from .volumes import MissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .processes import Process
     from .runtime import PodRuntime
     from .sandbox import PodSandbox
@@ -33,23 +31,14 @@ _START_ERROR = 128  # containerd's exit code of a container whose program can't 
 
 
 class PodLifecycle:
-    """One pod's. It writes the pod's status, unless that is scripted: then it calls `finished` at the end."""
+    """One pod's. It writes the pod's status."""
 
-    def __init__(
-        self,
-        pod: PodSandbox,
-        runtime: PodRuntime,
-        thing: Object,
-        finished: Callable[[str, str, int | None], None] | None = None,
-    ) -> None:
-        """`finished` gets the phase, and the message and exit code of the container that ended worst."""
+    def __init__(self, pod: PodSandbox, runtime: PodRuntime, thing: Object) -> None:
         self._loop = asyncio.get_running_loop()
         self._pod = pod
         self._runtime = runtime
-        self._finished = finished
         self._spec = thing["spec"]
-        inits = () if finished else self._spec.get("initContainers") or ()
-        self._inits = [ContainerState(one, init=True) for one in inits]
+        self._inits = [ContainerState(one, init=True) for one in self._spec.get("initContainers") or ()]
         self._mains = [ContainerState(one, init=False) for one in self._spec["containers"]]
         self._policy = self._spec.get("restartPolicy", "Always")
         self._phase = "Pending"
@@ -216,7 +205,8 @@ class PodLifecycle:
             for one in (*self._inits, *self._mains):
                 if one.is_running:
                     one.ended(137)
-            self._write_end()
+            self._phase = "Failed" if any(one.exit_code != 0 for one in self._mains) else "Succeeded"
+            self._write_status()
             self.release()
         await self._runtime.end()
 
@@ -245,16 +235,8 @@ class PodLifecycle:
         if one.process is not None:
             self._runtime.terminate(one.name)
 
-    def _write_end(self) -> None:
-        worst = max(self._mains, key=lambda one: one.exit_code or 0)
-        self._phase = "Failed" if any(one.exit_code != 0 for one in self._mains) else "Succeeded"
-        if self._finished is not None:
-            self._finished(self._phase, worst.state.get("terminated", {}).get("message", ""), worst.exit_code)
-        else:
-            self._write_status()
-
     def _write_status(self) -> None:
-        if self._is_over or self._finished is not None:
+        if self._is_over:
             return
         before = self._pod.object()["status"]
         found = status(before, self._inits, self._mains, phase=self._phase, address=self._pod.address)

@@ -12,6 +12,7 @@ import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 NOTHING, MOUNTS, PROCESSES = range(3)
@@ -25,28 +26,25 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def possible() -> int:
     """The highest level that works here."""
-    for level in (PROCESSES, MOUNTS):
-        pid = os.fork()  # tried in a child, as it can't be undone
-        if pid == 0:
-            os._exit(0 if _try(level) else 1)
-        if os.waitpid(pid, 0)[1] == 0:
-            return level
-    return NOTHING
+    return next((level for level in (PROCESSES, MOUNTS) if _works(os.fork, _probe, level)), NOTHING)
 
 
-def _try(level: int) -> bool:
-    try:
-        prepare(level)
-        pid = fork(level)
-        if pid == 0:
-            try:
-                enter("probe", level)
-            except OSError:
-                os._exit(1)
-            os._exit(0)
-        return os.waitpid(pid, 0)[1] == 0
-    except OSError:
-        return False
+def _probe(level: int) -> None:
+    prepare(level)
+    if not _works(lambda: fork(level), enter, "probe", level):
+        raise OSError
+
+
+def _works(start: Callable[[], int], call: Callable[..., object], *arguments: Any) -> bool:
+    """Whether a call raises no OSError. It is made in a child that `start` forks, as it can't be undone."""
+    pid = start()
+    if pid == 0:
+        try:
+            call(*arguments)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def prepare(level: int) -> None:
@@ -57,24 +55,17 @@ def prepare(level: int) -> None:
     """
     if level == NOTHING:
         return
-    if os.geteuid() != 0 or not _may_unshare():
+    if os.geteuid() != 0 or not _works(os.fork, _unshare, _NEWUTS):
         uid, gid = os.geteuid(), os.getegid()
-        _check(_libc.unshare(_NEWUSER))
+        _unshare(_NEWUSER)
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
     if level == PROCESSES:
-        _check(_libc.unshare(_NEWPID))
+        _unshare(_NEWPID)
         pid = os.fork()
         if pid != 0:
             os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
-
-
-def _may_unshare() -> bool:
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if _libc.unshare(_NEWUTS) == 0 else 1)
-    return os.waitpid(pid, 0)[1] == 0
 
 
 def fork(level: int) -> int:
@@ -83,7 +74,7 @@ def fork(level: int) -> int:
         return os.fork()
     own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _check(_libc.unshare(_NEWPID))  # of the children to come, not of ourselves
+        _unshare(_NEWPID)  # of the children to come, not of ourselves
         pid = os.fork()
         if pid != 0:
             _check(_libc.setns(own, _NEWPID))
@@ -96,7 +87,7 @@ def enter(name: str, level: int) -> None:
     """Be a pod of this name: own host name and mounts, and by level own /proc and /dev/shm. Raises OSError."""
     if level == NOTHING:
         return
-    _check(_libc.unshare(_NEWUTS | _NEWNS))
+    _unshare(_NEWUTS | _NEWNS)
     socket.sethostname(name)
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
     if level >= PROCESSES:
@@ -136,6 +127,10 @@ def adopt_orphans(name: str) -> None:
 def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None) -> None:
     texts: list[Any] = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     _check(_libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]))
+
+
+def _unshare(kinds: int) -> None:
+    _check(_libc.unshare(kinds))
 
 
 def _check(result: int) -> None:

@@ -5,48 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
 from typing import TYPE_CHECKING
 
 from . import image, wheels
-from .client import Client
 from .cluster import Cluster
-from .launchers import DEFAULTS, LAUNCHERS
+from .launchers import DEFAULTS, LAUNCHERS, ROOT, SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable
 
     from .launchers import Launcher
     from .pod_process import PodProcess
 
 NAMESPACE = "mpi-agents"
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _END_S = 10.0
 
 
-class JobError(Exception):
-    """The job can't be started: one line for people."""
-
-
-class Terminated(BaseException):
-    """TERM came: end, and leave nothing behind."""
-
-
-@contextlib.contextmanager
-def ending_on_term() -> Iterator[None]:
-    """Make an exception, Terminated, of TERM."""
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class Operated:
+class Operated(contextlib.ExitStack):
     """Everything that is there before a job. Use it as a context; at its end nothing is left."""
 
     def __init__(
@@ -56,46 +34,35 @@ class Operated:
 
         `has_containers`: pods are made of containers, with the MPI of their images.
         """
+        super().__init__()
         self._report = report
         self._has_containers = has_containers
         self.launchers = {name: LAUNCHERS[default] for name, default in DEFAULTS.items()}
         if launcher is not None:
             self.launchers[launcher.implementation] = launcher
-        self._ending = contextlib.ExitStack()
         self.cluster: Cluster
-        self.client: Client
         self.log = ""
         """The operator's log."""
-        self._operator: PodProcess | None = None
-
-    def __enter__(self) -> Operated:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self.stop_operator()
-        finally:
-            self._ending.close()
+        self._operator: PodProcess
 
     def install(self, implementation: str) -> None:
-        """Install what runs jobs of an implementation; their pods wait for it. Raises InstallError, JobError."""
+        """Install what runs jobs of an implementation; their pods wait for it. Raises SetupError."""
         if self._has_containers:
             return
         launcher = self.launchers[implementation]
         if launcher.needs_interface and not has_interface():
-            raise JobError(
+            raise SetupError(
                 f"{launcher.title} {launcher.version} uses no loopback between its daemons, and no other network "
                 "interface is up: connect to a network, or choose another launcher (--launcher openmpi4)"
             )
         wheels.installed(launcher, self._report)
 
     def set_up(self, folder: str | None = None) -> None:
-        """Image or engine, cluster, operator. Raises ImageError, EngineError, ClusterError."""
+        """Image or engine, cluster, operator. Raises SetupError, EngineError, ClusterError."""
         kept = folder
-        folder = folder or self._ending.enter_context(tempfile.TemporaryDirectory(prefix="mpi-playground-"))
+        folder = folder or self.enter_context(tempfile.TemporaryDirectory(prefix="mpi-playground-"))
         cluster = self._on_engine(folder, is_kept=bool(kept)) if self._has_containers else self._with_image(folder)
-        self.cluster = self._ending.enter_context(cluster)
-        self.client = Client(self.cluster)
+        self.cluster = self.enter_context(cluster)
         self._start_operator()
 
     def _with_image(self, folder: str) -> Cluster:
@@ -112,19 +79,19 @@ class Operated:
         try:
             from .engine import Engine  # noqa: PLC0415 - of a package that pods of processes don't need
         except ModuleNotFoundError as error:
-            raise JobError(f"{error}: install mpi-agents[containers]") from None
+            raise SetupError(f"{error}: install mpi-agents[containers]") from None
         engine = Engine(secrets.token_hex(4))
-        self._ending.callback(engine.remove_all)
+        self.callback(engine.remove_all)
         address = engine.make_network()
         if not is_kept:
-            self._ending.callback(engine.empty, folder)
+            self.callback(engine.empty, folder)
         return Cluster(folder, address=address, engine={"run": engine.run, "network": engine.network})
 
     def _start_operator(self) -> None:
         """Start it in a pod of its own, so that it ends with the cluster, however this process ends."""
         self.cluster.create_pod("mpi-operator", namespace=NAMESPACE)
         self.log = os.path.join(self.cluster.folder, "operator.log")
-        environ = {"KUBECONFIG": self.cluster.kubeconfig(), "PYTHONPATH": _ROOT}
+        environ = {"KUBECONFIG": self.cluster.kubeconfig(), "PYTHONPATH": ROOT}
         command = [sys.executable, "-m", "agents.operator", "--port", "0", "--lease-namespace", NAMESPACE]
         command += ["--program-delivery", "init"]
         with open(self.log, "ab") as log:
@@ -137,39 +104,32 @@ class Operated:
                 stdout=log,
                 stderr=log,
             )
+        self.callback(_stop, self._operator)
 
     def check(self) -> None:
-        """Raises JobError if the operator has ended."""
-        if self._operator is not None and self._operator.poll() is not None:
+        """Raises SetupError if the operator has ended."""
+        if self._operator.poll() is not None:
             with open(self.log, encoding="utf-8", errors="replace") as file:
                 last = (file.read().splitlines() or ["no word from it"])[-1]
-            raise JobError(f"the operator ended with {self._operator.returncode}: {last}")
+            raise SetupError(f"the operator ended with {self._operator.returncode}: {last}")
 
-    def stop_operator(self) -> None:
-        """Tell it to end; it gives its lease up."""
-        operator, self._operator = self._operator, None
-        if operator is None:
-            return
-        operator.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            operator.wait(_END_S)
-        operator.close()
+    def describe(self) -> str:
+        """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
+        own = ["home", "environment", "address"]
+        own += ["host name", "mounts"] * self.cluster.mounts + ["process ids"] * self.cluster.processes_apart
+        lacks = "" if self.cluster.processes_apart else " (this system allows no more namespaces)"
+        return f"processes of this machine, with {', '.join(own[:-1])} and {own[-1]} of their own{lacks}"
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt the cleanup
-    raise Terminated
+def _stop(operator: PodProcess) -> None:
+    """Tell the operator to end; it gives its lease up."""
+    operator.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        operator.wait(_END_S)
+    operator.close()
 
 
 def has_interface() -> bool:
     """Whether an interface other than loopback is up and has an IPv4 address: then it has a route."""
     with open("/proc/net/route", encoding="ascii") as file:
         return any(not line.startswith("lo\t") for line in file.readlines()[1:])
-
-
-def describe(cluster: Cluster) -> str:
-    """What the pods of this cluster are: the end of a sentence that begins with "its pods are"."""
-    own = ["home", "environment", "address"]
-    own += ["host name", "mounts"] * cluster.mounts + ["process ids"] * cluster.processes_apart
-    lacks = "" if cluster.processes_apart else " (this system allows no more namespaces)"
-    return f"processes of this machine, with {', '.join(own[:-1])} and {own[-1]} of their own{lacks}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import struct
@@ -55,51 +56,38 @@ class OutputPipe:
             os.close(self._fd)
 
 
-class InputPipe(asyncio.BaseProtocol):
+class InputPipe:
     """What the command reads."""
 
-    def __init__(self) -> None:
-        self._transport: asyncio.WriteTransport
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
 
     @classmethod
     async def open(cls, fd: int) -> InputPipe:
         """Write to this file descriptor, which is ours from now on."""
-        return (await asyncio.get_running_loop().connect_write_pipe(cls, os.fdopen(fd, "wb", 0)))[1]
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
-        assert isinstance(transport, asyncio.WriteTransport)
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()  # which has nothing to read
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "wb", 0)
+        )
         transport.set_write_buffer_limits(_QUEUE)
-        self._transport = transport
+        return cls(asyncio.StreamWriter(transport, protocol, None, loop))
 
     async def write(self, data: bytes) -> None:
         """Give the command more; waits while too much waits for it. Nothing happens after its end."""
-        if not self._transport.is_closing():
-            self._transport.write(data)
-            await self._has_room.wait()
+        if not self._writer.is_closing():
+            self._writer.write(data)
+            with contextlib.suppress(ConnectionError):
+                await self._writer.drain()
 
     def end(self) -> None:
         """End of file, after all that waits."""
-        self._transport.close()
+        self._writer.close()
 
     def abort(self) -> None:
         """End of file, without the data that waits."""
-        if not self._transport.is_closing() or self._transport.get_write_buffer_size():
-            self._transport.abort()
-
-    def pause_writing(self) -> None:
-        """Too much waits."""
-        self._has_room.clear()
-
-    def resume_writing(self) -> None:
-        """The command has read."""
-        self._has_room.set()
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        """The command has closed it, or it has ended: what comes is dropped."""
-        self._has_room.set()
+        transport = self._writer.transport
+        if not transport.is_closing() or transport.get_write_buffer_size():
+            transport.abort()
 
 
 class Stdio:

@@ -134,12 +134,6 @@ class PodProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def signal_group(self, number: int) -> None:
-        """Signal its whole process group (it leads one): as a terminal does on Ctrl-C."""
-        if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
-
     def terminate(self) -> None:
         """TERM."""
         self.send_signal(signal.SIGTERM)

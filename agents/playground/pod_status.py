@@ -19,18 +19,16 @@ _BACK_OFF_S, _BACK_OFF_MAX_S = 0.1, 1.0  # the kubelet's 10 s and 300 s are too 
 _WAITING = {
     "pulling": ("ContainerCreating", ""),
     "image-pull-backoff": ("ImagePullBackOff", 'Back-off pulling image "{image}"'),
-    "err-image-pull": ("ErrImagePull", 'failed to pull and unpack image "{image}": not found'),
     "invalid-image-name": ("InvalidImageName", 'Failed to apply default image tag "{image}": invalid reference format'),
     "config-error": ("CreateContainerConfigError", 'secret "missing" not found'),
-    "run-error": ("RunContainerError", "failed to create containerd task"),
     "crash-loop": ("CrashLoopBackOff", "back-off 40s restarting failed container={container} pod={pod}"),
 }
 _UP = ("running", "ready")
 _ENDED = {"succeeded": ("Completed", 0), "failed": ("Error", 1), "oom-killed": ("OOMKilled", 137)}
 NO_NODE = ("pending", "unschedulable")
-STATES = (*NO_NODE, "scheduled", "initializing", *_WAITING, *_UP, *_ENDED, "evicted", "unknown")
+STATES = (*NO_NODE, "scheduled", "initializing", *_WAITING, *_UP, *_ENDED, "evicted")
 ENDS = (*_ENDED, "evicted")  # these end the pod's processes
-_PHASES = {"crash-loop": "Running", "unknown": "Unknown", "succeeded": "Succeeded"}
+_PHASES = {"crash-loop": "Running", "succeeded": "Succeeded"}
 _PHASES |= dict.fromkeys(_UP, "Running") | dict.fromkeys(("failed", "oom-killed"), "Failed")
 
 
@@ -157,17 +155,15 @@ def status_of(thing: Object, state: str, *, address: str, message: str = "", exi
     if state in {"scheduled", "pulling", "invalid-image-name"}:
         found.pop("podIP", None)
         found.pop("podIPs", None)
-    if state == "unknown":
-        found |= {"reason": "NodeLost", "message": message or "Node is unresponsive"}
     return found
 
 
 def _scripted(thing: Object, spec: Object, state: str, message: str, exit_code: int | None) -> ContainerState:
     one = ContainerState(spec, init=False)
-    if state in {*_UP, "unknown"}:
+    if state in _UP:
         old = pods.statuses_of(thing, one.name)
         one.began(old[0]["state"].get("running", {}).get("startedAt", "") if old else "")
-        one.is_up, one.is_ready = state in _UP, state == "ready"
+        one.is_up, one.is_ready = True, state == "ready"
     elif state in _ENDED:
         reason, code = _ENDED[state]
         one.ended(code if exit_code is None else exit_code, reason=reason, message=message)

@@ -15,40 +15,27 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Container:
-    """One container. Without a command it has no process of its own: it is as if it slept for ever."""
-
-    name: str = "worker"
-    command: Sequence[str] | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
-    image: str = "docker.io/library/stand-in:latest"
-    init: bool = False  # an init container; with `sidecar` one that keeps running
-    sidecar: bool = False
-
-
-@dataclass(frozen=True)
 class Pod:
-    """What is asked of the cluster: one pod.
+    """What is asked of the cluster: one pod. Its containers have no processes: they are as if they slept for ever.
 
-    `steps` are (seconds since the step before, state) with the states of pod_status.py; the default: already ready.
-    `mounts` are folders (or files) to show inside the pod, path there → path here; where the system does not allow
-    that, the pod runs without them (`Cluster.mounted` tells).
+    `state` is one of pod_status.py's. `mounts` are folders (or files) to show inside the pod, path there → path here;
+    where the system does not allow that, the pod runs without them (`Cluster.mounted` tells).
     """
 
     name: str
     namespace: str = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    containers: Sequence[Container] = (Container(),)
+    containers: Sequence[str] = ("worker",)
     environ: Mapping[str, str] = field(default_factory=dict)
     mounts: Mapping[str, str] = field(default_factory=dict)
-    steps: Sequence[tuple[float, str]] = ((0.0, "ready"),)
-    node: str = "node-1"
+    state: str = "ready"
     address: str | None = None  # its podIP; None: one of its own out of 127.0.0.0/8
     subdomain: str = ""
     hostname: str = ""  # "": its name
 
 
+_IMAGE = "docker.io/library/stand-in:latest"
 _addresses = itertools.count(0)
 
 
@@ -65,16 +52,14 @@ def timestamp(at: float | None = None) -> str:
 
 def new_object(pod: Pod) -> Object:
     """The API object of a pod that has just been created."""
+    environ = [{"name": name, "value": value.replace("$", "$$")} for name, value in pod.environ.items()]
     spec: Object = {
-        "containers": [_container(pod, one) for one in pod.containers if not one.init],
+        "containers": [{"name": name, "image": _IMAGE, "env": environ} for name in pod.containers],
         "nodeName": "",
         "restartPolicy": "Never",
         "subdomain": pod.subdomain,
         "hostname": pod.hostname or pod.name,
     }
-    init = [_container(pod, one) for one in pod.containers if one.init]
-    if init:
-        spec["initContainers"] = init
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -99,8 +84,6 @@ def of_object(thing: Object) -> Pod:
     return Pod(
         meta["name"],
         meta["namespace"],
-        meta.get("labels") or {},
-        meta.get("annotations") or {},
         subdomain=spec.get("subdomain", ""),
         hostname=spec.get("hostname", ""),
     )
@@ -129,18 +112,6 @@ def fault(body: Object) -> str:
                 if mount.get("name") not in volumes:
                     return f'{place}.volumeMounts[{at}].name: Not found: "{mount.get("name")}"'
     return ""
-
-
-def _container(pod: Pod, container: Container) -> Object:
-    spec: Object = {"name": container.name, "image": container.image}
-    environ = {**pod.environ, **container.environ}
-    if environ:
-        spec["env"] = [{"name": name, "value": value.replace("$", "$$")} for name, value in environ.items()]
-    if container.command is not None:
-        spec["command"] = list(container.command)
-    if container.sidecar:
-        spec["restartPolicy"] = "Always"
-    return spec
 
 
 def statuses_of(thing: Object, container: str) -> list[Object]:

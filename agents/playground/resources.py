@@ -21,7 +21,7 @@ class Resource:
     versions: tuple[str, ...] = ("v1",)
     short_names: tuple[str, ...] = ()
     namespaced: bool = True
-    has_status: bool = False  # a subresource: then an ordinary write leaves the status alone
+    parts: tuple[str, ...] = ()  # what is served below an object; with `status`, other writes leave the status alone
     scaled: tuple[str, ...] = ()  # where the subresource `scale` finds `replicas`
     counts_generations: bool = False  # metadata.generation tells changes of the spec
 
@@ -57,32 +57,31 @@ class Target:
         return self.resource.api_version(self.version)
 
 
-PODS = Resource("pods", "Pod", short_names=("po",), has_status=True)
+_STATUS = ("status",)
+PODS = Resource("pods", "Pod", short_names=("po",), parts=("exec", "log", "status"))
 CONFIG_MAPS = Resource("configmaps", "ConfigMap", short_names=("cm",))
 SECRETS = Resource("secrets", "Secret")
-SERVICES = Resource("services", "Service", short_names=("svc",), has_status=True)
+SERVICES = Resource("services", "Service", short_names=("svc",), parts=_STATUS)
 SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount", short_names=("sa",))
 EVENTS = Resource("events", "Event", short_names=("ev",))
 NAMESPACES = Resource("namespaces", "Namespace", short_names=("ns",), namespaced=False)
 ROLES = Resource("roles", "Role", "rbac.authorization.k8s.io")
 ROLE_BINDINGS = Resource("rolebindings", "RoleBinding", "rbac.authorization.k8s.io")
 LEASES = Resource("leases", "Lease", "coordination.k8s.io")
-BATCH_JOBS = Resource("jobs", "Job", "batch", has_status=True, counts_generations=True)
-DEPLOYMENTS = Resource(
-    "deployments", "Deployment", "apps", short_names=("deploy",), has_status=True
-)  # none is acted on
+BATCH_JOBS = Resource("jobs", "Job", "batch", parts=_STATUS, counts_generations=True)
+DEPLOYMENTS = Resource("deployments", "Deployment", "apps", short_names=("deploy",), parts=_STATUS)  # none is acted on
 MPI_JOBS = Resource(
     "mpijobs",
     "MPIJob",
     "kubeflow.org",
     ("v2beta1", "v1"),
     ("mj", "mpij"),
+    parts=("scale", "status"),
     scaled=("spec", "mpiReplicaSpecs", "Worker"),
-    has_status=True,
     counts_generations=True,
 )
 T9K_MPI_JOBS = Resource(
-    "mpijobs", "MPIJob", "batch.tensorstack.dev", ("v1beta1",), has_status=True, counts_generations=True
+    "mpijobs", "MPIJob", "batch.tensorstack.dev", ("v1beta1",), parts=_STATUS, counts_generations=True
 )
 VIRTUAL_CLUSTERS = Resource(
     "virtualclusters",
@@ -90,8 +89,8 @@ VIRTUAL_CLUSTERS = Resource(
     "mpi-agents.io",
     ("v1alpha1",),
     ("mvc",),
+    parts=("scale", "status"),
     scaled=("spec", "nodes"),
-    has_status=True,
     counts_generations=True,
 )
 JOBS = (MPI_JOBS, T9K_MPI_JOBS, VIRTUAL_CLUSTERS)  # what the operator makes pods for
@@ -110,7 +109,6 @@ RESOURCES = (
     DEPLOYMENTS,
     *JOBS,
 )
-_SUBRESOURCES = {PODS.plural: frozenset({"exec", "log", "status"})}
 
 
 def target(path: str, resources: tuple[Resource, ...] = RESOURCES) -> Target | None:
@@ -122,7 +120,7 @@ def target(path: str, resources: tuple[Resource, ...] = RESOURCES) -> Target | N
     for resource in resources:
         if (resource.plural, resource.group) == (found["plural"], group) and version in resource.versions:
             subresource = found["subresource"] or ""
-            if subresource not in {"", *subresources(resource)} or (subresource and not found["name"]):
+            if subresource not in {"", *resource.parts} or (subresource and not found["name"]):
                 return None
             namespace = found["namespace"] or ""
             return Target(resource, version, namespace, found["name"] or "", subresource)
@@ -135,10 +133,3 @@ def of_kind(api_version: str, kind: str) -> Resource | None:
         if resource.kind == kind and api_version in map(resource.api_version, resource.versions):
             return resource
     return None
-
-
-def subresources(resource: Resource) -> frozenset[str]:
-    """What is served below an object."""
-    own = frozenset({"status"}) if resource.has_status else frozenset()
-    own |= {"scale"} if resource.scaled else frozenset()
-    return own | _SUBRESOURCES.get(resource.plural, frozenset())

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import discovery, selector, statuses, table, writes
 from .deletion import Deletion
 from .resources import PODS, RESOURCES, SERVICE_ACCOUNTS, target
-from .store import ExistsError
-from .watch import Lister, Watch, selector_of
+from .watch import Lister, Watch, list_of, selector_of
 from .writes import RefusedError
 
 if TYPE_CHECKING:
@@ -210,10 +209,7 @@ class ObjectApi:
             return thing
         if target.resource is PODS:
             return self.make_pod(thing)
-        try:
-            return self.store.create(key, thing)
-        except ExistsError:
-            raise RefusedError(statuses.exists(key, meta["name"])) from None
+        return self.store.create(key, thing)
 
     def make_pod(self, thing: Object) -> Object:
         """Create a pod, if its ServiceAccount is there: the API server's admission. Raises RefusedError."""
@@ -287,10 +283,9 @@ class ObjectApi:
         chosen = [one for one in self.store.all(target.resource.key, target.namespace or None) if match(one)]
         for thing in () if _is_dry(request, options) else chosen:
             self.deletion.remove(target.resource.key, thing, *_how(request, options))
-        items = b",".join(self._shown(request, target, thing) for thing in chosen)
-        meta = json.dumps({"resourceVersion": str(self.store.version)}).encode()
-        head = f'{{"kind":"{target.resource.kind}List","apiVersion":"{target.api_version}","metadata":'.encode()
-        return head + meta + b',"items":[' + items + b"]}"
+        meta = {"resourceVersion": str(self.store.version)}
+        items = (self._shown(request, target, thing) for thing in chosen)
+        return list_of(target.resource.kind, target.api_version, meta, items)
 
 
 def _verb(request: Request, target: Target) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from . import access
@@ -52,7 +53,9 @@ class Node:
 
     def issue_token(self, namespace: str, account: str) -> str:
         """Return a new token of a ServiceAccount, which may do what RoleBindings give it."""
-        return self._access.add_account(namespace, account, access.bound(self.store, namespace, account))
+        token, name = secrets.token_urlsafe(24), f"system:serviceaccount:{namespace}:{account}"
+        self._access.add_token(token, access.User(name, (), bound=access.bound(self.store, namespace, account)))
+        return token
 
 
 class PodSandbox:

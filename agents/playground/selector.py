@@ -63,31 +63,24 @@ _FIELDS = {  # by kind, as the API server has them
 }
 
 
-def _reader(path: str) -> Callable[[Mapping[str, Any]], str]:
-    def read(thing: Mapping[str, Any]) -> str:
-        value: Any = thing
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-        return "" if value is None else str(value)
-
-    return read
+def _value(thing: Mapping[str, Any], path: str) -> str:
+    value: Any = thing
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return "" if value is None else str(value)
 
 
 @functools.lru_cache(256)
 def fields(selector: str, kind: str = "Pod") -> Matcher:
     """Whether an object's fields match: `metadata.name=x`, `status.phase!=Running` and so on, by commas."""
     known = _FIELDS.get(kind, frozenset(_METADATA))
-    wanted: list[Matcher] = []
+    wanted: list[tuple[str, str, bool]] = []
     for part in _parts(selector):
         found = _EQUAL.match(part)
-        if not found or found.group(1) not in known:
+        if not found or found[1] not in known:
             raise SelectorError(f"field label not supported: {part}")
-        wanted.append(_field(_reader(found.group(1)), found.group(3), equal=found.group(2) != "!="))
-    return lambda thing: all(match(thing) for match in wanted)
-
-
-def _field(read: Callable[[Mapping[str, Any]], str], value: str, *, equal: bool) -> Matcher:
-    return lambda thing: (read(thing) == value) is equal
+        wanted.append((found[1], found[3], found[2] != "!="))
+    return lambda thing: all((_value(thing, path) == value) is is_equal for path, value, is_equal in wanted)
 
 
 def name_in(selector: str) -> str | None:

@@ -40,7 +40,7 @@ def main() -> None:
     zygote = Zygote()  # before the limit is raised: pods keep the usual one
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    first = channel.wait()
+    first = channel.receive()
     if first is not None:
         asyncio.run(Server(channel, zygote, first[0]).run())
     zygote.close()
@@ -81,12 +81,12 @@ class Server:
         await self._over.wait()
 
     def _read_control(self) -> None:
-        if not self._channel.fill(socket.MSG_DONTWAIT):
-            asyncio.get_running_loop().remove_reader(self._channel.fd)
-            self._end()
-            return
-        while (message := self._channel.next()) is not None:
+        message = self._channel.receive()
+        if message is not None:
             self._kubelet.node.background(self._answer(*message))
+            return
+        asyncio.get_running_loop().remove_reader(self._channel.fd)
+        self._end()
 
     async def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
         answer = await self._control.answer(message, fds)

@@ -12,18 +12,18 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .channel import Channel
+from .launchers import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _END_S = 20.0
 _SILENT_S = 30.0  # after that it reports what the server is doing, and waits on
 
 
 def own_environment() -> dict[str, str]:
     """The environment of a process that imports our packages, wherever they are."""
-    path = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH", "")]))
+    path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path}
 
 
@@ -52,18 +52,14 @@ class ServerProcess:
         self._number = 0  # of the last request: an answer to an earlier one, whose wait was interrupted, is dropped
         self.pid = self._process.pid
 
-    def ask(self, what: str, fds: Sequence[int] = (), **fields: Any) -> Any:
-        """Ask for something (see control.py) and return the answer. Raises ClusterError."""
-        return self.send({"do": what, **fields}, fds)
-
     def send(self, message: Mapping[str, Any], fds: Sequence[int] = ()) -> Any:
-        """Send a message and return the answer. Raises ClusterError."""
+        """Send the settings, or what is to be done (see control.py), and return the answer. Raises ClusterError."""
         with self._lock:
             try:
                 self._number += 1
                 self._channel.send({**message, "number": self._number}, fds)
                 self._report_silence(message)
-                while (answer := self._channel.wait()) is not None and answer[0]["number"] != self._number:
+                while (answer := self._channel.receive()) is not None and answer[0]["number"] != self._number:
                     pass
             except OSError:
                 answer = None
@@ -75,9 +71,8 @@ class ServerProcess:
 
     def _report_silence(self, message: Mapping[str, Any]) -> None:
         """Say on stderr what the server does, if no answer comes."""
-        limit_s = _SILENT_S + float(message.get("grace_s", 0))
-        if not select.select([self._channel.fd], [], [], limit_s)[0]:
-            sys.stderr.write(f"the stand-in has not answered {message.get('do', 'its start')!r} for {limit_s:g} s\n")
+        if not select.select([self._channel.fd], [], [], _SILENT_S)[0]:
+            sys.stderr.write(f"the stand-in has not answered {message.get('do', 'its start')!r} for {_SILENT_S:g} s\n")
             if "do" in message:  # it has started, and so dumps its stack
                 self.signal(signal.SIGUSR1)
 

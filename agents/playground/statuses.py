@@ -21,6 +21,7 @@ _REASONS = {
     403: "Forbidden",
     404: "NotFound",
     405: "MethodNotAllowed",
+    406: "NotAcceptable",
     409: "AlreadyExists",
     410: "Expired",
     429: "TooManyRequests",

@@ -94,12 +94,10 @@ class Volumes:
 
     def shows(self, config_map: Object) -> bool:
         """Whether a volume shows this config map."""
-        meta, name = config_map["metadata"], config_map["metadata"]["name"]
-        parts = [
-            part for volume in self._volumes() for part in (volume, *(volume.get("projected") or {}).get("sources", ()))
-        ]
+        meta = config_map["metadata"]
         own = meta["namespace"] == self._pod["metadata"]["namespace"]
-        return own and any((part.get("configMap") or {}).get("name") == name for part in parts)
+        sources = (source for volume in self._volumes() for source in _sources(volume))
+        return own and any((source.get("configMap") or {}).get("name") == meta["name"] for source in sources)
 
     def folder(self, name: str) -> str:
         """A volume's folder."""
@@ -145,19 +143,11 @@ class Volumes:
         return list(self._pod["spec"].get("volumes") or ())
 
     def _fill(self, volume: Object, token: Callable[[], str]) -> None:
-        folder = self.folder(volume["name"])
         if not _ELSEWHERE.isdisjoint(volume):
             return
-        if "projected" in volume:
-            mode = volume["projected"].get("defaultMode", _MODE)
-            for source in volume["projected"].get("sources") or ():
-                self._project(folder, source, mode, token)
-        elif "configMap" in volume or "secret" in volume or "downwardAPI" in volume:
-            mode = next(iter(value for key, value in volume.items() if key != "name")).get("defaultMode", _MODE)
-            self._project(folder, volume, mode, token)
-        else:
-            kinds = ", ".join(key for key in volume if key != "name")
-            raise ManifestError(f"the stand-in has no volumes of kind {kinds}")
+        mode = next((value.get("defaultMode", _MODE) for key, value in volume.items() if key != "name"), _MODE)
+        for source in _sources(volume):
+            self._project(self.folder(volume["name"]), source, mode, token)
 
     def _project(self, folder: str, source: Object, mode: int, token: Callable[[], str]) -> None:
         if "serviceAccountToken" in source:
@@ -170,7 +160,8 @@ class Volumes:
             wanted = source.get("configMap") or source["secret"]
             self._show(folder, kind, wanted, mode)
         else:
-            raise ManifestError(f"the stand-in can't project {', '.join(source)}")
+            kinds = ", ".join(key for key in source if key != "name")
+            raise ManifestError(f"the stand-in has no volumes of kind {kinds}")
 
     def _show(self, folder: str, kind: str, wanted: Object, mode: int) -> None:
         name = wanted.get("name") or wanted["secretName"]
@@ -192,6 +183,11 @@ class Volumes:
                     errors="surrogateescape"
                 )
             _write(folder, item["path"], text, item.get("mode", mode))
+
+
+def _sources(volume: Object) -> list[Object]:
+    """What a volume is filled from: one that is not projected is its only source."""
+    return list(volume["projected"].get("sources") or ()) if "projected" in volume else [volume]
 
 
 def _contents(thing: Object) -> dict[str, bytes]:

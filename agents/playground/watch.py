@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import selector, statuses, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .request import Request
     from .resources import Target
@@ -55,17 +55,18 @@ class Lister:
         kind, version = target.resource.kind, target.api_version
         if table.metadata_wanted(request.headers.get("accept", "")):
             version, kind = table.METADATA
-            items = b",".join(map(table.metadata_of, things))
-        else:
-            items = b",".join(self._store.encoded(thing, version) for thing in things)
-        head = json.dumps(
-            {"kind": f"{kind}List", "apiVersion": version, "metadata": meta}, separators=(",", ":")
-        ).encode()
-        return 200, head[:-1] + b',"items":[' + items + b"]}\n"
+            return 200, list_of(kind, version, meta, map(table.metadata_of, things))
+        return 200, list_of(kind, version, meta, (self._store.encoded(thing, version) for thing in things))
 
     def forget_pages(self) -> None:
         """Every continue token is now too old."""
         self._pages.clear()
+
+
+def list_of(kind: str, version: str, metadata: Object, items: Iterable[bytes]) -> bytes:
+    """A list of objects, which are JSON already."""
+    head = json.dumps({"kind": f"{kind}List", "apiVersion": version, "metadata": metadata}, separators=(",", ":"))
+    return head[:-1].encode() + b',"items":[' + b",".join(items) + b"]}\n"
 
 
 def selector_of(request: Request, kind: str) -> Callable[[Object], bool]:
@@ -84,7 +85,6 @@ class Watch:
         self._match = selector_of(request, target.resource.kind)
         self.key = target.resource.key
         self.timeout_s = float(request.first("timeoutSeconds", "0") or 0) or _DEFAULT_TIMEOUT_S
-        self.wants_bookmarks = request.flag("allowWatchBookmarks")
         self._as_table = table.wanted(request.headers.get("accept", ""))
         self._as_metadata = table.metadata_wanted(request.headers.get("accept", ""))
         self._has_head = False
@@ -103,7 +103,7 @@ class Watch:
             self._is_first = False
             things = self._store.all(self.key, self._target.namespace or None)
             lines = [self._line("ADDED", thing) for thing in things if self._match(thing)]
-            lines += [self.bookmark(is_initial_end=True)] if self._sends_end else []
+            lines += [self._bookmark()] if self._sends_end else []
         else:
             changes = self._store.since(self.key, self._reached)
             lines = [line for change in changes if (line := self._told(change))]
@@ -114,11 +114,10 @@ class Watch:
         """The line of an ERROR event, after which the watch ends."""
         return json.dumps({"type": "ERROR", "object": status}, separators=(",", ":")).encode() + b"\n"
 
-    def bookmark(self, *, is_initial_end: bool = False) -> bytes:
-        """The line of a BOOKMARK event."""
+    def _bookmark(self) -> bytes:
+        """The line of the BOOKMARK event behind what is there; others, which no client can rely on, are not sent."""
         meta: dict[str, Any] = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
-        if is_initial_end:
-            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         thing = {"kind": self._target.resource.kind, "apiVersion": self._target.api_version, "metadata": meta}
         if thing["kind"] == "Pod":
             thing |= {"spec": {"containers": None}, "status": {}}

@@ -14,37 +14,29 @@ if TYPE_CHECKING:
     from .store import Store
     from .watch import Watch
 
-_BOOKMARK_S = 60.0
-
 
 class WatchStream:
     """What a watch tells, as chunks to be sent."""
 
     def __init__(self, store: Store, watch: Watch, request: web.Request) -> None:
         self.request = request
-        self.stalled = False
         self._store = store
         self._watch = watch
-        self._timers: list[asyncio.TimerHandle] = []
         self._queue: asyncio.Queue[bytes] = asyncio.Queue()  # nothing: the end
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Each event by itself."""
-        loop = asyncio.get_running_loop()
         self._poll()
         if self._watch.is_expired:
             self.end()
         unsubscribe = self._store.subscribe(self._watch.key, lambda _change: self._poll())
-        self._timers = [loop.call_later(self._watch.timeout_s, self.end)]
-        if self._watch.wants_bookmarks:
-            self._timers.append(loop.call_later(_BOOKMARK_S, self._bookmark))
+        timer = asyncio.get_running_loop().call_later(self._watch.timeout_s, self.end)
         try:
             while chunk := await self._queue.get():
                 yield chunk
         finally:
             unsubscribe()
-            for timer in self._timers:
-                timer.cancel()
+            timer.cancel()
 
     def fail(self, status: statuses.Status) -> None:
         """End with an ERROR event."""
@@ -60,9 +52,5 @@ class WatchStream:
         self._queue.put_nowait(data)
 
     def _poll(self) -> None:
-        for line in () if self.stalled else self._watch.poll():
+        for line in self._watch.poll():
             self.raw(line)
-
-    def _bookmark(self) -> None:
-        self.raw(self._watch.bookmark())
-        self._timers.append(asyncio.get_running_loop().call_later(_BOOKMARK_S, self._bookmark))

@@ -16,6 +16,8 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
+from .launchers import SetupError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
@@ -23,10 +25,6 @@ if TYPE_CHECKING:
     from .launchers import Launcher
 
 _DONE = ".installed"
-
-
-class InstallError(Exception):
-    """A launcher could not be installed: one line for people."""
 
 
 def folder(launcher: Launcher) -> str:
@@ -44,7 +42,7 @@ def marker(launcher: Launcher) -> str:
 def installed(launcher: Launcher, report: Callable[[str], None]) -> str:
     """Return the folder of a launcher's virtual environment; install it there first if need be.
 
-    Whoever comes while another process installs it waits for that. Raises InstallError.
+    Whoever comes while another process installs it waits for that. Raises SetupError.
     """
     prefix = folder(launcher)
     if is_installed(launcher):
@@ -60,7 +58,7 @@ def installed(launcher: Launcher, report: Callable[[str], None]) -> str:
                 report(f"installed in {time.monotonic() - began:.1f} s")
     except OSError as error:
         why = f"{error.filename or prefix} can't be written: {error.strerror}; XDG_CACHE_HOME says where it goes"
-        raise InstallError(f"{launcher.title} {launcher.version} can't be installed: {why}") from None
+        raise SetupError(f"{launcher.title} {launcher.version} can't be installed: {why}") from None
     return prefix
 
 
@@ -119,4 +117,4 @@ def _run(launcher: Launcher, command: Sequence[str]) -> None:
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         why = lines[-1].strip() if lines else f"exit code {done.returncode}"
-        raise InstallError(f"{launcher.title} {launcher.version} can't be installed: {why}")
+        raise SetupError(f"{launcher.title} {launcher.version} can't be installed: {why}")

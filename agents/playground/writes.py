@@ -46,7 +46,7 @@ def created(store: Store, target: Target, body: Object, manager: str) -> Object:
     if resource.namespaced and meta.get("namespace", target.namespace) != target.namespace:
         words = "the namespace of the provided object does not match the namespace sent on the request"
         raise RefusedError(statuses.failure(400, words))
-    if resource.has_status:
+    if "status" in resource.parts:
         body = {field: value for field, value in body.items() if field != "status"}
     return stamped(store, target, {**body, "metadata": meta}, manager)
 
@@ -76,7 +76,7 @@ def replaced(store: Store, target: Target, before: Object, body: Object, manager
         after = {**before, "status": body.get("status", {})}
     else:
         after = {**body, "apiVersion": before["apiVersion"], "kind": before["kind"]}
-        if target.resource.has_status:
+        if "status" in target.resource.parts:
             after.pop("status", None)
             after |= {"status": before["status"]} if "status" in before else {}
     return _finished(store, target, before, after, manager)
@@ -87,7 +87,7 @@ def patched(store: Store, target: Target, before: Object, patch: Object, manager
     check_preconditions(target, before, patch.get("metadata") or {})
     if target.subresource == "status":
         patch = {key: value for key, value in patch.items() if key == "status"}
-    elif target.resource.has_status:
+    elif "status" in target.resource.parts:
         patch = {key: value for key, value in patch.items() if key != "status"}
     after = merged(before, {key: value for key, value in patch.items() if key not in {"apiVersion", "kind"}})
     return _finished(store, target, before, after, manager)

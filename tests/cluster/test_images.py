@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from images import catalog, sbom
+from tests.bills import names
 from tests.cluster import pods as of
 from tests.cluster.faults import of_the_command
 from tests.cluster.images import image as full_name
@@ -138,10 +139,10 @@ def test_the_bill_of_our_image_is_what_is_in_it(namespace: Namespace) -> None:
     code, log = run(namespace, "mpi-agents", ["python3", "-c", CONTENTS])
     there = json.loads(log)
     assert code == 0, log
-    assert {kind: sbom.names(bill, kind) for kind in ("pypi", "deb")} == there
+    assert {kind: names(bill, kind) for kind in ("pypi", "deb")} == there
     assert {"click", "cryptography", "kubernetes", "mpi-agents"} <= there["pypi"].keys()
     assert {"libc6", "libssl3", "musl-dev", "python3.11-minimal"} <= there["deb"].keys()
-    assert sbom.names(bill, "generic").keys() == {"rshagent", "rshagent-direct", "sshd-start"}
+    assert names(bill, "generic").keys() == {"rshagent", "rshagent-direct", "sshd-start"}
 
 
 def test_the_variant_has_a_real_kubectl(namespace: Namespace) -> None:

@@ -21,7 +21,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two workers that are ready; a module that wants others has a fixture of its own."""
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         for name in WORKERS:
-            cluster.create_pod(name, ready_after_s=0)
+            cluster.create_pod(name)
         yield cluster
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from agents.playground.pods import Pod
 
 LABELS = {"training.kubeflow.org/job-name": "pi"}
-PULLING = ((0.0, "pulling"),)
 
 
 class Launcher(Delivery):
@@ -88,7 +87,7 @@ def cluster(shared: Shared) -> Iterator[Cluster]:
 @pytest.fixture
 def launcher(tmp_path: Path, cluster: Cluster) -> Iterator[Launcher]:
     (tmp_path / "launcher").mkdir()
-    cluster.create_pod("pi-launcher", labels=LABELS, steps=((0, "initializing"),))
+    cluster.create_pod("pi-launcher", labels=LABELS, state="initializing")
     made = Launcher(tmp_path / "launcher", cluster)
     yield made
     made.close()

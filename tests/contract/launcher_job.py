@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from agents.playground.pod_process import PodProcess
 
 Stream = int | IO[Any] | None
-Steps = tuple[tuple[float, str], ...]
 
-READY: Steps = ((0.0, "ready"),)
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _RIGHTS = ("get pods", "list pods", "watch pods", "get pods/exec", "create pods/exec")
 _HUB_START_S = 60.0
@@ -80,8 +78,8 @@ class Job:
         self.folders = self._volumes
         self._token = ""
 
-    def create(self, steps: Sequence[Steps] = (), worker_environ: Mapping[str, str] | None = None) -> None:
-        """Create the pods; worker i goes through `steps[i]`, or is ready immediately."""
+    def create(self, worker_environ: Mapping[str, str] | None = None) -> None:
+        """Create the pods, which are ready immediately."""
         for folder in (self._volumes.mpi, self._volumes.kube, self._volumes.run):
             os.makedirs(folder)
         inside = Folders()
@@ -91,9 +89,8 @@ class Job:
         self.cluster.create_pod(Pod(self.pod, labels={**self._labels, "role": "launcher"}, mounts=volumes))
         labels = {**self._labels, "role": "worker"}
         environ = worker_environ or {}
-        for number, worker in enumerate(self.workers):
-            way = steps[number] if number < len(steps) else READY
-            self.cluster.create_pod(Pod(worker, labels=labels, steps=way, mounts=config, environ=environ))
+        for worker in self.workers:
+            self.cluster.create_pod(Pod(worker, labels=labels, mounts=config, environ=environ))
         if self.cluster.mounted(self.pod):
             self.folders = inside
         self._write_config()

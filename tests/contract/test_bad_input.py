@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        cluster.create_pod("worker-0", ready_after_s=0)
+        cluster.create_pod("worker-0")
         yield cluster
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from delivery_exec import LABELS, PULLING, Launcher, cluster, launcher, shared
+from delivery_exec import LABELS, Launcher, cluster, launcher, shared
 
 from delivery import exits
 
@@ -26,7 +26,7 @@ def test_ready_workers_are_written_down_and_the_client_is_in_place(launcher: Lau
 
 
 def test_workers_that_come_one_after_another(launcher: Launcher) -> None:
-    names = launcher.workers(8, steps=PULLING)
+    names = launcher.workers(8, state="pulling")
     launcher.start()
     launcher.until_told("0/8 ready · pi-worker-0, pi-worker-1 and 6 more pulling image")
     for name in names[:-1]:
@@ -38,7 +38,7 @@ def test_workers_that_come_one_after_another(launcher: Launcher) -> None:
 
 
 def test_any_number_of_workers_costs_one_look_at_the_own_pod_one_list_and_one_watch(launcher: Launcher) -> None:
-    names = launcher.workers(30, steps=PULLING)
+    names = launcher.workers(30, state="pulling")
     launcher.cluster.reset_stats()
     launcher.start()
     launcher.until_told(
@@ -53,7 +53,7 @@ def test_any_number_of_workers_costs_one_look_at_the_own_pod_one_list_and_one_wa
 
 
 def test_replaced_worker_is_written_down_with_its_new_address(launcher: Launcher) -> None:
-    first, second = launcher.workers(2, steps=PULLING)
+    first, second = launcher.workers(2, state="pulling")
     launcher.cluster.set_state(first, "ready")
     old = launcher.cluster.pod_address(first)
     launcher.start()

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delivery_exec import PULLING, Launcher, cluster, launcher, shared
+from delivery_exec import Launcher, cluster, launcher, shared
 
 from agents.playground.cluster import Cluster
 from delivery import exits
@@ -50,7 +50,7 @@ PASSING: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("fault", PASSING)
 def test_api_trouble_that_passes_is_told_and_survived(launcher: Launcher, fault: str) -> None:
-    (only,) = launcher.workers(1, steps=PULLING)
+    (only,) = launcher.workers(1, state="pulling")
     launcher.cluster.fault(**PASSING[fault])
     launcher.start()
     launcher.until_told("trying again")
@@ -60,7 +60,7 @@ def test_api_trouble_that_passes_is_told_and_survived(launcher: Launcher, fault:
 
 @pytest.mark.parametrize("what", ["cut", "end", "expire"])
 def test_watch_that_breaks_is_taken_up_again(launcher: Launcher, what: str) -> None:
-    (only,) = launcher.workers(1, steps=PULLING)
+    (only,) = launcher.workers(1, state="pulling")
     launcher.start()
     launcher.cluster.until(lambda stats: stats["requests"].get("watch"))
     launcher.until_told("pulling image")
@@ -71,7 +71,7 @@ def test_watch_that_breaks_is_taken_up_again(launcher: Launcher, what: str) -> N
 
 
 def test_garbage_in_the_watch_is_survived(launcher: Launcher) -> None:
-    (only,) = launcher.workers(1, steps=PULLING)
+    (only,) = launcher.workers(1, state="pulling")
     launcher.start()
     launcher.cluster.until(lambda stats: stats["requests"].get("watch"))
     launcher.until_told("pulling image")

@@ -10,7 +10,7 @@ import sys
 from typing import IO
 
 import pytest
-from delivery_exec import PULLING, Launcher, cluster, launcher, shared
+from delivery_exec import Launcher, cluster, launcher, shared
 
 from delivery import exits
 from tests.privileges import NO_CAPABILITIES
@@ -35,7 +35,7 @@ def test_wrong_usage_is_one_line(launcher: Launcher, arguments: list[str]) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_it_at_once_with_a_line(launcher: Launcher, number: signal.Signals) -> None:
-    launcher.workers(1, steps=PULLING)
+    launcher.workers(1, state="pulling")
     launcher.start()
     launcher.until_told("0/1 ready · pi-worker-0 pulling image")
     launcher.process.send_signal(number)
@@ -45,7 +45,7 @@ def test_signal_ends_it_at_once_with_a_line(launcher: Launcher, number: signal.S
 
 
 def test_terminal_has_a_live_line(launcher: Launcher) -> None:
-    (only,) = launcher.workers(1, steps=PULLING)
+    (only,) = launcher.workers(1, state="pulling")
     ours, theirs = pty.openpty()
     environ = {**launcher.environ, **launcher.cluster.environ(), "TERM": "xterm"}
     process = subprocess.Popen([sys.executable, "-m", "delivery"], env=environ, stderr=theirs, stdin=subprocess.DEVNULL)
@@ -86,7 +86,7 @@ def test_thousand_workers_fit_into_40_mib(launcher: Launcher) -> None:
 
 
 def test_a_process_of_its_user_cant_look_into_it(launcher: Launcher) -> None:
-    launcher.workers(1, steps=PULLING)
+    launcher.workers(1, state="pulling")
     launcher.call([*NO_CAPABILITIES, sys.executable, "-m", "delivery"], launcher.cluster.environ())
     launcher.until_told("0/1 ready")
     assert secrets_in_reach(launcher.process.pid) == []

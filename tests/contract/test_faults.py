@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def workers(cluster: Cluster) -> Iterator[list[str]]:
     cluster.clear_faults()
     for name in WORKERS:
-        cluster.create_pod(name, ready_after_s=0)
+        cluster.create_pod(name)
     yield WORKERS
     cluster.clear_faults()
     for name in WORKERS:
@@ -256,7 +256,7 @@ def rss_kib(pid: int) -> int:
 
 def _replace(cluster: Cluster) -> None:
     cluster.delete_pod("worker-0", streams="freeze")
-    cluster.create_pod("worker-0", ready_after_s=0)
+    cluster.create_pod("worker-0")
 
 
 GONE: dict[str, tuple[Callable[[Cluster], object], int, str]] = {

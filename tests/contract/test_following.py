@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -195,8 +196,9 @@ def test_a_worker_that_is_gone_is_waited_for_a_while_and_one_that_starts_for_lon
     environ = environment(cluster, tmp_path, ["pi-worker-0", "pi-worker-1"])
     limits = environ["MPI_AGENT_LIMITS"].replace("worker=3,absent=3", "worker=20,absent=1")
     with WithHub({**environ, "MPI_AGENT_SELECTOR": SELECTOR, "MPI_AGENT_LIMITS": limits}, client, tmp_path) as agent:
-        cluster.create_pod("pi-worker-0", labels=LABELS, steps=((0.0, "pulling"), (2.5, "ready")))
+        cluster.create_pod("pi-worker-0", labels=LABELS, state="pulling")
         starting = start(agent, "-n", "pi-worker-0", "exit 7")
+        threading.Timer(2.5, cluster.set_state, ("pi-worker-0", "ready")).start()
         refused = run(agent, "-n", "pi-worker-1", "exit 7")
         assert refused.returncode == 255
         assert b"did not become ready within 1 s: there is no such pod" in refused.stderr

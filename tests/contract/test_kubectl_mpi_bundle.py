@@ -11,7 +11,6 @@ import yaml
 from user_shell import Shell, manifest
 
 from agents.client import MpiClient, bundle
-from agents.playground.client import Client
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from agents.playground.cluster import Cluster
     from agents.playground.operated import Operated
 
 SECRET = "hunter2"  # in all that is planted
@@ -54,14 +54,14 @@ def planted() -> dict[str, Any]:
     return job
 
 
-def plant_objects(client: Client, uid: str) -> None:
+def plant_objects(cluster: Cluster, uid: str) -> None:
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "leaks", "uid": uid}
     metadata = {"name": "leaks-data", "namespace": "default", "ownerReferences": [owner]}
-    client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": f"{SECRET}-l"}})
-    client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"x": f"{SECRET}-m"}})
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": f"{SECRET}-l"}})
+    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"x": f"{SECRET}-m"}})
     about = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "leaks", "namespace": "default", "uid": uid}
     event = {"type": "Warning", "reason": "Planted", "message": f"secret={SECRET}-n", "involvedObject": about}
-    client.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "leaks.1"}, **event})
+    cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "leaks.1"}, **event})
 
 
 def unpacked(path: Path) -> dict[str, str]:
@@ -75,7 +75,7 @@ def test_a_bundle_has_everything_but_secrets(shell: Shell, operated: Operated, t
     shell.run("submit", "-f", "-", stdin=yaml.safe_dump(planted()))
     shell.run("wait", "leaks", code=1)
     status = json.loads(shell.run("status", "leaks", "-o", "json"))
-    plant_objects(Client(operated.cluster), status["summary"]["uid"])
+    plant_objects(operated.cluster, status["summary"]["uid"])
     path = tmp_path / "report.tar.gz"
     assert shell.run("bundle", "leaks", "-o", str(path)) == f"{path}\n"
     assert os.stat(path).st_mode & 0o777 == 0o600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from agents.playground.client import Client
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def virtual_cluster(name: str, nodes: int = 2, **spec: Any) -> dict[str, Any]:
 
 def test_a_virtual_cluster(operated: Operated, shell: Shell) -> None:
     assert shell.run("cluster", "list") == ""
-    Client(operated.cluster).create(virtual_cluster("vc"))
+    operated.cluster.create(virtual_cluster("vc"))
     until(lambda: json.loads(shell.run("cluster", "status", "vc", "-o", "json"))["summary"]["ready"], "it is ready")
     title, line = shell.run("cluster", "list", "-A").splitlines()
     assert title.split() == ["NAMESPACE", "NAME", "STATE", "NODES", "SLOTS", "DVM", "LOGIN", "AGE"]
@@ -45,6 +44,6 @@ def test_a_virtual_cluster(operated: Operated, shell: Shell) -> None:
 
 def test_one_that_can_not_start(operated: Operated, shell: Shell) -> None:
     made = virtual_cluster("ill", suspend=True)
-    Client(operated.cluster).create(made)
+    operated.cluster.create(made)
     until(lambda: "Suspended" in shell.run("cluster", "list"), "its state is seen")
     assert "ill's login pod is not ready: " in shell.run("cluster", "login", "ill", code=1)

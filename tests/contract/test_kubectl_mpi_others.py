@@ -9,7 +9,6 @@ import pytest
 import yaml
 from user_shell import Shell, cells, manifest
 
-from agents.playground.client import Client
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -42,9 +41,9 @@ _OTHERS: dict[str, tuple[str, Any]] = {
 }
 
 
-def launcher_of(client: Client, job: str) -> str:
+def launcher_of(cluster: Cluster, job: str) -> str:
     """The name of a job's launcher pod, "" while there is none."""
-    names = [pod["metadata"]["name"] for pod in client.list("/api/v1/namespaces/default/pods")["items"]]
+    names = [pod["metadata"]["name"] for pod in cluster.request("GET", "/api/v1/namespaces/default/pods")["items"]]
     return next((name for name in names if name.startswith(f"{job}-launcher")), "")
 
 
@@ -52,23 +51,23 @@ def launcher_of(client: Client, job: str) -> str:
 def test_jobs_of_kubeflows_own_operators(foreign: Cluster, operator: str) -> None:
     version, labels = _OTHERS[operator]
     name = re.sub(r"\W+", "-", operator)
-    client, shell = Client(foreign), Shell(foreign.kubeconfig())
+    shell = Shell(foreign.kubeconfig())
     job = yaml.safe_load(manifest(name, "true", version=version))
     del job["metadata"]["annotations"]
-    made = client.create(job)
+    made = foreign.create(job)
     owner = {"apiVersion": made["apiVersion"], "kind": "MPIJob", "name": name, "uid": made["metadata"]["uid"]}
     spec = {"containers": [{"name": "mpi", "image": "x"}]}
     pods = [(f"{name}-worker-{index}", "worker") for index in range(2)]
     if version == "v2beta1":  # its launcher is a batch Job
         metadata = {"name": f"{name}-launcher", "ownerReferences": [{**owner, "controller": True}]}
         template = {"metadata": {"labels": labels(name, "launcher")}, "spec": {**spec, "restartPolicy": "Never"}}
-        client.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}})
+        foreign.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}})
     else:
         pods.append((f"{name}-launcher", "launcher"))
     for pod, role in pods:
         metadata = {"name": pod, "labels": labels(name, role), "ownerReferences": [{**owner, "controller": True}]}
-        client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    launcher = until(lambda: launcher_of(client, name), "the launcher's pod is there")
+        foreign.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    launcher = until(lambda: launcher_of(foreign, name), "the launcher's pod is there")
     foreign.set_state(f"{name}-worker-0", "ready")
     foreign.set_state(f"{name}-worker-1", "unschedulable")
     foreign.set_state(launcher, "ready")

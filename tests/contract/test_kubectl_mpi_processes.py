@@ -14,7 +14,6 @@ import yaml
 from user_shell import Shell, manifest
 
 from agents.playground import image
-from agents.playground.client import Client
 from agents.playground.cluster import Cluster
 from tests.waiting import until
 
@@ -44,8 +43,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def start(foreign: Cluster, name: str) -> Shell:
     """Create a job and its two workers, of which the second never runs."""
-    client = Client(foreign)
-    made = client.create(yaml.safe_load(manifest(name, "true")))
+    made = foreign.create(yaml.safe_load(manifest(name, "true")))
     owner = {"apiVersion": made["apiVersion"], "kind": "MPIJob", "name": name, "uid": made["metadata"]["uid"]}
     spec: dict[str, Any] = {"containers": [{"name": "mpi", "image": "x"}]}
     agent = {"name": "worker-agent", "image": "x", "command": ["mpi-worker"], "restartPolicy": "Always"}
@@ -53,7 +51,7 @@ def start(foreign: Cluster, name: str) -> Shell:
     for index in range(2):
         labels, owners = {"training.kubeflow.org/job-name": name}, [{**owner, "controller": True}]
         metadata = {"name": f"{name}-worker-{index}", "labels": labels, "ownerReferences": owners}
-        client.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        foreign.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     foreign.set_state(f"{name}-worker-0", "ready")
     foreign.set_state(f"{name}-worker-1", "unschedulable")
     return Shell(foreign.kubeconfig())

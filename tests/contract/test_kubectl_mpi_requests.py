@@ -13,7 +13,6 @@ from urllib3 import HTTPConnectionPool
 from agents.client import MpiClient, RefusedError, State, manifests
 from agents.client.connection import Connection
 from agents.kubectl_mpi.cli import command
-from agents.playground.client import Client
 from agents.playground.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def record(cluster: Cluster, kind: str, name: str, uid: str = "") -> None:
     metadata = {"name": f"{kind.lower()}-{name}-{uid or 'none'}", "namespace": "default"}
     about = {"kind": kind, "name": name, "uid": uid, "namespace": "default"}
     event = {"metadata": metadata, "involvedObject": about, "reason": "X", "message": "x", "lastTimestamp": LATE}
-    Client(cluster).create({"apiVersion": "v1", "kind": "Event", **event})
+    cluster.create({"apiVersion": "v1", "kind": "Event", **event})
 
 
 def test_events_are_asked_for_by_their_objects(cluster: Cluster, client: MpiClient, asked: Requests) -> None:
@@ -132,7 +131,7 @@ def launcher(cluster: Cluster, client: MpiClient) -> Iterator[str]:
     labels = {"training.kubeflow.org/job-name": "talks"}
     metadata = {"name": name, "labels": labels, "ownerReferences": [owner]}
     spec = {"containers": [{"name": "mpi", "image": "example/mpi"}]}
-    Client(cluster).create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     cluster.set_state(name, "ready")
     yield name
     cluster.delete_pod(name)  # before its job, whose end would have it collected
@@ -222,7 +221,7 @@ def test_what_a_job_is_and_how_its_pods_are_labelled_is_remembered(
     )
     spec = {"worker": {"replicas": 1, "cmd": ["x"], "template": {"spec": {"containers": [{"name": "mpi-worker"}]}}}}
     t9k = {"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "MPIJob", "metadata": {"name": "t9k"}, "spec": spec}
-    Client(cluster).create(t9k)
+    cluster.create(t9k)
     asked.clear()
     for _ in range(2):
         assert len(client.get("talks").launchers) == 1
@@ -242,9 +241,9 @@ def test_only_the_first_page_says_how_old_a_list_may_be(
     """An API server refuses the two together: what continues a list has its version."""
     monkeypatch.setattr("agents.client.connection._PAGE", 1)
     client = MpiClient(kubeconfig=cluster.kubeconfig(), namespace="default")
-    pod = Client(cluster).list(f"{PODS}/{launcher}")
+    pod = cluster.request("GET", f"{PODS}/{launcher}")
     metadata = {key: pod["metadata"][key] for key in ("labels", "ownerReferences")} | {"name": "talks-launcher-2"}
-    Client(cluster).create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]})
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]})
     known = client.facts("talks")
     asked.clear()
     assert len(client.facts("talks", known).launchers) == 2

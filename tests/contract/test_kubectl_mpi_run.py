@@ -12,7 +12,6 @@ import pytest
 import yaml
 from user_shell import Shell, cells
 
-from agents.playground.client import Client
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -108,12 +107,12 @@ def test_files_of_a_folder_reach_all_pods(shell: Shell, operated: Operated, tmp_
     said = [line for line in found.splitlines() if line.startswith("synced-")]  # mpirun may warn
     assert sorted(said) == [f"synced-worker-{index}: of the folder" for index in range(2)]
     config_maps = "/api/v1/namespaces/default/configmaps"
-    client = Client(operated.cluster)
     assert shell.run("rerun", "synced") == "mpijob.kubeflow.org/synced-2 created\n"
     shell.run("delete", "synced")
     assert "synced-2 succeeded" in shell.run("wait", "synced-2")
     shell.run("delete", "synced-2")
-    until(lambda: "synced-files" not in str(client.list(config_maps)), "the files are gone with the last job")
+    ask = operated.cluster.request
+    until(lambda: "synced-files" not in str(ask("GET", config_maps)), "the files are gone with the last job")
     with open(tmp_path / "large", "wb") as file:
         file.write(os.urandom(1_100_000))
     assert "is too large: its files must fit into 1000 kB" in shell.run(*given, "--", "true", code=2)

@@ -11,7 +11,6 @@ import yaml
 from user_shell import Shell, manifest
 
 from agents.client import ManifestError, MpiClient, NotFoundError
-from agents.playground.client import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,8 +54,7 @@ def test_the_api_server_makes_a_name(foreign: Cluster) -> None:
 
 def test_a_job_of_another_namespace_is_not_created_elsewhere(foreign: Cluster) -> None:
     """kubectl refuses it too if -n is given; without -n the job's own namespace holds."""
-    client = Client(foreign)
-    client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hpc"}})
+    foreign.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hpc"}})
     shell, job = Shell(foreign.kubeconfig()), yaml.safe_load(manifest("there", "true"))
     job["metadata"]["namespace"] = "hpc"
     refused = 'the namespace from the provided object "hpc" does not match the namespace "default"'
@@ -73,13 +71,12 @@ def test_a_job_of_another_namespace_is_not_created_elsewhere(foreign: Cluster) -
 
 def test_a_config_map_without_an_owner_gets_none(foreign: Cluster) -> None:
     """A job may name any as its files: it would be deleted with the job."""
-    client = Client(foreign)
-    client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {}})
+    foreign.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {}})
     job = yaml.safe_load(manifest("claims", "true"))
     pod = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
     pod["volumes"] = [{"name": "mpi-sync-packed", "configMap": {"name": "mine"}}]
     Shell(foreign.kubeconfig()).run("submit", "-f", "-", stdin=yaml.safe_dump(job))
-    [found] = client.list("/api/v1/namespaces/default/configmaps")["items"]
+    [found] = foreign.request("GET", "/api/v1/namespaces/default/configmaps")["items"]
     assert (found["metadata"]["name"], "ownerReferences" in found["metadata"]) == ("mine", False)
 
 

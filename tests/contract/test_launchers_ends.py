@@ -33,7 +33,7 @@ def test_an_applications_exit_code_comes_back(start: Start, name: str, code: int
 def test_ctrl_c_ends_all_ranks(start: Start, name: str, gate: Gate) -> None:
     running = start(name, "sh", "-c", WAITING, "sh", gate.path)
     running.until_output("at ", 2)
-    running.process.signal_group(signal.SIGINT)
+    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does
     code = running.end()
     running.assert_nothing_left()
     assert "over" not in running.output

@@ -62,7 +62,7 @@ def test_a_lost_stream_does_not_end_the_job(start: Start, name: str, ranks: int,
     """The hub asks the worker, waits for the daemon's end and takes the status that was kept there."""
     running = start(name, "sh", "-c", WAITING, "sh", gate.path, str(code), ranks=ranks)
     running.until_output("at ", ranks)
-    assert running.job.cluster.streams("cut", running.job.workers[0]) == 1
+    assert running.job.cluster.cut_streams(running.job.workers[0]) == 1
     gate.open()
     assert running.end() == code, running.errors
     assert running.output.count("over") == ranks

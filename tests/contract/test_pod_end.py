@@ -6,14 +6,13 @@ import contextlib
 import ssl
 import subprocess
 import sys
-import threading
 import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
 from running import DEADLINE_S, ROOT, WithHub, environment, run, start
 
-from agents.playground.cluster import Cluster, ClusterError, Container
+from agents.playground import Cluster, ClusterError
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(shared: Cluster) -> Iterator[Cluster]:
     for name in ("launcher", *WORKERS):
-        shared.create_pod(name, ready_after_s=0)
+        shared.create_pod(name)
     yield shared
     for pod in ("launcher", *WORKERS):
         with contextlib.suppress(ClusterError):  # a test may have deleted it
@@ -96,11 +95,13 @@ def ask(cluster: Cluster, token: str, pod: str, *, method: str = "GET") -> bytes
         return bytes(answer.read())
 
 
-def make_deaf(cluster: Cluster, worker: str) -> None:
-    """Have a worker's main container not end by SIGTERM: a deletion of its pod takes as long as its grace period."""
-    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
-    cluster.replace_pod(worker, containers=(deaf,), ready_after_s=0)
-    until(lambda: "deaf" in log_of(cluster, worker, deaf.name), "its main container runs")
+def make_deaf(cluster: Cluster, pod: str) -> None:
+    """Have a pod's main container not end by SIGTERM: a deletion of the pod takes as long as its grace period."""
+    command = ["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"]
+    spec = {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "any", "command": command}]}
+    cluster.delete_pod(pod)
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod}, "spec": spec})
+    until(lambda: "deaf" in log_of(cluster, pod, "worker"), "its main container runs")
 
 
 def until_ended(agent: WithHub) -> None:
@@ -150,17 +151,11 @@ def test_a_job_whose_main_container_does_not_end_is_ended_before_the_grace_is_ov
 def test_the_grace_period_is_the_pods_own_where_it_may_be_read(cluster: Cluster, make: Callable[..., WithHub]) -> None:
     agent = make()
     start_daemons(agent, WORKERS[:2])
-    cluster.delete_pod("launcher")
-    deaf = Container(command=["/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"])
-    cluster.create_pod("launcher", containers=(deaf,), ready_after_s=0)
-    until(lambda: "deaf" in log_of(cluster, "launcher", deaf.name), "its main container runs")
-    token = cluster.token()
-    deletion = threading.Thread(target=cluster.delete_pod, args=("launcher",), kwargs={"grace_s": 8})
-    deletion.start()
-    until(lambda: b"deletionTimestamp" in ask(cluster, token, "launcher"), "the deletion has begun")
+    make_deaf(cluster, "launcher")
+    deleted = cluster.request("DELETE", "/api/v1/namespaces/default/pods/launcher", {"gracePeriodSeconds": 8})
+    assert "deletionTimestamp" in deleted["metadata"]
     assert tell_ending(agent, "--grace", "3600") == 0
     until_ended(agent)
-    deletion.join()
     assert_nothing_left(cluster)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agents.playground import Cluster, Container
+from agents.playground import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl: install the
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.create_pod("w-0", labels={"job": "pi"})
-        cluster.create_pod("w-1", containers=(Container("a"), Container("b")))
+        cluster.create_pod("w-1", containers=("a", "b"))
         yield cluster
 
 
@@ -59,8 +59,10 @@ def test_watch_pods(cluster: Cluster, kubeconfig: str) -> None:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         cluster.until(lambda stats: stats["watches"] == 1)
-        cluster.create_pod("seen", labels={"watched": ""}, steps=((0.0, "pulling"), (0.1, "ready")))
-        seen = [watching.stdout.readline().split()[:3] for _ in range(3)]
+        cluster.create_pod("seen", labels={"watched": ""}, state="pulling")
+        seen = [watching.stdout.readline().split()[:3] for _ in range(2)]
+        cluster.set_state("seen", "ready")
+        seen.append(watching.stdout.readline().split()[:3])
         cluster.delete_pod("seen")
         seen.append(watching.stdout.readline().split()[:3])
         watching.kill()

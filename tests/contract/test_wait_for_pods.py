@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from delivering import Delivery
-from delivery_exec import PULLING, cluster, shared
+from delivery_exec import cluster, shared
 from running import USER
 
 from delivery import exits
@@ -108,7 +108,7 @@ def test_the_service_is_waited_for_until_it_has_all_addresses(waiter: Waiter) ->
 
 
 def test_pods_that_will_never_be_ready_end_the_wait(waiter: Waiter) -> None:
-    waiter.pods(1, steps=((0.0, "invalid-image-name"),))
+    waiter.pods(1, state="invalid-image-name")
     waiter.wait_for(1)
     assert waiter.end() == exits.CANNOT_START
     assert waiter.last_line.startswith("k8s-wait-for-pods.sh: hpc-cn-0 ")
@@ -117,7 +117,7 @@ def test_pods_that_will_never_be_ready_end_the_wait(waiter: Waiter) -> None:
 
 def test_timeout_says_what_was_waited_for(waiter: Waiter) -> None:
     """CANOPIE's YAML runs it by timeout(1), which ends it by TERM."""
-    waiter.pods(1, steps=PULLING)
+    waiter.pods(1, state="pulling")
     waiter.wait_for(1)
     waiter.until_told("pulling image")
     waiter.process.terminate()

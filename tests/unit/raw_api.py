@@ -18,10 +18,8 @@ PATIENCE_S = 20.0
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
 
 
-def connect(cluster: Cluster, certificate: tuple[str, str] | None = None) -> ssl.SSLSocket:
+def connect(cluster: Cluster) -> ssl.SSLSocket:
     context = ssl.create_default_context(cafile=cluster.ca)
-    if certificate is not None:
-        context.load_cert_chain(*certificate)
     plain = socket.create_connection(("127.0.0.1", cluster.port), timeout=PATIENCE_S)
     return context.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False)
 
@@ -61,10 +59,9 @@ def request(
     method: str = "GET",
     body: bytes = b"",
     media: str = "application/json",
-    certificate: tuple[str, str] | None = None,
 ) -> tuple[Answer, bytes]:
     """One request on a connection of its own, with its whole body."""
-    with connect(cluster, certificate) as stream:
+    with connect(cluster) as stream:
         login = f"Authorization: Bearer {token}\r\n" if token else ""
         content = f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n"
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{login}{content}\r\n"
@@ -92,6 +89,7 @@ class RawExec:
         protocols: str = "v5.channel.k8s.io",
         namespace: str = "default",
         stderr: bool = True,
+        accept: str = "*/*",
     ) -> None:
         self.stream = connect(cluster)
         words = [f"command={quote(word)}" for word in command]
@@ -99,7 +97,7 @@ class RawExec:
         words += [f"tty={str(tty).lower()}"] + ([f"container={container}"] if container else [])
         head = (
             f"GET /api/v1/namespaces/{namespace}/pods/{pod}/exec?{'&'.join(words)} HTTP/1.1\r\nHost: x\r\n"
-            f"Authorization: Bearer {token}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"Authorization: Bearer {token}\r\nAccept: {accept}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             f"Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
         )

@@ -136,7 +136,9 @@ class SimulatedApi:
             return Answer(answer.code, answer.body)
         lines = answer.poll()
         is_all = len(lines) <= self.most and not answer.is_expired
-        return Answer(200, b"".join([*lines, answer.bookmark()] if is_all else lines[: self.most]))
+        reached = {"metadata": {"resourceVersion": str(api.store.version)}}
+        bookmark = json.dumps({"type": "BOOKMARK", "object": reached}).encode() + b"\n"
+        return Answer(200, b"".join([*lines, bookmark] if is_all else lines[: self.most]))
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from raw_api import STDOUT, RawExec, request
 
-from agents.playground import Cluster, ClusterError, Container, Pod
+from agents.playground import Cluster, ClusterError, Pod
 from tests.processes import is_alive
 from tests.waiting import until
 
@@ -51,16 +51,14 @@ def run(cluster: Cluster, pod: str, script: str, **more: Any) -> str:
 
 
 def test_each_pod_has_its_own_home_environment_and_name(cluster: Cluster) -> None:
-    cluster.create_pod(
-        Pod("own", environ={"FROM": "pod", "BOTH": "pod"}, containers=(Container(environ={"BOTH": "c"}),))
-    )
-    script = 'echo "$HOSTNAME"; echo "$FROM"; echo "$BOTH"; pwd; echo "$HOME"; echo x > "$TMPDIR/x"; uname -n'
+    cluster.create_pod(Pod("own", environ={"FROM": "pod"}))
+    script = 'echo "$HOSTNAME"; echo "$FROM"; pwd; echo "$HOME"; echo x > "$TMPDIR/x"; uname -n'
     lines = run(cluster, "own", script, container="worker").splitlines()
     folder = cluster.pod_folder("own")
-    assert lines[:5] == ["own", "pod", "c", f"{folder}/home", f"{folder}/home"]
+    assert lines[:4] == ["own", "pod", f"{folder}/home", f"{folder}/home"]
     assert os.path.exists(f"{folder}/tmp/x")
     if cluster.mounts:
-        assert lines[5] == "own"
+        assert lines[4] == "own"
 
 
 def test_pods_do_not_see_each_other_s_processes(cluster: Cluster) -> None:
@@ -112,9 +110,7 @@ def test_mounts_and_names(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_leftovers_are_found_and_end_with_the_pod(cluster: Cluster) -> None:
-    cluster.create_pod("leaver", containers=(Container(command=["sleep", "1000"]),))
-    # Its own process may yet be on its way to being it.
-    until(lambda: cluster.leftovers("leaver") == [], "nothing is left")
+    cluster.create_pod("leaver")
     daemon = daemon_of(cluster, "leaver")
     (found,) = cluster.leftovers("leaver")
     assert found.argv[-2:] == ["sleep", "1000"]
@@ -148,25 +144,6 @@ def test_a_deleted_pod_s_streams_end_or_freeze(cluster: Cluster) -> None:
             else:
                 stream.send_frame(9, b"?")
                 assert stream.next() == (10, b"?"), "the API server answers, whatever became of the pod"
-
-
-def test_a_graceful_end(cluster: Cluster) -> None:
-    script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 0.02; done"
-    cluster.create_pod("graceful", containers=(Container(command=["sh", "-c", script]),))
-    log = f"{cluster.pod_folder('graceful')}/worker.log"
-
-    def logged() -> str:
-        with open(log, encoding="ascii") as file:
-            return file.read()
-
-    until(lambda: os.path.exists(log) and logged() == "hello\n", "it is logged")
-    cluster.delete_pod("graceful", grace_s=1000)
-    assert logged() == "hello\nbye\n"
-    stubborn = Container(command=["sh", "-c", "trap '' TERM; while :; do sleep 0.02; done"])
-    cluster.create_pod("stubborn", containers=(stubborn,))
-    cluster.delete_pod("stubborn", grace_s=0.1)
-    with pytest.raises(ClusterError, match="KeyError"):
-        cluster.pod("stubborn")
 
 
 # Access
@@ -210,14 +187,6 @@ def test_access_reviews(cluster: Cluster) -> None:
     assert not allowed("create")
 
 
-def test_client_certificates(cluster: Cluster) -> None:
-    with open(cluster.kubeconfig(user="jane"), encoding="utf-8") as file:
-        user = json.load(file)["users"][0]["user"]
-    pair = (user["client-certificate"], user["client-key"])
-    assert request(cluster, PODS, None, certificate=pair)[0].status == 200
-    assert request(cluster, PODS, None)[0].status == 401
-
-
 # Requests that make no sense
 
 
@@ -241,9 +210,9 @@ def test_answers(cluster: Cluster, path: str, method: str, code: int) -> None:
 
 
 def test_the_handle_tells_what_was_wrong(cluster: Cluster) -> None:
-    cluster.create_pod("twice", steps=())
+    cluster.create_pod("twice", state="pending")
     with pytest.raises(ClusterError, match="ExistsError: twice"):
-        cluster.create_pod("twice", steps=())
+        cluster.create_pod("twice", state="pending")
     with pytest.raises(ClusterError, match="no pod state 'redy'"):
         cluster.set_state("twice", "redy")
     with pytest.raises(TimeoutError, match="not within"):
@@ -256,7 +225,7 @@ def test_the_handle_tells_what_was_wrong(cluster: Cluster) -> None:
 def test_nothing_is_left_when_the_context_ends(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with pytest.raises(ZeroDivisionError), cluster:  # noqa: PT012 - it is what is tested
-        cluster.create_pod("w-0", containers=(Container(command=["sleep", "1000"]),))
+        cluster.create_pod("w-0")
         daemon = daemon_of(cluster, "w-0")
         helpers = [cluster.pid, *cluster.processes()["shims"], cluster.processes()["zygote"]]
         raise ZeroDivisionError

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from agents.playground.client import Client
     from agents.playground.cluster import Cluster
 
 Object = dict[str, Any]
@@ -21,7 +20,7 @@ Change = tuple[str, str, Object]
 
 
 class Scripted:
-    """A cluster and its client: each look sees the next changes."""
+    """A cluster: each look sees the next changes."""
 
     def __init__(self, folder: Path, *looks: Sequence[Change]) -> None:
         self.folder = str(folder)
@@ -52,7 +51,7 @@ def change(thing: Object, kind: str = "MODIFIED") -> Change:
 
 
 def follower(scripted: Scripted, told: list[str], output: list[str]) -> Follower:
-    made = Follower(cast("Cluster", scripted), cast("Client", scripted), told.append, output.append)
+    made = Follower(cast("Cluster", scripted), told.append, output.append)
     made.apply(job_of("team"))
     return made
 

@@ -12,7 +12,7 @@ import pytest
 
 from agents.playground import image, wheels
 from agents.playground.cluster import Cluster, ClusterError
-from agents.playground.launchers import LAUNCHERS, PROGRAMS
+from agents.playground.launchers import LAUNCHERS, PROGRAMS, SetupError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_what_is_installed_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_what_failed_half_way_is_not_taken_for_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     launcher = dataclasses.replace(LAUNCHERS["mpich"], name="none", packages=("./nowhere-1-py3-none-any.whl",))
-    with pytest.raises(wheels.InstallError) as failure:
+    with pytest.raises(SetupError) as failure:
         wheels.installed(launcher, lambda _text: None)
     assert "MPICH 5.0.2 can't be installed: " in str(failure.value)
     assert "nowhere" in str(failure.value)
@@ -112,9 +112,9 @@ def test_folders_that_can_not_be_written_are_said_in_a_line(monkeypatch: pytest.
     (tmp_path / "file").touch()
     within = str(tmp_path / "file" / "folder")
     monkeypatch.setenv("XDG_CACHE_HOME", within)
-    with pytest.raises(wheels.InstallError, match="can't be written: Not a directory; XDG_CACHE_HOME says where"):
+    with pytest.raises(SetupError, match="can't be written: Not a directory; XDG_CACHE_HOME says where"):
         wheels.installed(LAUNCHERS["mpich"], lambda _text: None)
-    with pytest.raises(image.ImageError, match="can't be written to: Not a directory"):
+    with pytest.raises(SetupError, match="can't be written to: Not a directory"):
         image.build(within)
     with pytest.raises(ClusterError, match="can't be written to: Not a directory"):
         Cluster(within).start()

@@ -8,7 +8,6 @@ import pytest
 from mpijobs import mpijob
 
 from agents.playground import Cluster
-from agents.playground.client import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 )
 def test_scale_reads_and_writes_the_replicas(tmp_path: Path, version: str, path: str, where: tuple[str, ...]) -> None:
     with Cluster(tmp_path / "cluster") as cluster:
-        client, body = Client(cluster), mpijob(version)
+        body = mpijob(version)
         del body["metadata"]["uid"]
-        client.create(body)
-        found = client.list(f"/apis/{path}/scale")
+        cluster.create(body)
+        found = cluster.request("GET", f"/apis/{path}/scale")
         assert (found["kind"], found["spec"], found["status"]) == ("Scale", {"replicas": 2}, {"replicas": 0})
         found["spec"]["replicas"] = 5
-        assert client.request("PUT", f"/apis/{path}/scale", found)["spec"] == {"replicas": 5}
-        role = client.list(f"/apis/{path}")["spec"]
+        assert cluster.request("PUT", f"/apis/{path}/scale", found)["spec"] == {"replicas": 5}
+        role = cluster.request("GET", f"/apis/{path}")["spec"]
         for key in where:
             role = role[key]
         assert role["replicas"] == 5

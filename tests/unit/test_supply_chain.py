@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from images import bases, catalog, kubectl, lock, sbom
+from tests.bills import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -273,7 +274,7 @@ def test_a_bill_has_what_is_in_the_image() -> None:
 def test_the_pinned_kubectl_is_known_by_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(kubectl.SHA256, "amd64", hashlib.sha256(b"a kubectl").hexdigest())
     components = json.loads(sbom.bill(*IMAGE, archive(FILES)))["components"]
-    assert sbom.names(components, "generic")["kubectl"] == kubectl.VERSION
+    assert names(components, "generic")["kubectl"] == kubectl.VERSION
 
 
 def test_the_same_image_has_the_same_bill() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from agents.client.command_line import name_of
 from agents.client.convert import mpirun
 from agents.client.convert.common import (
     Form,
@@ -135,17 +136,18 @@ def _config(job: Job, command: list[str]) -> tuple[Body, list[str]]:
     if not command:  # it is debugged
         arguments = ["-N", str(job.slots)]
         return {"extraArgs": arguments}, [*launch_command("", {}, arguments, ())]
-    line = mpirun.split(command)
-    if line is None:
+    found = mpirun.split(command)
+    if found is None:
         return {"extraArgs": ["-N", str(job.slots)], "script": command}, []
-    ours = [("--hostfile", HOSTFILE), ("-hostfile", HOSTFILE), ("--prefix", line.home)]
+    home, line = found
+    ours = [("--hostfile", HOSTFILE), ("-hostfile", HOSTFILE), ("--prefix", home)]
     options = [one for one in line.options if one not in ours]
     arguments = [word for option in options for word in option]
-    names = {mpirun.name_of(one[0]) for one in options}
+    names = {name_of(one[0]) for one in options}
     if not line.program or names & {"hostfile", "prefix"} or slots(arguments, job.worker.replicas) != job.slots:
         return {"extraArgs": ["-N", str(job.slots)], "script": command}, []
-    config = given({"home": line.home, "extraArgs": arguments}) | {"script": list(line.program)}
-    return config, [*launch_command(line.home, {}, arguments, line.program)]
+    config = given({"home": home, "extraArgs": arguments}) | {"script": list(line.program)}
+    return config, [*launch_command(home, {}, arguments, line.program)]
 
 
 def _role(role: Role, template: Object) -> Body:

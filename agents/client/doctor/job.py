@@ -60,17 +60,16 @@ def pods(facts: Facts) -> list[Check]:
         return [skip(Group.PODS, "ready", "the job has ended")]
     if facts.is_suspended:
         return [skip(Group.PODS, "ready", "the job is suspended")]
-    reasons: dict[tuple[str, str], list[tuple[str, NotReady]]] = {}
+    reasons: dict[str, list[tuple[str, NotReady]]] = {}
     for name, why in _unready(facts):
-        reasons.setdefault((why.message, why.detail), []).append((name, why))
+        reasons.setdefault(str(why), []).append((name, why))
     found = [_pods(same) for same in list(reasons.values())[:_SHOWN]]
     return found or [ok(Group.PODS, "ready", f"{facts.ready} of {facts.wanted} workers, and the launcher")]
 
 
 def _unready(facts: Facts) -> Iterable[tuple[str, NotReady]]:
     """Give the pods that are not ready, and why. A launcher that only starts is left out while its workers do."""
-    uids = {pod.name: pod.uid for pod in facts.workers.values()}
-    waiting = [(name, starting.held_back(why, uids.get(name, ""), facts.events)) for name, why, _ in facts.waiting()]
+    waiting = [(name, why) for name, why, _ in facts.waiting()]
     yield from waiting
     launcher = facts.launcher
     if launcher is None or launcher.why is None or launcher.state.phase == "Succeeded":
@@ -83,7 +82,7 @@ def _unready(facts: Facts) -> Iterable[tuple[str, NotReady]]:
 def _pods(same: list[tuple[str, NotReady]]) -> Check:
     name, why = same[0]
     others = f" and {len(same) - 1} more" if len(same) > 1 else ""
-    what = f"{name}{others}: {why.message}{f': {why.detail}' if why.detail else ''}"
+    what = f"{name}{others}: {why}"
     check = "images" if why.kind in {"image", "never"} else "ready"
     result = warn if why.kind in _PASSING else fail
     describe = f"`kubectl describe pod {name}` shows more."

@@ -86,7 +86,7 @@ def launcher_not_ready(view: View, launcher: Launcher) -> NotReady | None:
 
 def described(pod: PodView, reason: NotReady) -> str:
     """Return which pod is not ready, and why."""
-    return f"{pod.name} {reason.message}: {reason.detail}" if reason.detail else f"{pod.name} {reason.message}"
+    return f"{pod.name} {reason}"
 
 
 def set_stuck(view: View, builder: StatusBuilder) -> None:

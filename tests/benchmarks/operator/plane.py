@@ -117,7 +117,7 @@ class Plane:
         authority.server("apiserver", addresses=("127.0.0.1",))
         pki.service_account_key(self._folder)
         server = f"https://127.0.0.1:{self._port}"
-        pairs = {user: authority.client(user, groups) for user, groups in _CLIENTS.items()}
+        pairs = {user: pki.client(authority, user, groups) for user, groups in _CLIENTS.items()}
         for user, pair in pairs.items():
             text = pki.kubeconfig(authority.certificate, pair.certificate, pair.key, server)
             self.kubeconfig(user).write_text(text)

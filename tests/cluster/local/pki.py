@@ -6,12 +6,18 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from agents.playground.certs import Authority
 
 from .network import API_SERVICE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from agents.playground.certs import Pair
 
     from .places import Places
 
@@ -38,13 +44,21 @@ def make(places: Places) -> None:
     authority.server("apiserver", addresses=("127.0.0.1", API_SERVICE))
     authority.server("kubelet-server", addresses=("127.0.0.1",))
     for name, (user, group) in _CLIENTS.items():
-        pair = authority.client(user, (group,) if group else ())
+        pair = client(authority, user, (group,) if group else ())
         path = places.kubeconfig if name == "admin" else folder / f"{name}.conf"
         path.write_text(kubeconfig(authority.certificate, pair.certificate, pair.key))
         (folder / f"{name}.crt").symlink_to(pair.certificate)
         (folder / f"{name}.key").symlink_to(pair.key)
     service_account_key(folder)
     (folder / "done").touch()
+
+
+def client(authority: Authority, user: str, groups: Sequence[str] = ()) -> Pair:
+    """Make a client's certificate: the user is its common name, the groups its organizations."""
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in groups]
+    name = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    file = f"client-{user.replace('/', '-').replace(':', '-')}"
+    return authority.issue(file, name, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 def service_account_key(folder: Path) -> None:

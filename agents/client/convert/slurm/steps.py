@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agents.client.command_line import name_of
 from agents.client.convert import mpirun
 from agents.client.convert.slurm.options import SRUN, count, parse
 from agents.client.convert.slurm.request import Request
@@ -28,6 +29,7 @@ _BINDINGS = {  # of --cpu-bind: Open MPI's --bind-to
 _SLURM = frozenset(
     {"scontrol", "sbatch", "scancel", "sacct", "squeue", "sbcast", "sinfo", "sstat", "salloc", "sattach"}
 )
+_COUNTS = frozenset({"n", "np", "c", "N", "npernode", "ppn", "perhost", "map-by"})
 _HOSTS = frozenset({"hostfile", "machinefile", "H", "host", "hosts", "f"})
 _HERE = {  # of srun: what is said of an option that has no meaning
     **dict.fromkeys(("output", "error", "input"), "use the shell's > and <"),
@@ -180,22 +182,23 @@ def _environment(export: str, job: _Job) -> list[str]:
 
 def _mpirun(command: Command, job: _Job, lost: list[str]) -> Iterable[Edit]:
     """Name the ranks and variables that Slurm gives to mpirun; the operator has the hostfile."""
-    line = mpirun.split([word.text for word in command.words])
-    if line is None:
+    found = mpirun.split([word.text for word in command.words])
+    if found is None:
         lost.append(f"{command.program}: has options that are not known: it is as it was, without -x and -n")
         return
-    index = 1
+    _, line = found
+    index, names = 1, {name_of(option[0]) for option in line.options}
     for option in line.options:
         first, last = command.words[index], command.words[index + len(option) - 1]
         index += len(option)
-        if mpirun.name_of(option[0]) in _HOSTS:
+        if name_of(option[0]) in _HOSTS:
             lost.append(f"{command.program} {' '.join(option)}: the operator makes the hostfile")
             yield first.start, command.words[index].start if index < len(command.words) else last.end, ""
     added: list[str] = []
-    if line.program and not line.has("n", "np", "c", "N", "npernode", "ppn", "perhost", "map-by"):
+    if line.program and names.isdisjoint(_COUNTS):
         added += ["-n", str(job.request.ntasks)]
     if job.is_open_mpi and line.program:
-        passed = {option[1].partition("=")[0] for option in line.options if mpirun.name_of(option[0]) == "x"}
+        passed = {option[1].partition("=")[0] for option in line.options if name_of(option[0]) == "x"}
         added += [word for name in job.exported if name not in passed for word in ("-x", name)]
     if added:
         yield command.words[0].end, command.words[0].end, f" {' '.join(added)}"
