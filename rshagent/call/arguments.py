@@ -154,10 +154,9 @@ def _value(words: list[bytes], at: int, name: bytes) -> bytes:
 
 
 def _take_host(call: Call, word: bytes) -> None:
-    user, at, host = word.rpartition(b"@")
+    host = word.rpartition(b"@")[2]  # whoever the user is
     if not host:
         raise UsageError(f"no host in {shown(word)}. Usage: {USAGE}")
-    call.user = name_of(user) if at else None
     call.host = name_of(host)
 
 

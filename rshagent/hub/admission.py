@@ -41,16 +41,15 @@ class Admission:
             self._for_answer[client] = go
         return not self.is_answered
 
-    def has_room(self, size: int) -> bool:
-        """Say whether a command of so many bytes can be held until it has been started."""
-        return size <= _SHORT_TEXT or _fits(size, self._held())
-
-    def once_room(self, client: object, size: int, go: Callable[[], None]) -> None:
-        """Call `go()` when there is room for a command of so many bytes."""
+    def once_room(self, size: int, client: object, go: Callable[[], None]) -> bool:
+        """Call `go()` when a command of so many bytes can be held until it has been started; False if it can now."""
+        if size <= _SHORT_TEXT or _fits(size, self._held()):
+            return False
         self._for_room[client] = size, go
         if not self._looks_for_room:
             self._looks_for_room = True
             self._loop.call_later(_ROOM_AGAIN_S, self._look_for_room)
+        return True
 
     def forget(self, client: object) -> None:
         """Drop a client that has gone."""
