@@ -14,6 +14,7 @@ status.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -31,8 +32,7 @@ STATUS_FOLDERS = '/dev/shm /tmp /var/tmp "$HOME"'  # noqa: S108  # shell text, a
 UNREAD = 255
 """The exit status if stdin ended before TEXT was complete: nothing was started then."""
 
-_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_PART_MAX = 400  # a pod's name has up to 253, and an instance holds one
+_PART = re.compile(r"[A-Za-z0-9._-]{1,400}")  # a pod's name has up to 253, and an instance holds one
 
 
 class Mark:
@@ -45,7 +45,7 @@ class Mark:
 
     def __init__(self, launcher: str, pod: str, instance: str, session: str) -> None:
         for part in (launcher, pod, instance, session):
-            if not part or len(part) > _PART_MAX or not _ALLOWED.issuperset(part):
+            if not _PART.fullmatch(part):
                 raise ValueError(f"{part[:40]!a} can't be part of a mark")
         self.launcher = launcher
         self.pod = pod

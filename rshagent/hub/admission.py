@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rshagent.session.session import Session
 
 _TEXT_MAX = 16 << 20  # bytes of all commands that wait for their start
-_SHORT_TEXT = 4096  # commands up to this have always room: of as many as there can be sessions, that is 16 MiB, too
+SHORT_TEXT = 4096  # commands up to this have always room: of as many as there can be sessions, that is 16 MiB, too
 _LONG_TEXT, _COPIES = 64 << 10, 4  # while a long one is sent there are so many copies of it
 _ROOM_AGAIN_S = 0.1
 
@@ -43,7 +43,7 @@ class Admission:
 
     def once_room(self, size: int, client: object, go: Callable[[], None]) -> bool:
         """Call `go()` when a command of so many bytes can be held until it has been started; False if it can now."""
-        if size <= _SHORT_TEXT or _fits(size, self._held()):
+        if _fits(size, self._held()):
             return False
         self._for_room[client] = size, go
         if not self._looks_for_room:

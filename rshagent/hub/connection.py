@@ -15,6 +15,7 @@ from agents.common.text import printable, shown
 from rshagent.call import arguments, discovery, explain, hosts, kubectl_get, parsed, surroundings
 from rshagent.call.bootstrap import MAX_ARGUMENT, Mark
 from rshagent.hub import cuts, resume_token
+from rshagent.hub.admission import SHORT_TEXT
 from rshagent.native import protocol
 from rshagent.net.stdio import Stdio
 from rshagent.session import decisions
@@ -183,7 +184,9 @@ class ClientConnection:
             self._show_pods(call.text, call.query, payload)
         elif isinstance(found, str):
             self._run_there(call.text, null_stdin=not call.wants_stdin)
-        elif not self._waits(partial(self._hub.admission.once_room, len(call.text)), partial(self._start, payload)):
+        elif len(call.text) <= SHORT_TEXT or not self._waits(
+            partial(self._hub.admission.once_room, len(call.text)), partial(self._start, payload)
+        ):
             self._start_in(found, call, start, environ)
 
     def _discover(self) -> None:

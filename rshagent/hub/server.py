@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import sys
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
 _ACCEPT_AGAIN_S = 0.5
 _SIGTERM = 15
 _FIRST_WORD_S = 10.0  # for an API server that says nothing at all
+
+
+@functools.lru_cache(1)
+def _stamp(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class Hub:
@@ -186,8 +192,7 @@ class Hub:
 
     def log(self, text: str) -> None:
         """Write one line to our own stderr, whatever is in the text."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        sys.stderr.write(printable(f"{now} hub {text}", LINE_MAX - 1) + "\n")
+        sys.stderr.write(printable(f"{_stamp(int(time.time()))} hub {text}", LINE_MAX - 1) + "\n")
 
     def _accept(self, _events: int) -> None:
         """Take one client: those that were taken have their turn before the next."""

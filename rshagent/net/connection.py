@@ -207,7 +207,8 @@ class Link:
 
     def _advance(self) -> None:
         if self._state == "open":
-            self._flush()
+            if self._out:
+                self._flush()
             self._read()
         elif self._state == "connecting":
             self._finish_connect()
