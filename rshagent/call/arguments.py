@@ -27,16 +27,11 @@ SCRIPT = b"kubexec.sh"
 KUBECTL = b"kubectl"
 
 DISCOVER = b"--discover-hosts"
-"""The one call that names no host: it asks for them (`discovery`)."""
+"""The one call that names no host: it asks for them (`discovery`). What follows (a script's path) means nothing."""
 
 _SHEBANG_MAX = 256  # Linux reads no more of a first line
 
 USAGE = "AGENT [options] [user@]HOST [options] COMMAND…"
-
-
-def asks_for_hosts(argv: list[bytes]) -> bool:
-    """Say whether a call asks which hosts there are; what follows (a script's path, after `#!`) means nothing."""
-    return argv[1:2] == [DISCOVER]
 
 
 def parse(argv: list[bytes]) -> Call:

@@ -53,7 +53,8 @@ def own() -> int:
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM; say why where that can't be."""
-    raise_descriptor_limit()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a session takes five
     environ = dict(os.environ)
     if settings.namespace:
         environ["MPI_AGENT_NAMESPACE"] = settings.namespace
@@ -119,9 +120,3 @@ def served(path: str) -> None:
     """Tell the clients that the hub has started: in the file by which they agree on who starts it (client_hub.c)."""
     with contextlib.suppress(FileNotFoundError):
         os.truncate(os.path.join(os.path.dirname(path), "lock"), 0)
-
-
-def raise_descriptor_limit() -> None:
-    """Allow as many descriptors as we may have: a session takes five."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -163,7 +163,7 @@ class ClientConnection:
     def _start(self, payload: bytes) -> None:
         """Do what START asks for. Who has to wait does so with the payload: taken apart, it is many times as large."""
         start = protocol.Start.unpack(payload)
-        if arguments.asks_for_hosts(start.argv):
+        if start.argv[1:2] == [arguments.DISCOVER]:
             self._discover()
             return
         if self._hub.refusal:

@@ -40,10 +40,11 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Read options and environment. Exits with 2 and a usage line as argparse does."""
     options = vars(_parser(environ).parse_args(arguments))
     name, launcher = surroundings.own_name(environ), surroundings.launcher(environ)
+    addresses = (environ.get("POD_IPS") or environ.get("POD_IP") or "").split(",")
     return Settings(
         **options,
         launcher=launcher,
-        own_names=frozenset((name, launcher, socket.gethostname(), *_own_addresses(environ))),
+        own_names=frozenset((name, launcher, socket.gethostname(), *addresses)) - {""},
         text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),
         pod=name,
     )
@@ -91,10 +92,6 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     add("--version", action="version", version=f"rshagent-hub {__version__}")
     return parser
-
-
-def _own_addresses(environ: Mapping[str, str]) -> list[str]:
-    return [address for address in (environ.get("POD_IPS") or environ.get("POD_IP") or "").split(",") if address]
 
 
 def _positive(text: str) -> int:
