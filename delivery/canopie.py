@@ -80,10 +80,12 @@ def main() -> None:
 
 def _deliver(command: Command, asked: Asked) -> None:
     began, common, progress = time.monotonic(), _settings(asked), command.progress
-    command.waiting = pods = PodWait([Entry(name) for name in asked.workers], common, progress)
+    pods = PodWait([Entry(name) for name in asked.workers], common, progress)
+    command.waiting = pods.wait_loop
     workers = dict(pods.run())
     limits = rest_of(common.limits, time.monotonic() - began)
-    command.waiting = service = ServiceWait(asked.service, workers, limits, progress)
+    service = ServiceWait(asked.service, workers, limits, progress)
+    command.waiting = service.wait_loop
     service.run()
     addresses = [workers[name][0] for name in asked.workers]
     for path, hosts in ((asked.hostfile, asked.workers), (asked.hostfile_ip, addresses)):

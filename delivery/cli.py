@@ -57,20 +57,18 @@ def command(tool: tuple[str, ...], master: str | None, **given: str | None) -> i
     TOOL is `client` (the default), `direct`, `kubectl-exec` (the default, too, where kubexec.sh calls kubectl),
     `kubectl` or another file of the tools folder, or PATH[:NAME]. `none` alone copies nothing.
     """
-    run, options = Command("mpi-delivery"), Options(tools=tool, **given)
+    delivery, options = _Delivery("mpi-delivery"), Options(tools=tool, **given)
     if master:
-        run.progress.line("-master has no effect: the kubeconfig or the pod's environment names the API server")
-    return run.run(lambda: _Delivery(run).run(settings(options, os.environ)))
+        delivery.progress.line("-master has no effect: the kubeconfig or the pod's environment names the API server")
+    return delivery.run(lambda: delivery.start(options))
 
 
-class _Delivery:
+class _Delivery(Command):
     """One delivery."""
 
-    def __init__(self, command: Command) -> None:
-        self._command, self._progress = command, command.progress
-
-    def run(self, asked: Settings) -> None:
+    def start(self, options: Options) -> None:
         """Deliver; a sidecar stays. Raises DeliveryError."""
+        asked = settings(options, os.environ)
         if asked.stays:
             self._stay(asked)
         self._deliver(asked)
@@ -80,14 +78,14 @@ class _Delivery:
 
         Wait again for a container that is restarted. Take new keys meanwhile. Report at the end if nobody used them.
         """
-        files = Files(asked.environ, self._progress.line)
+        files = Files(asked.environ, self.progress.line)
         gate = StartGate(files.run_folder)
         try:
-            gate.until_prepared(self._progress.line)
+            gate.until_prepared(self.progress.line)
             while True:
                 try:
                     if gate.is_taken:
-                        self._progress.line("the launcher's command has already started: nothing to wait for")
+                        self.progress.line("the launcher's command has already started: nothing to wait for")
                     else:
                         self._deliver(asked, files)
                         files.take_new_keys()  # that came meanwhile: the workers have them
@@ -95,9 +93,9 @@ class _Delivery:
                         if not gate.ready():
                             files.forget_use()
                     gate.until_asked_again(files.take_new_keys)
-                    self._progress.line("the launcher's container was restarted: waiting for its workers again")
+                    self.progress.line("the launcher's container was restarted: waiting for its workers again")
                 except DeliveryError as error:
-                    self._progress.line(f"mpi-delivery: {error}")
+                    self.progress.line(f"mpi-delivery: {error}")
                     gate.failed(error.exit_code, str(error))
                     gate.until_taken()
         except StoppedBySignal:
@@ -108,25 +106,25 @@ class _Delivery:
     def _deliver(self, asked: Settings, files: Files | None = None) -> None:
         waiting: PodWait | SshdWait | None = None
         if asked.is_ssh:
-            files = files or Files(asked.environ, self._progress.line)
+            files = files or Files(asked.environ, self.progress.line)
             if not asked.stays or files.are_missing or files.have_new_keys:
                 files.prepare()
         workers = hostfile.workers(hostfile.read(asked.hostfile), asked.own_names)
         for tool in asked.tools:
             line = tools.copy(tool, asked.tools_folder, asked.target)
             if line:
-                self._progress.line(line)
+                self.progress.line(line)
         if not asked.waits:
-            self._progress.line("MPI_AGENT_WAIT is false: not waiting for workers")
+            self.progress.line("MPI_AGENT_WAIT is false: not waiting for workers")
         elif not workers:
-            self._progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
+            self.progress.line(f"{asked.hostfile} names no worker: nothing to wait for")
         elif files is not None:
-            waiting = sshd_wait(workers, files, asked, self._progress)
+            waiting = sshd_wait(workers, files, asked, self.progress)
         else:
             from delivery.pod_wait import PodWait  # noqa: PLC0415 (4 MiB that an ssh job's sidecar does without)
 
-            waiting = PodWait(workers, asked, self._progress)
-        self._command.waiting = waiting
+            waiting = PodWait(workers, asked, self.progress)
+        self.waiting = waiting.wait_loop if waiting else None
         addresses = waiting.run() if waiting else []
         if asked.target:
             target.write_file(os.path.join(asked.target, "hosts"), hostfile.hosts_content(asked.own_line, addresses))

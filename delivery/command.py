@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING
 from agents.common import termination
 from agents.common.text import printable
 from delivery.exits import READY, DeliveryError, StoppedBySignal
-from delivery.wait_loop import Progress
+from delivery.wait_loop import Progress, WaitLoop
 from rshagent.call import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from delivery.pod_wait import PodWait
-    from delivery.service_wait import ServiceWait
-    from delivery.sshd.wait import SshdWait
 
 
 class Command:
@@ -27,7 +23,7 @@ class Command:
     def __init__(self, name: str) -> None:
         self._name = name
         self.progress = Progress(sys.stderr)
-        self.waiting: PodWait | ServiceWait | SshdWait | None = None
+        self.waiting: WaitLoop | None = None
 
     def run(self, work: Callable[[], None]) -> int:
         """Return the exit code."""

@@ -17,7 +17,7 @@ from agents.common.files import WatchedFile
 from agents.common.pods import Pod
 from delivery.exits import HOSTFILE, DeliveryError
 from rshagent.call.discovery import ordinal
-from rshagent.call.hosts import LOCAL, Entry, Resolver, UnknownHost, canonical_address, parse_hostfile, prefixes
+from rshagent.call.hosts import Entry, Resolver, canonical_address, parse_hostfile, prefixes
 
 # What a Job adds to its pods' names (k8s.io/apimachinery/pkg/util/rand: five characters).
 _JOB_SUFFIX = re.compile(r"-[a-z0-9]{5}")
@@ -44,7 +44,7 @@ def workers(data: bytes, own_names: frozenset[str]) -> list[Entry]:
     entries = parse_hostfile(data)
     if not entries and any(line.strip() and not line.strip().startswith(b"#") for line in data.splitlines()):
         raise DeliveryError(HOSTFILE, "the hostfile has no line that begins with a host")
-    own = Resolver(None, {}, "", own_names)
+    own = Resolver([], {}, "", own_names)
     labels = [entry.pod for entry in entries]
     return [entry for entry in entries if not _is_launcher(entry, own, own_names, labels)]
 
@@ -52,23 +52,17 @@ def workers(data: bytes, own_names: frozenset[str]) -> list[Entry]:
 def hosts_in(namespace: str | None, entries: Iterable[Entry]) -> list[str]:
     """Return the entries' hosts. Raises DeliveryError for one of another namespace; None: ssh knows no namespaces."""
     for entry in entries:
-        if namespace is None and entry.namespace is not None:
-            text = f"the hostfile names {entry.namespace}/{entry.host}, which is not a host name for ssh"
-            raise DeliveryError(HOSTFILE, text)
         if entry.namespace not in (None, namespace):
-            text = (
-                f"the hostfile names {entry.namespace}/{entry.host}, but delivery waits in namespace {namespace} only"
-            )
-            raise DeliveryError(HOSTFILE, text)
+            why = "which is not a host name for ssh"
+            if namespace is not None:
+                why = f"but delivery waits in namespace {namespace} only"
+            raise DeliveryError(HOSTFILE, f"the hostfile names {entry.namespace}/{entry.host}, {why}")
     return [entry.host.lower() for entry in entries]
 
 
 def _is_launcher(entry: Entry, own: Resolver, own_names: frozenset[str], labels: Sequence[str]) -> bool:
-    try:
-        if own.resolve(entry.host) == LOCAL:
-            return True
-    except UnknownHost:  # no pod's name, and so not this pod's
-        return False
+    if own.is_own(entry.host):
+        return True
     for name in prefixes(entry.host.lower().rstrip(".")):
         if name.endswith("launcher") and any(_is_pod_of(name, own_name) for own_name in own_names):
             return True

@@ -100,14 +100,9 @@ class PodWait:
         self._names = self._roster.display_names()
         self._wait = Wait(self._names.values(), asked.limits, self._loop.now())
         self._outage = ApiOutage()
-        self._wait_loop = WaitLoop(self._loop, self._wait, progress, aside=self._outage.message)
+        self.wait_loop = WaitLoop(self._loop, self._wait, progress, aside=self._outage.message)
         self._watch: PodWatch | None = None
         self._backoff = Backoff()
-
-    @property
-    def standing(self) -> str:
-        """One line that says where the wait is."""
-        return self._wait_loop.standing
 
     def run(self) -> list[tuple[str, Sequence[str]]]:
         """Return the wanted pods and their addresses, all Ready, in the roster's order. Raises DeliveryError.
@@ -118,7 +113,7 @@ class PodWait:
             self._ask_for_own_pod()
         else:
             self._start(self._settings.selector)
-        self._wait_loop.run(self._changes.look, self._follow)
+        self.wait_loop.run(self._changes.look, self._follow)
         assert self._watch is not None
         self._watch.close()
         found = (self._pod_of(host) for host in self._roster.hosts)
@@ -187,15 +182,10 @@ class PodWait:
         hosts = self._roster.hosts if name is None else self._roster.touched(name, known.get(name))
         for host in hosts:
             self._wait.update(self._names[host], self._pod_of(host), now)
-        self._wait_loop.within(0.0 if self._wait.ready else GATHER_S)
+        self.wait_loop.within(0.0 if self._wait.ready else GATHER_S)
 
     def _take_failure(self, trouble: Trouble) -> None:
-        """Take a failed list or watch. Raises DeliveryError at last, or if the CA can't be read any more."""
-        if trouble.is_final and not trouble.status_code:  # the server may have a new CA, and so may the file
-            try:
-                self._cluster.renew()
-            except ConfigError as error:
-                raise DeliveryError(API_SETUP, str(error)) from None
+        """Take a failed list or watch. Raises DeliveryError at last."""
         line = self._outage.failed(
             trouble.message,
             trouble.retry_in_s,
@@ -204,7 +194,7 @@ class PodWait:
             is_final=trouble.is_final,
         )
         self._log(line)
-        self._wait_loop.within(GATHER_S)
+        self.wait_loop.within(GATHER_S)
 
     def _log(self, line: str) -> None:
         if line:

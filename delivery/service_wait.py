@@ -23,19 +23,14 @@ class ServiceWait:
         self._workers = {name: {canonical_address(ip) for ip in ips} for name, ips in workers.items()}
         self._loop = Loop()
         self._wait = Wait(workers, limits, self._loop.now())
-        self._wait_loop = WaitLoop(self._loop, self._wait, progress)
+        self.wait_loop = WaitLoop(self._loop, self._wait, progress)
         self._resolver = Resolver(self._loop)
-
-    @property
-    def standing(self) -> str:
-        """One line that says where the wait is."""
-        return self._wait_loop.standing
 
     def run(self) -> None:
         """Wait. Raises DeliveryError if the time limit of a wait is over."""
         self._progress.line(f"waiting for {count(len(self._workers))} in DNS as {self._service}")
         self._ask()
-        self._wait_loop.run(lambda: None, lambda _hosts: None)
+        self.wait_loop.run(lambda: None, lambda _hosts: None)
         self._resolver.close()
 
     def _ask(self) -> None:
@@ -47,4 +42,4 @@ class ServiceWait:
         for name, addresses in self._workers.items():
             self._wait.take(name, None if known & addresses else missing, self._loop.now(), mark="")
         self._loop.call_later(AGAIN_S, self._ask)
-        self._wait_loop.within(0.0 if self._wait.ready else GATHER_S)
+        self.wait_loop.within(0.0 if self._wait.ready else GATHER_S)

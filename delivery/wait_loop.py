@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import TextIO
 
-from agents.common.loop import Loop, Timer
+from agents.common.loop import NO_TIMER, Loop
 from agents.common.text import printable
 from delivery.exits import READY, DeliveryError
 from delivery.wait import Wait
@@ -44,7 +44,7 @@ class WaitLoop:
     ) -> None:
         self._loop, self._wait, self._progress = loop, wait, progress
         self._aside, self._holds = aside, holds
-        self._timer: Timer | None = None
+        self._timer = NO_TIMER
         self._at = float("inf")
         self._held_since = float("inf")
         self.standing = "no state of the workers is known yet"
@@ -74,8 +74,7 @@ class WaitLoop:
         when = self._loop.now() + seconds
         if when >= self._at:
             return
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._at = when
         self._timer = self._loop.call_later(seconds, self._evaluate)
 
@@ -141,10 +140,6 @@ class Progress:
         if self._live:
             return LIVE_S
         return max(0.0, self._shown_at + (GAP_S if key != self._key else ALIVE_S) - now)
-
-    def end(self) -> None:
-        """Erase the live line."""
-        self._write(self._erased())
 
     def _draw(self, text: str) -> None:
         columns = _columns(self._stream)

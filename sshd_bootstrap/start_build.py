@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 from rshagent.native import client_build
 
@@ -14,15 +15,8 @@ SOURCES = [
 ]
 
 
-def build(out: str, *, sanitize: bool = False) -> None:
-    """Compile it to the file `out` (mode 0755, replaced atomically). Raises client_build.BuildError."""
-    client_build.build(out, sanitize=sanitize, sources=SOURCES)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the command line; return its exit status (2: wrong usage, 1: can't be built)."""
-    return client_build.run("sshd_bootstrap.start_build", argv, SOURCES, {})
-
+build = partial(client_build.build, sources=SOURCES)
+main = partial(client_build.run, "sshd_bootstrap.start_build", sources=SOURCES, others={})
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

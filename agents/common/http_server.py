@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from agents.common.loop import READ, WRITE, Loop, Timer
+from agents.common.loop import NO_TIMER, READ, WRITE, Loop
 
 TIMEOUT_S = 10.0
 HEAD_MAX = 8192
@@ -85,7 +85,7 @@ class HttpServer:
     ) -> None:
         self._loop, self._socket, self._routes, self._clients_max = loop, listener, routes, clients_max
         self._clients: dict[_Client, None] = {}
-        self._pause: Timer | None = None
+        self._pause = NO_TIMER
         listener.setblocking(False)
         self._listen()
 
@@ -98,8 +98,7 @@ class HttpServer:
         """Accept no more connections; those that are open get a response, unless the loop has ended (`is_last`)."""
         for client in list(self._clients) if is_last else ():
             client.close()
-        if self._pause is not None:
-            self._pause.cancel()
+        self._pause.cancel()
         if self._socket.fileno() >= 0:
             self._loop.remove(self._socket.fileno())
             self._socket.close()

@@ -23,12 +23,15 @@ class Timer:
 
     __slots__ = ("call",)
 
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call: Callable[[], None] | None = call
+    def __init__(self, call: Callable[[], None] | None) -> None:
+        self.call = call
 
     def cancel(self) -> None:
         """Forget the call; harmless after it ran."""
         self.call = None
+
+
+NO_TIMER = Timer(None)  # of those who have set none yet
 
 
 class Loop:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import NamedTuple
 
-from agents.common.loop import READ, WRITE, Loop, Timer
+from agents.common.loop import NO_TIMER, READ, WRITE, Loop
 
 SocketAddress = tuple[str | int, ...]
 
@@ -88,7 +88,7 @@ class Probe:
         self._loop, self._family, self._address, self._port = loop, family, address, int(address[1])
         self._identification, self._connect_s, self._on_done = identification, connect_s, on_done
         self._socket: socket.socket | None = None
-        self._timer: Timer | None = None
+        self._timer = NO_TIMER
         self._received = b""
 
     def start(self) -> None:
@@ -108,8 +108,7 @@ class Probe:
 
     def close(self) -> None:
         """Give up; harmless when it has ended."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._socket is not None:
             self._loop.remove(self._socket.fileno())
             self._socket.close()
@@ -121,7 +120,6 @@ class Probe:
         if number:
             self._end(of_error(number, self._port))
             return
-        assert self._timer is not None
         self._timer.cancel()
         self._timer = self._loop.call_later(BANNER_S, self._time_is_up)
         fd = self._socket.fileno()

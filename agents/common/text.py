@@ -21,6 +21,8 @@ def one_line(text: bytes | str) -> str:
 
 def printable(text: str, most: int = LINE_MAX) -> str:
     """Return a text from outside as one printable line of at most `most` bytes: it can't forge another line."""
+    if len(text) <= most and text.isascii() and text.isprintable() and "  " not in text:  # most are
+        return text.strip()
     cut = text[: 4 * most]  # first, as what follows takes several times the memory
     line = " ".join(cut.split())
     if not line.isprintable():

@@ -90,7 +90,7 @@ class SshdWait:
         self._ports = files.ports
         self._workers: dict[str, Worker] = {}
         self._wait = Wait((), limits, loop.now())
-        self._wait_loop = WaitLoop(loop, self._wait, progress, holds=self._check_again)
+        self.wait_loop = WaitLoop(loop, self._wait, progress, holds=self._check_again)
         self._answered_at: float | None = None  # when all had answered, as far as is known
         self._resolver, self._dns_probe = Resolver(loop), DnsProbe(loop, dns.read_resolv_conf(read_text(_RESOLV_CONF)))
         self._busy = 0
@@ -98,17 +98,12 @@ class SshdWait:
         self._queue: deque[Worker] = deque()
         self._hosts = hosts
 
-    @property
-    def standing(self) -> str:
-        """One line that says where the wait is."""
-        return self._wait_loop.standing
-
     def run(self) -> list[tuple[str, Sequence[str]]]:
         """Return the workers and their addresses; their sshds have all answered. Raises DeliveryError."""
         self._progress.line(f"waiting for the sshds of {count(len(self._hosts))}, on {named_ports(self._ports)}")
         self.follow(self._hosts)
         try:
-            self._wait_loop.run(self._changed, self.follow)
+            self.wait_loop.run(self._changed, self.follow)
         finally:
             self.close()
         workers = list(self._workers.values())
@@ -183,7 +178,7 @@ class SshdWait:
         now = self._loop.now()
         worker.settle(reason, now)
         self._wait.take(worker.name, reason, now, mark=worker.mark)
-        self._wait_loop.within(0.0 if self._wait.ready else GATHER_S)
+        self.wait_loop.within(0.0 if self._wait.ready else GATHER_S)
         if reason is not None:
             self._answered_at = None
             pause_s = worker.pause_s(now, self._wait.waiting)

@@ -27,16 +27,11 @@ SCRIPT = b"kubexec.sh"
 KUBECTL = b"kubectl"
 
 DISCOVER = b"--discover-hosts"
-"""The one call that names no host: it asks for them (`discovery`)."""
+"""The one call that names no host: it asks for them (`discovery`). What follows (a script's path) means nothing."""
 
 _SHEBANG_MAX = 256  # Linux reads no more of a first line
 
 USAGE = "AGENT [options] [user@]HOST [options] COMMAND…"
-
-
-def asks_for_hosts(argv: list[bytes]) -> bool:
-    """Say whether a call asks which hosts there are; what follows (a script's path, after `#!`) means nothing."""
-    return argv[1:2] == [DISCOVER]
 
 
 def parse(argv: list[bytes]) -> Call:
@@ -154,10 +149,9 @@ def _value(words: list[bytes], at: int, name: bytes) -> bytes:
 
 
 def _take_host(call: Call, word: bytes) -> None:
-    user, at, host = word.rpartition(b"@")
+    host = word.rpartition(b"@")[2]  # whoever the user is
     if not host:
         raise UsageError(f"no host in {shown(word)}. Usage: {USAGE}")
-    call.user = name_of(user) if at else None
     call.host = name_of(host)
 
 

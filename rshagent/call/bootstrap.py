@@ -14,6 +14,7 @@ status.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -31,8 +32,7 @@ STATUS_FOLDERS = '/dev/shm /tmp /var/tmp "$HOME"'  # noqa: S108  # shell text, a
 UNREAD = 255
 """The exit status if stdin ended before TEXT was complete: nothing was started then."""
 
-_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_PART_MAX = 400  # a pod's name has up to 253, and an instance holds one
+_PART = re.compile(r"[A-Za-z0-9._-]{1,400}")  # a pod's name has up to 253, and an instance holds one
 
 
 class Mark:
@@ -45,7 +45,7 @@ class Mark:
 
     def __init__(self, launcher: str, pod: str, instance: str, session: str) -> None:
         for part in (launcher, pod, instance, session):
-            if not part or len(part) > _PART_MAX or not _ALLOWED.issuperset(part):
+            if not _PART.fullmatch(part):
                 raise ValueError(f"{part[:40]!a} can't be part of a mark")
         self.launcher = launcher
         self.pod = pod
@@ -61,32 +61,22 @@ class Mark:
         return f"{_pattern(str(self))})return 0"
 
 
-class LauncherMark(Mark):
-    """What all marks of a launcher in a pod begin with, of whatever session; `instances` is how its instances begin."""
+class Marks(Mark):
+    """All marks of a launcher in a pod, of whatever session, whose instances begin so and with none of `spared`."""
 
-    __slots__ = ()
+    __slots__ = ("_spared",)
 
-    def __init__(self, launcher: str, pod: str, instances: str = "") -> None:
+    def __init__(self, launcher: str, pod: str, instances: str = "", spared: Iterable[str] = ()) -> None:
         super().__init__(launcher, pod, instances or "any", "any")
-        self.instance = instances
+        self.instance, self._spared = instances, spared
 
     def __str__(self) -> str:
         return f"{self.launcher}:{self.pod}:{self.instance}"
 
-
-class OtherMarks(LauncherMark):
-    """All marks of a launcher in a pod but those whose instances begin with one of `spared`."""
-
-    __slots__ = ("spared",)
-
-    def __init__(self, launcher: str, pod: str, spared: Iterable[str]) -> None:
-        super().__init__(launcher, pod)
-        self.spared = spared
-
     @property
     def arms(self) -> str:
         """Return what `marked` looks for."""
-        return ";;".join([*[f"{_pattern(f'{self}{one}')})return 1" for one in self.spared], super().arms])
+        return ";;".join([*[f"{_pattern(f'{self}{one}')})return 1" for one in self._spared], super().arms])
 
 
 class Request(NamedTuple):
@@ -115,7 +105,7 @@ def request(
     with one of `spared`. `attempt` above 0: first kill what an earlier attempt may have started, as its acknowledgement
     can have been lost with its stream.
     """
-    others = OtherMarks(mark.launcher, mark.pod, (f"{mark.instance}:", *spared)).arms if sweep else ""
+    others = Marks(mark.launcher, mark.pod, spared=(f"{mark.instance}:", *spared)).arms if sweep else ""
     swept = _sweep(mark, others, attempt=attempt) if attempt or sweep else ""
     if not text_by_stdin and len(text) <= SHORT_TEXT and _is_utf8(text):
         script = _bootstrap(mark, swept + _acknowledge(mark, "$$", 9))

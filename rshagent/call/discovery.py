@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from agents.common.pods import Pod
-from rshagent.call.hosts import LOCAL, Entry, Resolver, UnknownHost, canonical_address
+from rshagent.call.hosts import Entry, Resolver, canonical_address
 
 
 def lines(entries: Iterable[Entry], pods: Mapping[str, Pod], *, own: Resolver, slots: int | None) -> list[str]:
@@ -22,8 +22,8 @@ def lines(entries: Iterable[Entry], pods: Mapping[str, Pod], *, own: Resolver, s
     known = _by_pod(entries, pods)
     default = slots or next((entry.slots for entry in entries if entry.slots), 1)
     suffix = _suffix(entries, known)
-    found = [f"{entry.host}:{slots or entry.slots or default}" for entry in entries if is_own(own, entry.host)]
-    ready = [name for name, pod in pods.items() if pod.ready and not pod.deleting and not is_own(own, name)]
+    found = [f"{entry.host}:{slots or entry.slots or default}" for entry in entries if own.is_own(entry.host)]
+    ready = [name for name, pod in pods.items() if pod.ready and not pod.deleting and not own.is_own(name)]
     for name in sorted(ready, key=ordinal):
         entry = known.get(name)
         host, count = (entry.host, entry.slots) if entry is not None else (name + suffix, None)
@@ -34,15 +34,7 @@ def lines(entries: Iterable[Entry], pods: Mapping[str, Pod], *, own: Resolver, s
 def workers(entries: Iterable[Entry], pods: Mapping[str, Pod], *, own: Resolver, by_selector: bool) -> dict[str, Pod]:
     """Return those of the pods that are workers of the job: a watch without a selector may see others' pods too."""
     known: Collection[str] = pods.keys() if by_selector else _by_pod(entries, pods)
-    return {name: pod for name, pod in pods.items() if name in known and not is_own(own, name)}
-
-
-def is_own(resolver: Resolver, host: str) -> bool:
-    """Say whether a host is this pod."""
-    try:
-        return resolver.resolve(host) == LOCAL
-    except UnknownHost:
-        return False
+    return {name: pod for name, pod in pods.items() if name in known and not own.is_own(name)}
 
 
 def ordinal(name: str) -> tuple[str, int, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rshagent.call import surroundings
 from rshagent.call.bootstrap import Mark, Request, request
 from rshagent.call.hosts import Worker
-from rshagent.call.parsed import Call
+from rshagent.call.parsed import Call, text_of
 
 EXAMPLE = Mark("launcher", "worker", "instance", "session")
 """The mark in what is shown: real ones are made at the start."""
@@ -32,12 +32,8 @@ def describe(call: Call, worker: Worker | str, environ: Mapping[str, str]) -> di
         described["container"] = call.container or environ.get("MPI_AGENT_CONTAINER") or None
     else:
         asked = Request([b"/bin/sh", b"-c", call.text], b"", needs_stdin=call.wants_stdin)
-    described["command"] = [_text(word) for word in asked.command]
+    described["command"] = [text_of(word) for word in asked.command]
     described["ignored"] = call.ignored
     if asked.stdin:
-        described["stdin"] = _text(asked.stdin)
+        described["stdin"] = text_of(asked.stdin)
     return described
-
-
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "surrogateescape")

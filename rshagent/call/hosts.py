@@ -87,6 +87,8 @@ def canonical_address(text: str) -> str | None:
     """
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
+    if ":" not in text and text.count(".") != 3:  # most are names, and an exception costs more
+        return None
     try:
         if ":" not in text:
             return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text))
@@ -101,14 +103,13 @@ def canonical_address(text: str) -> str | None:
 class Resolver:
     """Turns the host of a call into a worker of the job.
 
-    Without known hosts (None) every host is taken: the first label of a DNS name, and an address that nothing names
-    as it is. The namespace is the one asked for, else the one in the host's form (`ns/pod`, `….ns.svc…`), else the
-    hostfile's, else the job's. `pods` are names of pods beyond those of `addresses`: they may have dots.
+    The namespace is the one asked for, else the one in the host's form (`ns/pod`, `….ns.svc…`), else the hostfile's,
+    else the job's. `pods` are names of pods beyond those of `addresses`: they may have dots.
     """
 
     def __init__(
         self,
-        known: Iterable[Entry] | None,
+        known: Iterable[Entry],
         addresses: Mapping[str, str],
         namespace: str,
         own_names: frozenset[str] = frozenset(),
@@ -117,8 +118,8 @@ class Resolver:
         self._addresses = addresses
         self._pods = frozenset(addresses.values()).union(pods)
         self._namespace = namespace
-        self._own = frozenset(canonical_address(name) or _plain(name) for name in own_names if name) | _LOCAL_NAMES
-        self._entries = None if known is None else list(known)
+        self._own = frozenset(canonical_address(name) or name.lower() for name in own_names if name) | _LOCAL_NAMES
+        self._entries = list(known)
         self._names: dict[str, Worker] | None = None
 
     def _worker(self, entry: Entry) -> Worker:
@@ -127,13 +128,13 @@ class Resolver:
 
     def _name(self, entry: Entry) -> str:
         address = canonical_address(entry.host)
-        return self._addresses.get(address, entry.host) if address else _plain(entry.host)
+        return self._addresses.get(address, entry.host) if address else entry.host.lower()
 
-    def _index(self, entries: list[Entry]) -> dict[str, Worker]:
+    def _index(self) -> dict[str, Worker]:
         """Every name by which an entry may be called; a host as it is written wins over what others are short for."""
         exact: dict[str, Worker] = {}
         short: dict[str, Worker] = {}
-        for entry in entries:
+        for entry in self._entries:
             name, worker = self._name(entry), self._worker(entry)
             exact.setdefault(canonical_address(entry.host) or name, worker)
             exact.setdefault(f"{worker.namespace}/{worker.pod}", worker)
@@ -156,30 +157,34 @@ class Resolver:
             raise UnknownHost(f"host {host[:40]!a}… is longer than any pod's name or address")
         space, slash, given = host.rpartition("/")
         address = canonical_address(given)
-        name = address or _plain(given)
+        name = address or given.lower()  # DNS names know no case
         if not (address or _is_name(name)) or (slash and not _is_name(space)):
             raise UnknownHost(f"host {host!a} is neither a pod's name nor an address")
         if namespace and not _is_name(namespace):
             raise UnknownHost(f"namespace {namespace!a} is no name")
         wanted = namespace or space or ("" if address else _dns_namespace(name))
-        if wanted in ("", self._namespace) and self._is_own(name):
+        if wanted in ("", self._namespace) and self._names_us(name):
             return LOCAL
-        if self._entries is None:
-            found = self._addresses.get(address, given.strip("[]")) if address else name
-            return Worker(wanted or self._namespace, self._pod(found))
-        worker = self._find(self._entries, name, wanted)
+        worker = self._find(name, wanted)
         if worker is None:
             raise UnknownHost(_not_a_worker(host, [self._worker(entry).pod for entry in self._entries]))
         return Worker(wanted or worker.namespace, worker.pod)
 
-    def _is_own(self, name: str) -> bool:
+    def is_own(self, host: str) -> bool:
+        """Say whether a host is this pod."""
+        try:
+            return self.resolve(host) == LOCAL
+        except UnknownHost:
+            return False
+
+    def _names_us(self, name: str) -> bool:
         if name.startswith("127.") or name == "::1":
             return True
         return name in self._own or any(part in self._own for part in prefixes(self._addresses.get(name, name)))
 
-    def _find(self, entries: list[Entry], name: str, wanted: str) -> Worker | None:
+    def _find(self, name: str, wanted: str) -> Worker | None:
         if self._names is None:
-            self._names = self._index(entries)
+            self._names = self._index()
         if canonical_address(name):
             if name in self._names:
                 return self._names[name]
@@ -233,11 +238,6 @@ def _number(text: str) -> int | None:
 def _is_name(text: str) -> bool:
     """Whether a text can be a DNS name: it becomes part of a URL's path, where `..` or `/` would lead elsewhere."""
     return bool(text) and _LETTERS.issuperset(text) and text[0] not in ".-" and ".." not in text
-
-
-def _plain(name: str) -> str:
-    """DNS names know no case."""
-    return name.lower()
 
 
 def prefixes(name: str) -> Iterator[str]:

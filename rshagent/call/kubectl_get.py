@@ -7,6 +7,7 @@ so there is no -o json. The client prints, as the hub must not wait for a client
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from agents.common.pods import ContainerState, Pod
 from agents.common.text import shown
@@ -173,15 +174,9 @@ def _reason(container: ContainerState) -> str:
 def age(created: str, now: float) -> str:
     """Return a time since then as kubectl shows it (apimachinery, util/duration); of a time such as in a pod."""
     try:
-        year, month, day, hour, minute, second = (
-            int(created[at : at + size]) for at, size in ((0, 4), (5, 2), (8, 2), (11, 2), (14, 2), (17, 2))
-        )
+        seconds = max(int(now) - int(datetime.fromisoformat(created).timestamp()), 0)
     except ValueError:
         return _UNKNOWN
-    # Days since 1970, with years that begin in March. datetime is not among what is delivered.
-    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
-    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719469
-    seconds = max(int(now) - (days * 86400 + hour * 3600 + minute * 60 + second), 0)
     for below, unit, name, smaller, smallest in (
         (120, 1, "s", 0, ""), (600, 60, "m", 1, "s"), (10800, 60, "m", 0, ""), (28800, 3600, "h", 60, "m"),
         (172800, 3600, "h", 0, ""), (691200, 86400, "d", 3600, "h"),

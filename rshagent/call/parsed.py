@@ -17,7 +17,6 @@ class Call:
 
     def __init__(self) -> None:
         self.host = ""
-        self.user: str | None = None
         self.namespace: str | None = None
         self.container: str | None = None
         self.text = b""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rshagent.session.session import Session
 
 _TEXT_MAX = 16 << 20  # bytes of all commands that wait for their start
-_SHORT_TEXT = 4096  # commands up to this have always room: of as many as there can be sessions, that is 16 MiB, too
+SHORT_TEXT = 4096  # commands up to this have always room: of as many as there can be sessions, that is 16 MiB, too
 _LONG_TEXT, _COPIES = 64 << 10, 4  # while a long one is sent there are so many copies of it
 _ROOM_AGAIN_S = 0.1
 
@@ -41,16 +41,15 @@ class Admission:
             self._for_answer[client] = go
         return not self.is_answered
 
-    def has_room(self, size: int) -> bool:
-        """Say whether a command of so many bytes can be held until it has been started."""
-        return size <= _SHORT_TEXT or _fits(size, self._held())
-
-    def once_room(self, client: object, size: int, go: Callable[[], None]) -> None:
-        """Call `go()` when there is room for a command of so many bytes."""
+    def once_room(self, size: int, client: object, go: Callable[[], None]) -> bool:
+        """Call `go()` when a command of so many bytes can be held until it has been started; False if it can now."""
+        if _fits(size, self._held()):
+            return False
         self._for_room[client] = size, go
         if not self._looks_for_room:
             self._looks_for_room = True
             self._loop.call_later(_ROOM_AGAIN_S, self._look_for_room)
+        return True
 
     def forget(self, client: object) -> None:
         """Drop a client that has gone."""

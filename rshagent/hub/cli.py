@@ -16,7 +16,6 @@ from rshagent.call import surroundings
 from rshagent.hub import metrics
 from rshagent.hub import settings as hub_settings
 from rshagent.hub.connection import ClientConnection
-from rshagent.hub.listening import HubError
 from rshagent.hub.server import Hub
 from rshagent.native import protocol
 from rshagent.net.cluster import Cluster, ConfigError
@@ -37,7 +36,8 @@ def main() -> int:
     if settings.check:
         return tell(settings.socket, protocol.encode(protocol.CHECK))
     if settings.ending:
-        return tell(settings.socket, protocol.ending_message(min(settings.grace_s, protocol.GRACE_MAX_S)))
+        grace_s = min(settings.grace, protocol.GRACE_MAX_S)
+        return tell(settings.socket, protocol.encode(protocol.ENDING, grace_s.to_bytes(4, "big")))
     return run(settings)
 
 
@@ -52,25 +52,21 @@ def own() -> int:
 
 
 def run(settings: Settings) -> int:
-    """Serve; say why where that can't be."""
-    try:
-        return serve(settings)
-    except (ConfigError, HubError) as error:
-        sys.stderr.write(f"rshagent-hub: {printable(str(error))}\n")
-        return EXIT_CANNOT_SERVE
-
-
-def serve(settings: Settings) -> int:
-    """Serve until SIGTERM. Raises ConfigError and HubError."""
-    raise_descriptor_limit()
+    """Serve until SIGTERM; say why where that can't be."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a session takes five
     environ = dict(os.environ)
     if settings.namespace:
         environ["MPI_AGENT_NAMESPACE"] = settings.namespace
     loop = Loop()
-    hub = Hub(loop, Cluster.load(environ), settings, environ)
-    loop.on_error = _Boundary(hub.log)
-    if settings.metrics:
-        metrics.serve(loop, settings.metrics, hub.text_metrics)
+    try:
+        hub = Hub(loop, Cluster.load(environ), settings, environ)
+        loop.on_error = _Boundary(hub.log)
+        if settings.metrics:
+            metrics.serve(loop, settings.metrics, lambda: hub.metrics.text(len(hub.sessions)))
+    except ConfigError as error:
+        sys.stderr.write(f"rshagent-hub: {printable(str(error))}\n")
+        return EXIT_CANNOT_SERVE
     loop.on_signals((signal.SIGTERM, signal.SIGINT), hub.end)
     hub.start(ClientConnection)
     if settings.is_own:
@@ -124,9 +120,3 @@ def served(path: str) -> None:
     """Tell the clients that the hub has started: in the file by which they agree on who starts it (client_hub.c)."""
     with contextlib.suppress(FileNotFoundError):
         os.truncate(os.path.join(os.path.dirname(path), "lock"), 0)
-
-
-def raise_descriptor_limit() -> None:
-    """Allow as many descriptors as we may have: a session takes five."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

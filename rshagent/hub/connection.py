@@ -13,26 +13,27 @@ from typing import TYPE_CHECKING
 
 from agents.common.text import printable, shown
 from rshagent.call import arguments, discovery, explain, hosts, kubectl_get, parsed, surroundings
-from rshagent.call.bootstrap import MAX_ARGUMENT
+from rshagent.call.bootstrap import MAX_ARGUMENT, Mark
 from rshagent.hub import cuts, resume_token
+from rshagent.hub.admission import SHORT_TEXT
 from rshagent.native import protocol
 from rshagent.net.stdio import Stdio
-from rshagent.session import begin, decisions
+from rshagent.session import decisions
 from rshagent.session.session import Session
-from rshagent.session.target import ExecTarget
+from rshagent.session.target import ExecTarget, Options
 from rshagent.stream.status import AGENT_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rshagent.call.bootstrap import Mark
     from rshagent.call.kubectl_get import Query
     from rshagent.call.parsed import Call
     from rshagent.hub.server import Hub
-    from rshagent.session.target import Options
 
 _ANCILLARY = socket.CMSG_SPACE(protocol.FDS * array.array("i").itemsize)
 _READ_SIZE = 64 * 1024
+_CUT = int(socket.MSG_CTRUNC)  # as an enumeration's member it makes another one of each result
+_SESSION_BYTES = 8
 _TOO_LONG = f"a command for the launcher itself can't have more than {MAX_ARGUMENT} bytes (execve(2))"
 
 
@@ -63,10 +64,6 @@ class ClientConnection:
             self._drop_fds()
             self._hub.forget(self)
 
-    def abandon(self) -> None:
-        """Let go after an error of our own."""
-        self._gone()
-
     def end(self, number: int) -> None:
         """End the client's session as by a signal, without a grace: the hub itself has been told to end."""
         if self._session is not None:
@@ -92,14 +89,14 @@ class ClientConnection:
             data, ancillary, flags = b"", [], 0
         fds = _descriptors(ancillary)
         if not data:
-            self._gone()
+            self.abandon()
             return
         try:
             self._inbox.feed(data, fds)
             if len(self._inbox.fds) + len(self._fds) > protocol.FDS:
                 raise protocol.ProtocolError(f"more than {protocol.FDS} files came")
             while self._is_open and not self._is_last and (message := self._inbox.next()) is not None:
-                self._take(message, is_cut=bool(flags & socket.MSG_CTRUNC))
+                self._take(message, is_cut=bool(flags & _CUT))
             if not self._is_waiting:
                 self._hub.pending.hold(self, self._inbox.size)
         except protocol.ProtocolError as error:
@@ -108,8 +105,8 @@ class ClientConnection:
             if session is not None:
                 session.end(None)
 
-    def _gone(self) -> None:
-        """End the session of a client that has died."""
+    def abandon(self) -> None:
+        """Let go of a client that has died, or after an error of our own, and end its session."""
         session, self._session = self._session, None
         self.close()
         if session is not None:
@@ -166,13 +163,13 @@ class ClientConnection:
     def _start(self, payload: bytes) -> None:
         """Do what START asks for. Who has to wait does so with the payload: taken apart, it is many times as large."""
         start = protocol.Start.unpack(payload)
-        if arguments.asks_for_hosts(start.argv):
+        if start.argv[1:2] == [arguments.DISCOVER]:
             self._discover()
             return
         if self._hub.refusal:
             self._fail(self._hub.refusal)
             return
-        environ = {os.fsdecode(name): os.fsdecode(value) for name, value in start.env.items()}
+        environ = {parsed.text_of(name): parsed.text_of(value) for name, value in start.env.items()}
         try:
             call = arguments.parse(start.argv)
             found = self._hub.workers.resolve(call.host, call.namespace, self._hub.engine.pods)
@@ -187,10 +184,9 @@ class ClientConnection:
             self._show_pods(call.text, call.query, payload)
         elif isinstance(found, str):
             self._run_there(call.text, null_stdin=not call.wants_stdin)
-        elif not self._hub.admission.has_room(len(call.text)):
-            self._hub.admission.once_room(self, len(call.text), partial(self._again, partial(self._start, payload)))
-            self._wait()  # last: it may close the client, which then waits for nothing
-        else:
+        elif len(call.text) <= SHORT_TEXT or not self._waits(
+            partial(self._hub.admission.once_room, len(call.text)), partial(self._start, payload)
+        ):
             self._start_in(found, call, start, environ)
 
     def _discover(self) -> None:
@@ -198,9 +194,7 @@ class ClientConnection:
         found = self._hub.hosts_now()
         if found is not None:
             self._run_there(discovery.answer(found), null_stdin=True)
-        elif self._hub.admission.once_answered(self, partial(self._again, self._discover)):
-            self._wait()
-        else:
+        elif not self._waits(self._hub.admission.once_answered, self._discover):
             self._fail(f"the workers are not known: {self._hub.why_unwatched}")
 
     def _show_pods(self, text: bytes, query: Query, payload: bytes) -> None:
@@ -208,24 +202,23 @@ class ClientConnection:
         found = self._hub.pods_now()
         if found is not None:
             answer = query.answer(found, self._hub.engine.cluster.namespace, time.time())
-        elif self._hub.admission.once_answered(self, partial(self._again, partial(self._start, payload))):
-            self._wait()
-            return
-        else:
+            self._run_there(text + answer, null_stdin=False)
+        elif not self._waits(self._hub.admission.once_answered, partial(self._start, payload)):
             answer = kubectl_get.failure(f"the workers are not known: {self._hub.why_unwatched}")
-        self._run_there(text + answer, null_stdin=False)
+            self._run_there(text + answer, null_stdin=False)
 
     def _once_known(self, error: Exception, go: Callable[[], None]) -> bool:
         """Try an unknown host again once the hub, which has just started, has its list of workers; say whether."""
-        waits = isinstance(error, hosts.UnknownHost) and self._hub.admission.once_listed(self, partial(self._again, go))
-        if waits:
-            self._wait()
-        return waits
+        return isinstance(error, hosts.UnknownHost) and self._waits(self._hub.admission.once_listed, go)
 
-    def _wait(self) -> None:
+    def _waits(self, once: Callable[[object, Callable[[], None]], bool], go: Callable[[], None]) -> bool:
+        """Call `go()` after a wait of `admission`; False if there is none."""
+        if not once(self, partial(self._again, go)):
+            return False
         self._is_waiting = True
         self._inbox.most = protocol.TICKET_MAX
-        self._hub.pending.wait(self, self._size)
+        self._hub.pending.wait(self, self._size)  # last: it may close the client, which then waits for nothing
+        return True
 
     def _again(self, go: Callable[[], None]) -> None:
         """Go on after a wait."""
@@ -237,22 +230,31 @@ class ClientConnection:
     def _container(self, asked: str | None) -> str | None:
         """Return the container to exec into: where the hub was given one, that is the only one."""
         named = self._hub.container
-        if named is not None and asked is not None and asked != named:
+        if named and asked is not None and asked != named:
             raise parsed.UsageError(
                 f"the container {shown(asked)} can't be reached: this job's hub execs into {named!r}"
             )
         return named or asked
 
     def _start_in(self, worker: hosts.Worker, call: Call, start: protocol.Start, environ: dict[str, str]) -> None:
-        hub = self._hub
         instance = start.instance.decode("ascii", "replace")
+        life = surroundings.life(environ, instance, self._hub.shared_first_process)
         try:
-            mark = begin.new_mark(hub.engine.launcher, hub.pod, worker.pod, instance)
+            mark = Mark(
+                self._hub.engine.launcher, worker.pod, self._hub.instance(instance), os.urandom(_SESSION_BYTES).hex()
+            )
             target = ExecTarget(worker.namespace, worker.pod, call.container)
         except ValueError as error:
             self._fail(str(error))
             return
-        options = begin.options(call, environ, hub.engine.launcher, hub.pod, instance, hub.shared_first_process)
+        options = Options(
+            has_output=decisions.has_output(call.text, environ.get("MPI_AGENT_LOST_OUTPUT", "")),
+            text_by_stdin=surroundings.is_on(environ, "MPI_AGENT_TEXT_BY_STDIN"),
+            wants_terminal=call.wants_terminal,
+            is_traced=surroundings.is_on(environ, "MPI_AGENT_TRACE"),
+            caller=cuts.valid_caller(environ.get("MPI_AGENT_CALLER", "")),
+            life=life and self._hub.instance(life),
+        )
         self._make(target, mark, options, wants_stdin=call.wants_stdin).start(call.text)
         self._pass_on_early_signals()
 
@@ -274,6 +276,7 @@ class ClientConnection:
         """Take over a session of the hub that was here before us."""
         try:
             target, mark, pid, options = resume_token.read(token)
+            options = options._replace(caller=cuts.valid_caller(options.caller))
             found = self._hub.workers.resolve(target.pod, target.namespace, self._hub.engine.pods)
             target.container = self._container(target.container)
         except (ValueError, TypeError, RecursionError, hosts.UnknownHost, parsed.UsageError) as error:
@@ -299,7 +302,6 @@ class ClientConnection:
         self._hub.pending.remove(self)
         self._inbox.most = protocol.TICKET_MAX
         stdio = Stdio(self._hub.loop, stdin, stdout, stderr, reads_stdin=wants_stdin)
-        options = options._replace(caller=cuts.valid_caller(options.caller))
         self._session = Session(self._hub.engine, target, mark, stdio, options, self._ended, self._requested)
         self._hub.begin(self._session)
         return self._session
@@ -342,7 +344,7 @@ class ClientConnection:
         except BlockingIOError:
             sent = 0
         except OSError:
-            self._gone()
+            self.abandon()
             return
         del self._out[:sent]
         if self._is_last and not self._out:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from agents.common.termination import VERSION
 from agents.common.text import one_line
@@ -32,21 +32,13 @@ class _Caller:
 
     def __init__(self) -> None:
         self.sessions: set[Session] = set()
-        self.cut: list[Cut] = []
+        self.cut: list[tuple[float, str, str]] = []  # when (epoch seconds), its worker, and by what
         self.count = 0
 
     @property
     def runs(self) -> bool:
         """Say whether it waits for a session: one that ends its sessions, or has died, is over."""
         return any(session.facts.state not in (*ENDING, State.ENDED) for session in self.sessions)
-
-
-class Cut(NamedTuple):
-    """A session that was cut, when (epoch seconds) and by what."""
-
-    worker: str
-    cause: str
-    at: float
 
 
 class Cuts:
@@ -76,7 +68,7 @@ class Cuts:
             return False
         caller.count += 1
         if len(caller.cut) < _NAMED_MAX:
-            caller.cut.append(Cut(session.target.pod, one_line(session.facts.cut)[:_CAUSE_MAX], time.time()))
+            caller.cut.append((time.time(), session.target.pod, one_line(session.facts.cut)[:_CAUSE_MAX]))
         return True
 
     def message(self) -> str:
@@ -84,8 +76,8 @@ class Cuts:
         count = sum(one.count for one in self._callers.values())
         if not count:
             return ""
-        cut = sorted((one for caller in self._callers.values() for one in caller.cut), key=lambda one: one.at)
-        lost = [{"worker": one.worker, "cause": one.cause, "at": int(one.at)} for one in cut[:_NAMED_MAX]]
+        cut = sorted(one for caller in self._callers.values() for one in caller.cut)
+        lost = [{"worker": worker, "cause": cause, "at": int(at)} for at, worker, cause in cut[:_NAMED_MAX]]
         return json.dumps({"version": VERSION, "ranksLost": {"count": count, "lost": lost}}, ensure_ascii=False)
 
 

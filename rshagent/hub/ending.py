@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agents.common.loop import NO_TIMER
 from rshagent.native.protocol import GRACE_MAX_S
 from rshagent.net.requests import get
 from rshagent.session.reaper import KILL_AFTER_S, Reaper
@@ -23,8 +24,8 @@ from rshagent.stream.streams import quote
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agents.common.loop import Loop, Timer
-    from rshagent.call.bootstrap import LauncherMark
+    from agents.common.loop import Loop
+    from rshagent.call.bootstrap import Marks
     from rshagent.net.cluster import Cluster
     from rshagent.net.connection import Lost
     from rshagent.net.http import Head
@@ -43,23 +44,17 @@ class Deadline:
     def __init__(self, loop: Loop, on_near: Callable[[], None]) -> None:
         self._loop, self._on_near = loop, on_near
         self._at: float | None = None
-        self._timer: Timer | None = None
-
-    @property
-    def is_set(self) -> bool:
-        """Say whether we were told that the pod ends."""
-        return self._at is not None
+        self._timer = NO_TIMER
 
     def left_s(self) -> float | None:
-        """Return how long the hub has; None if it was not told. It always has the kubelet's last seconds."""
+        """Return how long the hub has; None if no end was announced. It always has the kubelet's last seconds."""
         return None if self._at is None else max(self._at - self._loop.now(), LAST_S)
 
     def set(self, seconds: float) -> None:
         """Take it that the grace period is over in so many seconds."""
         seconds = min(seconds, GRACE_MAX_S)
         self._at = self._loop.now() + seconds
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._timer = self._loop.call_later(max(seconds - SWEEP_S, 0.0), self._on_near)
 
     def ask(self, cluster: Cluster, pod: str) -> None:
@@ -97,7 +92,7 @@ def kill_after(left_s: float | None) -> float:
 class Cleanup:
     """Ends all processes with this launcher's tags in some workers; the start limiter holds for it too.
 
-    `mark_of(target)` says which tags: only this pod's own, if a batch Job's next pod may have started its job already.
+    `marks_of(target)` says which tags: only this pod's own, if a batch Job's next pod may have started its job already.
     `may_hold(target)` says whether there can be anything of ours that nobody else ends; whoever changes what it says
     calls `look_again`. Where a job is deleted its workers go, and the rights to exec into them before: refusals are
     believed after seconds.
@@ -109,51 +104,47 @@ class Cleanup:
         self,
         engine: Engine,
         places: Iterable[ExecTarget],
-        mark_of: Callable[[ExecTarget], LauncherMark],
+        marks_of: Callable[[ExecTarget], Marks],
         kill_after_s: float,
         *,
         may_hold: Callable[[ExecTarget], bool],
         on_left: Callable[[ExecTarget, str], None],
         on_done: Callable[[], None],
     ) -> None:
-        self._engine, self._mark_of, self._kill_after_s = engine, mark_of, kill_after_s
+        self._engine, self._marks_of, self._kill_after_s = engine, marks_of, kill_after_s
         self._may_hold, self._on_left, self._on_done = may_hold, on_left, on_done
-        self._places = dict(enumerate(places))
-        self._reapers: dict[int, Reaper] = {}
+        self._reapers: dict[ExecTarget, Reaper | None] = dict.fromkeys(places)  # None: its turn has not come
 
     def start(self) -> None:
         """Begin."""
-        if not self._places:
+        if not self._reapers:
             self._on_done()
-        for key, target in list(self._places.items()):
-            self._engine.limiter.enter((self, key), partial(self._reap, key, target))
+        for target in list(self._reapers):
+            self._engine.limiter.enter((self, target), partial(self._reap, target))
 
     def look_again(self) -> None:
         """Leave the workers alone that hold nothing any more."""
-        for key, target in list(self._places.items()):
+        for target in list(self._reapers):
             if not self._may_hold(target):
-                self._ended(key, target, "")
+                self._ended(target, "")
 
     def give_up(self) -> None:
         """Stop, and tell of the workers in which something may be left."""
-        for key, target in list(self._places.items()):
-            reaper = self._reapers.get(key)
-            self._ended(key, target, f"its processes could not all be ended in time{reaper.why if reaper else ''}")
+        for target, reaper in list(self._reapers.items()):
+            self._ended(target, f"its processes could not all be ended in time{reaper.why if reaper else ''}")
 
-    def _reap(self, key: int, target: ExecTarget) -> None:
-        mark = self._mark_of(target)
-        ended = partial(self._ended, key, target)
-        self._reapers[key] = Reaper(
-            self._engine, target, mark, "TERM", ended, self._kill_after_s, believes_refusals=True
+    def _reap(self, target: ExecTarget) -> None:
+        marks, ended = self._marks_of(target), partial(self._ended, target)
+        self._reapers[target] = Reaper(
+            self._engine, target, marks, "TERM", ended, self._kill_after_s, believes_refusals=True
         )
 
-    def _ended(self, key: int, target: ExecTarget, reason: str) -> None:
-        del self._places[key]
-        reaper = self._reapers.pop(key, None)  # None: its turn has not come
+    def _ended(self, target: ExecTarget, reason: str) -> None:
+        reaper = self._reapers.pop(target)
         if reaper is not None:
             reaper.close()
-        self._engine.limiter.leave((self, key))
+        self._engine.limiter.leave((self, target))
         if reason:
             self._on_left(target, reason)
-        if not self._places:
+        if not self._reapers:
             self._on_done()

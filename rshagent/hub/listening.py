@@ -6,17 +6,15 @@ import contextlib
 import os
 import socket
 
+from rshagent.net.cluster import ConfigError
+
 _BACKLOG = 1024
 
 
-class HubError(Exception):
-    """The hub can't serve; the text is one line for people."""
-
-
 def listen(path: str, mode: int = 0o666) -> socket.socket:
-    """Return a listening Unix socket at `path`. Raises HubError."""
+    """Return a listening Unix socket at `path`. Raises ConfigError."""
     if is_served(path):
-        raise HubError(f"another hub serves {path}")
+        raise ConfigError(f"another hub serves {path}")
     fresh = f"{path}.{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -29,7 +27,7 @@ def listen(path: str, mode: int = 0o666) -> socket.socket:
         os.rename(fresh, path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise HubError(f"the socket {path} can't be made: {reason}; is its folder a writable volume?") from None
+        raise ConfigError(f"the socket {path} can't be made: {reason}; is its folder a writable volume?") from None
     return sock
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agents.common.http_server import ANY_PATH, METRICS, HttpServer, Response, listen
 from agents.common.metrics import Histogram, Sample, lines, single
-from rshagent.hub.listening import HubError
+from rshagent.net.cluster import ConfigError
 from rshagent.net.proxy import split_host
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def result_of(session: Session) -> str:
 
 
 def serve(loop: Loop, address: str, text: Callable[[], str]) -> HttpServer:
-    """Serve `text()` at an address, whatever the path. Raises HubError."""
+    """Serve `text()` at an address, whatever the path. Raises ConfigError."""
     try:
         host, port = split_host(address, 0)
         if not port:
-            raise HubError(f"the metrics' address {address} has no port")
+            raise ConfigError(f"the metrics' address {address} has no port")
         listener = listen(host, port)
     except (OSError, ValueError) as error:
-        raise HubError(f"metrics can't be served at {address}: {error}") from None
+        raise ConfigError(f"metrics can't be served at {address}: {error}") from None
     return HttpServer(loop, listener, {ANY_PATH: lambda: Response(200, text(), METRICS)}, CLIENTS_MAX)

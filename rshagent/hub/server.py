@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import sys
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
 _ACCEPT_AGAIN_S = 0.5
 _SIGTERM = 15
 _FIRST_WORD_S = 10.0  # for an API server that says nothing at all
+
+
+@functools.lru_cache(1)
+def _stamp(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class Hub:
@@ -100,7 +106,7 @@ class Hub:
 
     def pod_ends(self, grace_s: int) -> None:
         """Take the preStop hook's message that our pod is being deleted: start no more, and set the deadline."""
-        if self._deadline.is_set:
+        if self._deadline.left_s() is not None:
             return
         self.log("the pod ends")
         self.refusal = "the launcher's pod is being deleted: nothing is started any more"
@@ -111,7 +117,7 @@ class Hub:
         """Accept no more, end all that the launcher has started in workers, then stop the loop."""
         if self._shutdown.has_begun:
             return
-        if not self._deadline.is_set:
+        if self._deadline.left_s() is None:
             self.log(f"the hub was terminated ({Signals(number).name}); ending the job")
         self._leave_message()
         self.loop.remove(self._socket.fileno())
@@ -127,6 +133,10 @@ class Hub:
         self._clients.discard(client)
         self.pending.remove(client)
         self.admission.forget(client)
+
+    def instance(self, of_container: str) -> str:
+        """Return the instance in a client's marks: its container's, made unique among the launcher's pods."""
+        return surroundings.instance_of(self.engine.launcher, self.pod, of_container)
 
     @property
     def is_full(self) -> bool:
@@ -180,14 +190,9 @@ class Hub:
             return ""
         return f"there is no hostfile {self._settings.hostfile}, so no worker is known"
 
-    def text_metrics(self) -> str:
-        """Return the metrics as they are now."""
-        return self.metrics.text(len(self.sessions))
-
     def log(self, text: str) -> None:
         """Write one line to our own stderr, whatever is in the text."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        sys.stderr.write(printable(f"{now} hub {text}", LINE_MAX - 1) + "\n")
+        sys.stderr.write(printable(f"{_stamp(int(time.time()))} hub {text}", LINE_MAX - 1) + "\n")
 
     def _accept(self, _events: int) -> None:
         """Take one client: those that were taken have their turn before the next."""

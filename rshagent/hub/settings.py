@@ -15,47 +15,37 @@ if TYPE_CHECKING:
 
 
 class Settings(NamedTuple):
-    """What the hub was told."""
+    """What the hub was told: first the options, by their names."""
 
     socket: str
     hostfile: str
     hosts: str
-    container: str | None
-    namespace: str | None
-    selector: str | None
+    container: str
+    namespace: str
+    selector: str
     slots: int | None
-    launcher: str
-    own_names: frozenset[str]
     max_starts: int
     metrics: str | None
-    text_by_stdin: bool
     check: bool
     ending: bool
-    grace_s: int
+    grace: int
+    launcher: str
+    own_names: frozenset[str]
+    text_by_stdin: bool
     pod: str
     is_own: bool = False  # of one user's one container: a client of it has started the hub
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Read options and environment. Exits with 2 and a usage line as argparse does."""
-    options = _parser(environ).parse_args(arguments)
+    options = vars(_parser(environ).parse_args(arguments))
     name, launcher = surroundings.own_name(environ), surroundings.launcher(environ)
+    addresses = (environ.get("POD_IPS") or environ.get("POD_IP") or "").split(",")
     return Settings(
-        socket=options.socket,
-        hostfile=options.hostfile,
-        hosts=options.hosts,
-        container=options.container or None,
-        namespace=options.namespace or None,
-        selector=options.selector or None,
-        slots=options.slots,
+        **options,
         launcher=launcher,
-        own_names=frozenset((name, launcher, socket.gethostname(), *_own_addresses(environ))),
-        max_starts=options.max_starts,
-        metrics=options.metrics,
+        own_names=frozenset((name, launcher, socket.gethostname(), *addresses)) - {""},
         text_by_stdin=bool(environ.get("MPI_AGENT_TEXT_BY_STDIN")),
-        check=options.check,
-        ending=options.ending,
-        grace_s=options.grace,
         pod=name,
     )
 
@@ -80,9 +70,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         default=environ.get("MPI_AGENT_HOSTS") or surroundings.HOSTS,
         help="addresses of the workers (%(default)s)",
     )
-    add("--container", default=environ.get("MPI_AGENT_CONTAINER"), help="container to exec into in worker pods")
-    add("--namespace", default=environ.get("MPI_AGENT_NAMESPACE"), help="the job's namespace (default: the pod's)")
-    add("--selector", default=environ.get("MPI_AGENT_SELECTOR"), help="label selector of the worker pods")
+    add("--container", default=environ.get("MPI_AGENT_CONTAINER", ""), help="container to exec into in worker pods")
+    add("--namespace", default=environ.get("MPI_AGENT_NAMESPACE", ""), help="the job's namespace (default: the pod's)")
+    add("--selector", default=environ.get("MPI_AGENT_SELECTOR", ""), help="label selector of the worker pods")
     add(
         "--slots",
         type=_positive,
@@ -102,10 +92,6 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     )
     add("--version", action="version", version=f"rshagent-hub {__version__}")
     return parser
-
-
-def _own_addresses(environ: Mapping[str, str]) -> list[str]:
-    return [address for address in (environ.get("POD_IPS") or environ.get("POD_IP") or "").split(",") if address]
 
 
 def _positive(text: str) -> int:

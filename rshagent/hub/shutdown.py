@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rshagent.call import surroundings
-from rshagent.call.bootstrap import LauncherMark, OtherMarks
+from rshagent.call.bootstrap import Marks
 from rshagent.hub.ending import LONGEST_S, Cleanup, kill_after
 from rshagent.session.engine import SPARED_MAX
 from rshagent.session.machine import NOT_REQUESTED, WITH_COMMAND
@@ -34,10 +34,10 @@ class Shutdown:
         log: Callable[[str], None],
         *,
         pod: str,
-        container: str | None,
+        container: str,
         is_successor: bool,
     ) -> None:
-        """`pod`: the launcher's; `container`: the only one to exec into; `is_successor`: an earlier hub has died."""
+        """`pod`: the launcher's; `container`: the only one to exec into, or ""; `is_successor`: an earlier hub died."""
         self._engine, self._sessions, self._workers, self._log = engine, sessions, workers, log
         self._pod, self._container, self._is_successor = pod, container, is_successor
         self._started: dict[str, ExecTarget] = {}  # where sessions have run; daemons of theirs may be there still
@@ -69,7 +69,7 @@ class Shutdown:
         of_pod = surroundings.instance_of(engine.launcher, self._pod, "")
         engine.loop.call_later(kill_s, self._killed)
         self._cleanup = Cleanup(
-            engine, targets, lambda target: LauncherMark(engine.launcher, target.pod, of_pod), kill_s,
+            engine, targets, lambda target: Marks(engine.launcher, target.pod, of_pod), kill_s,
             may_hold=self._may_hold, on_left=self._left, on_done=self._cleaned,
         )  # fmt: skip
         self._cleanup.start()
@@ -99,10 +99,10 @@ class Shutdown:
 
     def _may_hold(self, target: ExecTarget) -> bool:
         """Say whether a container runs, and will: in a pod that is being deleted the kubelet ends all."""
-        if not self._engine.is_watched(target.namespace):
+        pods = self._engine.watched(target.namespace)
+        if pods is None:
             return True
-        assert self._engine.pods is not None
-        pod = self._engine.pods.get(target.pod)
+        pod = pods.get(target.pod)
         if pod is None or pod.deleting or pod.phase != "Running":
             return False
         state = pod.container(target.container)
@@ -115,17 +115,17 @@ class Shutdown:
         if self.has_begun or not deferred or len(engine.living) > SPARED_MAX:
             return
 
-        def mark_of(target: ExecTarget) -> OtherMarks:
+        def marks_of(target: ExecTarget) -> Marks:
             spared = (*deferred[target.pod][1], *engine.spared(()))
             engine.note_cleanup(self, target.pod, spared)
-            return OtherMarks(engine.launcher, target.pod, spared)
+            return Marks(engine.launcher, target.pod, spared=spared)
 
         def done() -> None:
             for pod in deferred:
                 engine.end_cleanup(self, pod)
 
         targets = [target for target, _ in deferred.values()]
-        Cleanup(engine, targets, mark_of, 0.0, may_hold=self._may_hold, on_left=self._left, on_done=done).start()
+        Cleanup(engine, targets, marks_of, 0.0, may_hold=self._may_hold, on_left=self._left, on_done=done).start()
 
     def _left(self, target: ExecTarget, reason: str) -> None:
         self._log(f"host={target.pod} left={quoted(reason)}")

@@ -10,23 +10,12 @@ from typing import TYPE_CHECKING
 
 from agents.common.files import WatchedFile
 from rshagent.call import discovery
-from rshagent.call.hosts import (
-    LOCAL,
-    Entry,
-    Resolver,
-    UnknownHost,
-    Worker,
-    canonical_address,
-    parse_hostfile,
-    parse_hosts,
-)
+from rshagent.call.hosts import Entry, Resolver, UnknownHost, Worker, canonical_address, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from agents.common.pods import Pod
-
-__all__ = ["LOCAL", "Worker", "Workers"]
 
 
 class Workers:
@@ -79,7 +68,7 @@ class Workers:
         if not self._by_selector or not pods:
             return []
         known = {worker.pod for worker in self._named}
-        return [pod for pod in pods if pod not in known and not discovery.is_own(self._by_name, pod)]
+        return [pod for pod in pods if pod not in known and not self._by_name.is_own(pod)]
 
     def refresh(self) -> None:
         """Read what has changed."""

@@ -17,16 +17,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_SIGNALS = os.path.join(_HERE, "client_signals.c")
-_MESSAGES = os.path.join(_HERE, "messages.c")
-_LAUNCHER = os.path.join(_HERE, "client_launcher.c")
-CLIENT = [*[os.path.join(_HERE, name) for name in ("client.c", "client_hub.c")], _LAUNCHER, _MESSAGES, _SIGNALS]
-_WRAP = [os.path.join(_HERE, name) for name in ("wrap.c", "wrap_container.c", "wrap_podman.c")]
-WRAP = [*_WRAP, _LAUNCHER, _MESSAGES, _SIGNALS]
-RUNNER = [*[os.path.join(_HERE, name) for name in ("runner.c", "runner_program.c", "runner_processes.c")], _MESSAGES]
-DIRECT_START = [os.path.join(_HERE, "direct_start.c")]
-PAUSE = [os.path.join(_HERE, "pause.c")]
-K8S_LAUNCH = [*[os.path.join(_HERE, name) for name in ("k8s_launch.c", "hostfile.c")], _SIGNALS]
+
+
+def _files(*names: str) -> list[str]:
+    return [os.path.join(_HERE, f"{name}.c") for name in names]
+
+
+_SIGNALS = _files("client_signals")
+_PEER = [*_files("client_launcher", "messages"), *_SIGNALS]
+CLIENT = [*_files("client", "client_hub"), *_PEER]
+WRAP = [*_files("wrap", "wrap_container", "wrap_podman"), *_PEER]
+RUNNER = _files("runner", "runner_program", "runner_processes", "messages")
+DIRECT_START = _files("direct_start")
+PAUSE = _files("pause")
+K8S_LAUNCH = [*_files("k8s_launch"), *_SIGNALS]
 _OTHERS = {
     "--direct-start": DIRECT_START,
     "--k8s-launch": K8S_LAUNCH,
@@ -63,7 +67,7 @@ def build(
     try:
         with tempfile.TemporaryDirectory(prefix=".client-", dir=folder) as scratch:
             made = os.path.join(scratch, "rshagent")
-            flags = _SANITIZE if sanitize else [*_HARDENING, *_STATIC, *(_ENTRY if _SIGNALS in sources else [])]
+            flags = _SANITIZE if sanitize else [*_HARDENING, *_STATIC, *(_ENTRY if _SIGNALS[0] in sources else [])]
             _compile(sources, made, [*_WARNINGS, *flags, *(f"-D{name}={value}" for name, value in constants.items())])
             os.chmod(made, 0o755)  # noqa: S103 (a program for every user)
             os.replace(made, out)

@@ -143,11 +143,6 @@ def encode(kind: int, payload: bytes = b"") -> bytes:
     return _MAGIC_AND_VERSION + bytes([kind, 0, 0]) + len(payload).to_bytes(4, "big") + payload
 
 
-def ending_message(grace_s: int) -> bytes:
-    """Return ENDING: the pod is being deleted, and has so many seconds left if it doesn't know better."""
-    return encode(ENDING, grace_s.to_bytes(4, "big"))
-
-
 def exit_message(code: int) -> bytes:
     """Return EXIT: the client ends with `code`."""
     return encode(EXIT, code.to_bytes(4, "big"))

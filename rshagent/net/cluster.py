@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from rshagent.call import surroundings
@@ -23,7 +24,7 @@ _FILE_MAX = 1024 * 1024
 
 
 class ConfigError(Exception):
-    """The cluster can't be reached because of how this process is set up; the text is one line for people."""
+    """How this process is set up keeps it from the cluster, or a hub from serving; the text is one line for people."""
 
     def __init__(self, text: str) -> None:
         super().__init__("".join(char if char.isprintable() else "?" for char in text))  # names may hold anything
@@ -96,17 +97,14 @@ class Cluster:
         return "Bearer " + (self._token.value() if isinstance(self._token, Token) else self._token)
 
     def renew(self) -> None:
-        """Read token and CA again: the server refused one, or we the other, and both are files that get renewed."""
+        """Read token and CA again: the server refused one, or we the other, and both are files that get renewed.
+
+        A CA that can't be read just now is not replaced.
+        """
         if isinstance(self._token, Token):
             self._token.forget()
-        self.tls = self._reload_tls()
-
-    def renew_quietly(self) -> None:
-        """Do the same, and stay with what we have where the files can't be read just now."""
-        try:
-            self.renew()
-        except ConfigError:
-            return
+        with suppress(ConfigError):
+            self.tls = self._reload_tls()
 
 
 def _in_cluster(environ: Mapping[str, str], clock: Callable[[], float]) -> Cluster:

@@ -7,18 +7,18 @@ Any state can go to closed; `Owner.closed` is called exactly once then, unless t
 
 from __future__ import annotations
 
+import _socket
 import errno
 import os
 import select
-import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agents.common.loop import Loop, Timer
+from agents.common.loop import Loop
 from rshagent.net.cluster import Cluster
 from rshagent.net.fds import held
 from rshagent.net.http import HeadReader, HttpError
-from rshagent.net.tls import EndOfStream, Tls, TlsError, UntrustedCertificate, WantRead, WantWrite
+from rshagent.net.tls import Closed, EndOfStream, Tls, TlsError, UntrustedCertificate, WantRead, WantWrite
 
 CONNECT_TIMEOUT_S = 10.0  # for TCP, proxy and TLS together
 
@@ -30,6 +30,12 @@ _UNWATCHED = -1
 # One buffer for all connections: the owner consumes or copies what was read before the next read.
 _buffer = bytearray(_READ_SIZE)
 _view = memoryview(_buffer)
+
+
+class Socket(_socket.socket):
+    """A socket that TLS can hold a weak reference to, without what `socket` puts around each call."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Lost(NamedTuple):
@@ -82,7 +88,7 @@ class Link:
     def __init__(self, loop: Loop, cluster: Cluster, owner: Owner) -> None:
         """Start to connect; the loop reports the result, never this call."""
         self._loop, self._cluster, self._owner = loop, cluster, owner
-        self._sock: socket.socket | None = None
+        self._sock: Socket | None = None
         self._context = cluster.tls
         self._tls: Tls | None = None
         self._out: list[memoryview] = []  # what the kernel has not taken yet
@@ -94,7 +100,7 @@ class Link:
         self._proxy = HeadReader() if cluster.proxy else None
         self._state = "connecting"
         self._addresses: list[tuple[int, tuple[object, ...]]] = []
-        self._timer: Timer | None = loop.call_later(CONNECT_TIMEOUT_S, self._too_late)
+        self._timer = loop.call_later(CONNECT_TIMEOUT_S, self._too_late)
         loop.call_later(0, self._resolve)
 
     def send(self, data: bytes) -> None:
@@ -121,9 +127,7 @@ class Link:
     def close(self) -> None:
         """Close; the owner is not called."""
         was_open, self._state = self._state == "open", "closed"
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._sock is not None:
             self._loop.remove(self._sock.fileno())
             self._sock.close()
@@ -145,7 +149,7 @@ class Link:
         via = self._cluster.proxy or self._cluster
         try:
             # As bytes: a str would be taken through Python's IDNA codec.
-            found = socket.getaddrinfo(via.host.encode("ascii"), via.port, 0, socket.SOCK_STREAM)
+            found = _socket.getaddrinfo(via.host.encode("ascii"), via.port, 0, _socket.SOCK_STREAM)
         except OSError as error:
             self._lose(Lost(f"{via.host} is not known: {error.strerror or error}"))
             return
@@ -161,11 +165,11 @@ class Link:
         while self._addresses:
             family, address = self._addresses.pop(0)
             try:
-                sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+                sock = Socket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
             except OSError as error:  # out of descriptors, or no such family here
                 last = error
                 continue
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
             code = sock.connect_ex(address)
             if code in (0, errno.EINPROGRESS):
                 self._sock, self._mask = sock, select.EPOLLOUT
@@ -203,7 +207,8 @@ class Link:
 
     def _advance(self) -> None:
         if self._state == "open":
-            self._flush()
+            if self._out:
+                self._flush()
             self._read()
         elif self._state == "connecting":
             self._finish_connect()
@@ -214,7 +219,7 @@ class Link:
 
     def _finish_connect(self) -> None:
         assert self._sock is not None
-        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        code = self._sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR)
         if code:
             self._connect(OSError(code, os.strerror(code)))
             return
@@ -261,9 +266,7 @@ class Link:
             self._set_mask(select.EPOLLOUT)
             return
         self._state = "open"
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._owner.opened()
         if self._state == "open":
             self._flush()
@@ -301,6 +304,8 @@ class Link:
         while filled <= last:
             try:
                 count = self._tls.read(_RECORD_MAX, _view[filled:])
+                if count == 0:
+                    raise Closed
             except (WantRead, WantWrite):
                 break
             except (*EndOfStream, OSError):
@@ -309,19 +314,10 @@ class Link:
                 if self._state == "open":
                     raise
                 return
-            if count == 0:
-                self._end(filled)
-                return
             filled += count
         self._taken += filled
         if filled:
             self._owner.received(_view[:filled])
-
-    def _end(self, filled: int) -> None:
-        if filled:
-            self._owner.received(_view[:filled])
-        if self._state == "open":
-            self._lose(Lost("the API server closed the connection"))
 
     def _count(self, change: int) -> None:
         """Count what waits to be sent; the bytes are in memory until the last of a piece has gone."""

@@ -20,9 +20,12 @@ from __future__ import annotations
 
 import _socket
 import errno
+import functools
 import os
 import select
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fcntl import F_GETFL, fcntl
 
 _CHUNK = 64 * 1024  # a pipe's default capacity
@@ -66,7 +69,7 @@ held = _Held()
 class _Scratch:
     """The pipe of our own between a borrowed pipe and our memory: empty between two calls, or replaced.
 
-    It serves all sessions, so a byte that stays in it would come out in another one.
+    It serves all sessions, one call at a time, so a byte that stays in it would come out in another one.
     """
 
     __slots__ = ("read_end", "write_end")
@@ -85,22 +88,13 @@ class _Scratch:
         return data
 
 
-_scratch: _Scratch | None = None
-
-
-def _own_pipe() -> _Scratch:
-    global _scratch  # noqa: PLW0603 (one for the process: it is used by one call at a time)
-    if _scratch is None:
-        _scratch = _Scratch()
-    return _scratch
+_own_pipe = functools.cache(_Scratch)
 
 
 def _replace_own_pipe() -> None:
-    global _scratch  # noqa: PLW0603
-    if _scratch is not None:
-        os.close(_scratch.read_end)
-        os.close(_scratch.write_end)
-        _scratch = None
+    os.close(_own_pipe().read_end)
+    os.close(_own_pipe().write_end)
+    _own_pipe.cache_clear()
 
 
 def kind_of(fd: int) -> str:
@@ -246,19 +240,14 @@ def _write_terminal(fd: int, data: memoryview) -> int:
     return written
 
 
-class _borrowed:  # noqa: N801 (reads as the verb it is)
-    """A socket object around a descriptor that it does not own."""
-
-    __slots__ = ("_sock",)
-
-    def __init__(self, fd: int) -> None:
-        self._sock = _socket.socket(fileno=fd)
-
-    def __enter__(self) -> _socket.socket:
-        return self._sock
-
-    def __exit__(self, *_: object) -> None:
-        self._sock.detach()
+@contextmanager
+def _borrowed(fd: int) -> Iterator[_socket.socket]:
+    """Give a socket object around a descriptor that it does not own."""
+    sock = _socket.socket(fileno=fd)
+    try:
+        yield sock
+    finally:
+        sock.detach()
 
 
 def polls(fd: int, events: int) -> bool:

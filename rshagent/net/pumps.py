@@ -6,12 +6,13 @@ import os
 import select
 from typing import TYPE_CHECKING
 
+from agents.common.loop import NO_TIMER
 from rshagent.net.fds import FILE, NONE, TERMINAL, held, kind_of, own_terminal, polls, read_some, write_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agents.common.loop import Loop, Timer
+    from agents.common.loop import Loop
 
 _EMPTY_MAX = 16  # times in a row that a descriptor may be called ready and then give or take nothing
 _LATER_S = 0.2
@@ -24,32 +25,25 @@ class Writer:
     """
 
     __slots__ = (
-        "_backlog", "_empty", "_fd", "_kind", "_loop", "_on_broken", "_on_drained", "_timer", "_waits", "is_broken",
-        "written",
+        "_backlog", "_empty", "_fd", "_kind", "_loop", "_on_broken", "_on_drained", "_timer", "is_behind", "is_broken",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
         self._loop, self._fd, self._kind = loop, fd, kind_of(fd)
         self._on_drained, self._on_broken = on_drained, on_broken
         self._backlog = bytearray()
-        self._waits = False
+        self.is_behind = False  # we wait for the reader
         self._empty = 0  # times in a row that it was called writable and took nothing
-        self._timer: Timer | None = None
+        self._timer = NO_TIMER
         self.is_broken = False
-        self.written = 0
         if self._kind == TERMINAL:
             own_terminal(fd)
-
-    @property
-    def is_behind(self) -> bool:
-        """Say whether we wait for the reader."""
-        return self._waits
 
     def write(self, data: memoryview) -> None:
         """Write `data`, or keep (a copy of) what does not fit now."""
         if self._fd < 0:
             return
-        if not self._waits:
+        if not self.is_behind:
             data = data[self._write(data) :]
             # With much kept already, the next piece is not even taken in before there is room for some of it.
             is_full = bool(data) or (held.is_high and self._kind != FILE and not polls(self._fd, select.POLLOUT))
@@ -62,22 +56,19 @@ class Writer:
         """Drop the backlog and the descriptor."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            if self._timer is not None:
-                self._timer.cancel()
+            self._timer.cancel()
             self._loop.remove(fd)
             os.close(fd)
             held.total -= len(self._backlog)
             self._backlog = bytearray()  # not cleared: it may be viewed just now
-            self._waits = False
+            self.is_behind = False
 
     def _write(self, data: memoryview) -> int:
         try:
-            written = write_some(self._fd, self._kind, data)
+            return write_some(self._fd, self._kind, data)
         except OSError:
             self._break()
             return len(data)
-        self.written += written
-        return written
 
     def _wait(self) -> bool:
         """Wait for room; False where that can't be: a regular file that took less than all, as its disk is full."""
@@ -86,7 +77,7 @@ class Writer:
         except OSError:
             self._break()
             return False
-        self._waits = True
+        self.is_behind = True
         return True
 
     def _resume(self, _events: int) -> None:
@@ -99,7 +90,7 @@ class Writer:
         held.total -= written
         if not self._backlog:
             self._loop.remove(self._fd)
-            self._waits = False
+            self.is_behind = False
             self._on_drained()
         elif self._empty >= _EMPTY_MAX:
             self._loop.remove(self._fd)
@@ -127,7 +118,7 @@ class Reader:
         self._kind = kind_of(fd)
         self._active = False
         self._empty = 0  # times in a row that it was called readable and gave nothing
-        self._timer: Timer | None = None
+        self._timer = NO_TIMER
         if self._kind == TERMINAL:
             own_terminal(fd)
 
@@ -141,8 +132,7 @@ class Reader:
         """Stop reading until `resume`."""
         if self._active:
             self._active = False
-            if self._timer is not None:
-                self._timer.cancel()
+            self._timer.cancel()
             self._loop.remove(self._fd)
 
     def close(self) -> None:

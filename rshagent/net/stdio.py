@@ -12,9 +12,11 @@ from rshagent.net.pumps import Reader, Writer
 
 
 class Stdio:
-    """Three descriptors, with what is on its way through them."""
+    """Three descriptors, with what is on its way through them. `attach` before anything is read or written."""
 
-    __slots__ = ("_loop", "_on_broken", "_on_data", "_on_drained", "_reader", "_stderr", "_stdin", "_stdout", "received", "sent")  # noqa: E501  # fmt: skip
+    __slots__ = (
+        "_loop", "_on_broken", "_on_data", "_on_drained", "_reader", "_stderr", "_stdin", "_stdout", "received", "sent",
+    )  # fmt: skip
 
     def __init__(self, loop: Loop, stdin: int, stdout: int, stderr: int, *, reads_stdin: bool) -> None:
         """Take the descriptors over. Close stdin now without `reads_stdin`, or if nothing can come from it."""
@@ -26,9 +28,9 @@ class Stdio:
         self._reader: Reader | None = None
         self._stdout = Writer(loop, stdout, self._wrote, self._lost_stdout)
         self._stderr = Writer(loop, stderr, self._wrote, self._wrote)
-        self._on_data: Callable[[bytes], None] | None = None
-        self._on_drained: Callable[[], None] | None = None
-        self._on_broken: Callable[[], None] | None = None
+        self._on_data: Callable[[bytes], None]
+        self._on_drained: Callable[[], None]
+        self._on_broken: Callable[[], None]
         self.sent = self.received = 0
 
     def attach(
@@ -102,13 +104,11 @@ class Stdio:
         self.sent += len(data)
         if not data:
             self._reader = None
-        if self._on_data is not None:
-            self._on_data(data)
+        self._on_data(data)
 
     def _wrote(self) -> None:
-        if not self.is_behind and self._on_drained is not None:
+        if not self.is_behind:
             self._on_drained()
 
     def _lost_stdout(self) -> None:
-        if self._on_broken is not None:
-            self._on_broken()
+        self._on_broken()

@@ -8,14 +8,15 @@ runs against whichever Python runs it.
 
 from __future__ import annotations
 
+import _socket
 import _ssl
 import os
-import socket
 from typing import Protocol
 
 WantRead = _ssl.SSLWantReadError
 WantWrite = _ssl.SSLWantWriteError
-EndOfStream = (_ssl.SSLZeroReturnError, _ssl.SSLEOFError)
+Closed = _ssl.SSLZeroReturnError
+EndOfStream = (Closed, _ssl.SSLEOFError)
 UntrustedCertificate = _ssl.SSLCertVerificationError
 TlsError = _ssl.SSLError
 
@@ -30,7 +31,7 @@ class Tls(Protocol):
         """Go on with the handshake."""
 
     def read(self, size: int, into: memoryview, /) -> int:
-        """Read at most `size` bytes, at most one record, into a buffer."""
+        """Read at most `size` bytes, at most one record, into a buffer; 0 where the peer has closed."""
 
     def write(self, data: memoryview, /) -> int:
         """Write some of `data`."""
@@ -66,7 +67,7 @@ class Context:
         finally:
             os.close(fd)
 
-    def wrap(self, sock: socket.socket, host: str) -> Tls:
+    def wrap(self, sock: _socket.socket, host: str) -> Tls:
         """Return the TLS side of a connected, non-blocking socket; the handshake is still to be done."""
         return self._context._wrap_socket(sock, False, host, owner=None, session=self._session)  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 

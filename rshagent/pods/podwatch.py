@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agents.common import pods
-from agents.common.loop import Loop, Timer
+from agents.common.loop import NO_TIMER, Loop
 from agents.common.pods import Pod
 from agents.common.text import one_line
 from rshagent.net.cluster import Cluster
@@ -79,8 +79,7 @@ class PodWatch:
         self._owner = next((uid for before, label, uid in parts if label and not before), "")
         self._backoff = Backoff()
         self._request: Get | None = None
-        self._timer: Timer | None = None
-        self._watchdog: Timer | None = None
+        self._timer = self._watchdog = NO_TIMER
         self._began_at = self._list_began_at = 0.0
         self._is_listed = False  # by a list that no watch has followed
         self._is_answered = False
@@ -90,7 +89,6 @@ class PodWatch:
         self._lines = bytearray()
         self._refusal: tuple[Head, bytearray] | None = None
         self.pods: dict[str, Pod] = {}
-        self.is_synced = False
 
     def start(self) -> None:
         """List, then watch."""
@@ -106,9 +104,8 @@ class PodWatch:
 
     def close(self) -> None:
         """Stop; nothing is called after this."""
-        for timer in (self._timer, self._watchdog):
-            if timer is not None:
-                timer.cancel()
+        self._timer.cancel()
+        self._watchdog.cancel()
         if self._request is not None:
             self._request.close()
             self._request = None
@@ -140,7 +137,7 @@ class PodWatch:
         if token:
             self._list(token)
             return
-        self.pods, self._listed, self.is_synced, self._is_listed = self._listed, {}, True, True
+        self.pods, self._listed, self._is_listed = self._listed, {}, True
         self._watch()
         self._on_change(None)
 
@@ -230,8 +227,7 @@ class PodWatch:
         return not self._owner or pod.owner == self._owner
 
     def _end_watch(self, lost: Lost | None) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        self._watchdog.cancel()
         is_short = self._loop.now() - self._began_at < _SHORT_S
         if self._is_answered and not is_short:  # but not if it only took long to fail
             self._backoff = Backoff()
@@ -259,12 +255,12 @@ class PodWatch:
     def _lost(self, lost: Lost | None, *, relist: bool = True) -> None:
         is_final = lost is not None and lost.is_final
         if is_final:
-            self._cluster.renew_quietly()
+            self._cluster.renew()
         self._wait(lost.reason if lost else "no answer", 0, relist=relist, is_final=is_final)
 
     def _refused(self, head: Head, body: bytes, *, relist: bool = True) -> None:
         if head.status == 401:
-            self._cluster.renew_quietly()
+            self._cluster.renew()
         failure = status.from_http(
             head.status, body, head.fields.get("retry-after"), what="listing the pods", forbidden=_FORBIDDEN
         )

@@ -119,18 +119,14 @@ class Engine:
         self.pods: dict[str, Pod] | None = None
         self.followers: dict[str, set[Follower]] = {}  # sessions by pod
         self.living: dict[str, set[object]] = {}  # sessions whose client lives, by instance
-        self._swept: set[tuple[str, str]] = set()
+        self._swept: set[tuple[str, str]] = set()  # pods that hold nothing of instances before these
         self._cleaning: dict[str, dict[object, tuple[str, ...]]] = {}  # by pod: who cleans up, and whom that spares
         self.cleans_from = 0.0  # of the loop's clock: the previous hub's clients may come back until then
         self.deferred: dict[str, tuple[ExecTarget, set[str]]] = {}  # by pod: whom the cleanup spares that was put off
 
-    def is_watched(self, namespace: str) -> bool:
-        """Say whether `pods` tells about a namespace."""
-        return self.pods is not None and namespace == self.cluster.namespace
-
-    def needs_sweep(self, pod: str, instance: str) -> bool:
-        """Say whether a worker may still hold what an earlier instance of the launcher left."""
-        return (pod, instance) not in self._swept
+    def watched(self, namespace: str) -> dict[str, Pod] | None:
+        """Return the pods of a namespace by name; None while it is not watched."""
+        return self.pods if namespace == self.cluster.namespace else None
 
     def swept(self, pod: str, instance: str) -> None:
         """Remember that this instance started something in the worker."""
@@ -160,7 +156,7 @@ class Engine:
         `life` is how the instances begin that live as long as its own does.
         """
         pod = target.pod
-        if not self.needs_sweep(pod, instance):
+        if (pod, instance) in self._swept:
             return None
         if self.loop.now() < self.cleans_from:
             self.deferred.setdefault(pod, (target, set()))[1].update((f"{instance}:", *([life] if life else ())))

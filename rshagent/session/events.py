@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from rshagent.stream.streams import Acknowledged
+
 if TYPE_CHECKING:
     from rshagent.stream.status import Exited, Failure
 
@@ -59,12 +61,6 @@ class WorkerEnded(NamedTuple):
 
     reason: str
     code: int
-
-
-class Acknowledged(NamedTuple):
-    """The bootstrap said that the command starts; `pid` is its process id, 0 if it is not known."""
-
-    pid: int
 
 
 class StreamEnded(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.common.loop import NO_TIMER
 from rshagent.net.cluster import ConfigError
 from rshagent.net.connection import Link, Lost, Owner
 from rshagent.stream import status, streams
@@ -12,7 +13,6 @@ from rshagent.stream.streams import Ended, Opened, Owed, Ponged, Refused, Stream
 from rshagent.stream.websocket import WebSocketStream
 
 if TYPE_CHECKING:
-    from agents.common.loop import Timer
     from rshagent.session.engine import Engine
     from rshagent.session.target import ExecTarget
     from rshagent.stream.status import Exited, Failure
@@ -46,8 +46,8 @@ class ExecRequest(Owner):
     """An exec request from its connection to its end."""
 
     __slots__ = (
-        "_by_spdy", "_closing", "_cluster", "_engine", "_first", "_heard_at", "_is_asked", "_link",
-        "_listener", "_loop", "_ping", "_pings", "_pings_behind", "_request", "_stream",
+        "_by_spdy", "_closing", "_cluster", "_engine", "_first", "_heard_at", "_link", "_listener",
+        "_loop", "_ping", "_pings", "_pings_behind", "_request", "_stream", "is_asked",
     )  # fmt: skip
 
     def __init__(
@@ -63,10 +63,12 @@ class ExecRequest(Owner):
         """Begin; what comes of it is told to `listener` by the loop, never from within this call."""
         loop, cluster = engine.loop, engine.cluster
         self._engine, self._loop, self._cluster, self._listener = engine, loop, cluster, listener
-        target = streams.target(exec_target.namespace, exec_target.pod, exec_target.container, command, stdin=stdin)
+        session = (acknowledgement or b"").rpartition(b" ")[2]
+        target = streams.target(
+            exec_target.namespace, exec_target.pod, exec_target.container, command, stdin=stdin, session=session
+        )
         self._request: tuple[str, bytes | None, bool] | None = (cluster.path + target, acknowledgement, stdin)
-        self._closing: Timer | None = None
-        self._ping: Timer | None = None
+        self._closing = self._ping = NO_TIMER
         self._pings = 0  # without an answer so far
         self._pings_behind = 0  # how many answers until one tells that all stdin has been taken
         self._first: Refused | None = None  # by WebSocket, before the same was asked by SPDY
@@ -79,25 +81,15 @@ class ExecRequest(Owner):
         return self._link is not None and self._link.is_behind
 
     @property
-    def is_asked(self) -> bool:
-        """Say whether the API server could be reached: a connection was open, with TLS."""
-        return self._is_asked
-
-    @property
     def may_run(self) -> bool:
         """Say whether the server has all that it starts the command by; by SPDY that is the channels, too."""
-        return self._is_asked and (not self._by_spdy or self._stream.protocol != "")
+        return self.is_asked and (not self._by_spdy or self._stream.protocol != "")
 
     @property
     def is_silent(self) -> bool:
         """Say whether nothing has come for longer than an answer to a ping may take."""
         listens = self._link is not None and not self._link.is_paused
         return listens and self._loop.now() - self._heard_at > self._engine.limits["silence"]
-
-    @property
-    def protocol(self) -> str:
-        """The stream protocol that the server chose."""
-        return self._stream.protocol
 
     @property
     def is_confirmed(self) -> bool:
@@ -132,9 +124,8 @@ class ExecRequest(Owner):
         self._listener = _NOBODY  # what came with the bytes at hand is not told any more, either
 
     def _drop_link(self) -> None:
-        for timer in (self._ping, self._closing):
-            if timer is not None:
-                timer.cancel()
+        self._ping.cancel()
+        self._closing.cancel()
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -152,7 +143,7 @@ class ExecRequest(Owner):
             self._end(status.Failure(str(error), retryable=False), "")
             return
         assert self._request is not None
-        self._is_asked = True
+        self.is_asked = True
         self._heard_at = self._loop.now()
         self._ping = self._loop.call_later(self._engine.limits["ping"], self._beat)
         # The last thing here, for it may find that the connection is gone, and end all.
@@ -167,7 +158,7 @@ class ExecRequest(Owner):
             self._end(None, f"the stream can't be read: {error}")
             return
         self._hand_on(events)
-        if self._stream.has_status and self._closing is None and self._link is not None:
+        if self._stream.has_status and self._closing is NO_TIMER and self._link is not None:
             self._closing = self._loop.call_later(_CLOSE_S, self._close_late)
 
     def drained(self) -> None:
@@ -178,7 +169,7 @@ class ExecRequest(Owner):
         """Hand on what the stream still has to say."""
         self._link = None
         if lost.is_final:
-            self._cluster.renew_quietly()
+            self._cluster.renew()
             self._end(status.Failure(lost.reason, retryable=False), "")
             return
         self._hand_on(self._stream.lost(), lost.reason)
@@ -186,7 +177,8 @@ class ExecRequest(Owner):
     def _connect(self, *, by_spdy: bool) -> None:
         assert self._request is not None
         _, acknowledgement, stdin = self._request
-        self._by_spdy, self._is_asked = by_spdy, False
+        self._by_spdy = by_spdy
+        self.is_asked = False  # whether the API server could be reached: a connection was open, with TLS
         self._stream: ExecStream = (
             SpdyStream(acknowledgement, stdin=stdin) if by_spdy else WebSocketStream(acknowledgement)
         )
@@ -218,7 +210,7 @@ class ExecRequest(Owner):
         """Ask once more, by SPDY, where that may be what is missing: nothing was started. Else it is the end."""
         code = event.head.status
         if code == 401:
-            self._cluster.renew_quietly()
+            self._cluster.renew()
         if not self._by_spdy and status.is_about_websocket(code, event.body):
             self._drop_link()
             self._first = event

@@ -15,74 +15,48 @@ from rshagent.stream.status import AGENT_FAILED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agents.common.loop import Timer
     from rshagent.call.bootstrap import Mark
     from rshagent.session.engine import Engine
     from rshagent.session.events import Event
     from rshagent.session.target import ExecTarget
     from rshagent.stream.status import Failure
 
-_ASK_FIRST_S, _ASK_LONGEST_S = 0.25, 5.0
 
-
-class ExitRecovery:
+class ExitRecovery(Control):
     """Waits for the end of a session's command, and takes the exit status that its bootstrap stored.
 
     `feed` gets Alive each time that the command is found to run, and ExitRecovered once.
     """
 
-    __slots__ = ("_control", "_delay_s", "_engine", "_feed", "_heard_at", "_is_outage", "_mark", "_timer", "_watchdog")
+    __slots__ = ("_feed", "_heard_at", "_is_outage", "_mark")
+
+    first_pause_s, longest_pause_s = 0.25, 5.0
 
     def __init__(
-        self,
-        engine: Engine,
-        target: ExecTarget,
-        mark: Mark,
-        pid: int | None,
-        feed: Callable[[Event], None],
+        self, engine: Engine, target: ExecTarget, mark: Mark, pid: int | None, feed: Callable[[Event], None]
     ) -> None:
-        self._engine, self._mark, self._feed = engine, mark, feed
-        self._delay_s = _ASK_FIRST_S
-        self._timer: Timer | None = None
+        super().__init__(engine, target, mark, pid)
+        self._mark, self._feed = mark, feed
         self._heard_at, self._is_outage = engine.loop.now(), False
-        self._watchdog = engine.loop.call_later(engine.limits["settle"], self._unheard)
-        self._control: Control | None = Control(
-            engine, target, mark, pid,
-            on_ready=self._ask, on_answer=self._take, on_gone=self._gone, is_worth_it=self._is_worth_it,
-        )  # fmt: skip
+        self._watch()
 
-    def close(self) -> None:
-        """Stop asking."""
-        self._watchdog.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._control is not None:
-            self._control.close()
-            self._control = None
+    def _ready(self) -> None:
+        self._say("ask")
 
-    def _ask(self) -> None:
-        if self._timer is not None:  # a new conversation continues the lost conversation
-            self._timer.cancel()
-        if self._control is not None:
-            self._control.say("ask")
-
-    def _take(self, answer: str) -> None:
+    def _answered(self, answer: str) -> None:
         word, _, number = answer.partition(" ")
         if word == "exit" and number.isdecimal():
             self._end(min(int(number), AGENT_FAILED), "")  # what does not fit into a code must not become 0
         elif word == "gone":
             self._end(None, "it ended in the worker, and its exit status was not kept")
         elif word == "alive":
-            self._feed(On.ALIVE)
             self._heard_at = self._engine.loop.now()
             self._watch()
+            self._after_pause(self._ready)
             if self._is_outage:
                 self._is_outage = False
                 self._engine.on_outage(self._mark, "the API server can be reached again: the command runs")
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._engine.loop.call_later(self._delay_s, self._ask)
-            self._delay_s = min(self._delay_s * 2, _ASK_LONGEST_S)
+            self._feed(On.ALIVE)
 
     def _gone(self, failure: Failure) -> None:
         self._end(None, failure.message)
@@ -99,13 +73,11 @@ class ExitRecovery:
         return True
 
     def _watch(self) -> None:
-        self._watchdog.cancel()
-        self._watchdog = self._engine.loop.call_later(self._engine.limits["settle"], self._unheard)
+        self._give_up_after(self._engine.limits["settle"], self._unheard)
 
     def _unheard(self) -> None:
         unheard_s = self._engine.loop.now() - self._heard_at
-        why = self._control.why if self._control is not None else ""
-        self._end(None, f"the worker could not be asked for {unheard_s:.0f} s{why}")
+        self._end(None, f"the worker could not be asked for {unheard_s:.0f} s{self.why}")
 
     def _end(self, code: int | None, reason: str) -> None:
         self.close()

@@ -1,8 +1,8 @@
-"""What the state machine of a session knows: the facts that it keeps, and what the runner sees at each event."""
+"""What the state machine of a session knows: the facts that it keeps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rshagent.session.decisions import Tries
 from rshagent.session.events import State
@@ -11,7 +11,6 @@ from rshagent.stream.status import AGENT_FAILED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agents.common.pods import Pod
     from rshagent.stream.status import Failure
 
 
@@ -46,24 +45,3 @@ class Facts:
         self.takes_unready = False  # the worker runs, but its readiness probe failed for too long
         self.early_signals: list[int] = []  # that are for the command, once it runs
         self.worker_code: int | None = None  # the exit status, as the worker says, while the stream is stalled
-
-
-class Observed(NamedTuple):
-    """What the runner sees at the moment of an event."""
-
-    now: float  # seconds of the loop's clock
-    pod: Pod | None = None  # the worker's, if it is watched
-    is_ready: bool = True  # the worker is Ready, or not watched
-    is_in_danger: bool = False  # a cleanup is under way in the pod that would kill what is started now
-    finds_workers: bool = False  # the hub finds workers by a label: one that does not exist may be scaled away
-    worker_end: str = ""  # why the worker can't be running the command any more (looked at only in ENDING states)
-    reads_stdin: bool = False
-    is_behind: bool = False  # the reader of stdout or stderr is behind
-    is_broken: bool = False  # stdout could not be written
-    names_container: bool = True  # the request was for one container
-    has_stream: bool = False
-    may_run: bool = False  # the server has all that it starts the bootstrap by
-    has_command: bool = True  # and all that the bootstrap starts
-    is_confirmed: bool = False  # the command itself said that it ended with 0
-    is_silent: bool = False  # nothing has come for longer than an answer to a ping may take
-    sent: tuple[int, ...] = ()  # signals that are being sent to the command's processes

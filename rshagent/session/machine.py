@@ -8,8 +8,8 @@
       └──────────► FINDING ──── found ──────────────────► RECOVERING ────────────────────────────┘       │
     any: told to end, client died, or failed where a try may run ──► GRACE ─► REAPING ◄─► RECHECK ───────┘
 
-`TRANSITIONS` has every event in every state; `start` and `transitions` have the functions that it names. All of it is
-pure, except for the jitter of the delays. `session` performs the effects.
+`TRANSITIONS` has the states in which each event can come; `start` and `transitions` have the functions that it names.
+All of it is pure, except for the jitter of the delays. `session` performs the effects.
 
 The rules: a start that was acknowledged or found is never tried again. No end without an exit status is a success. Each
 session ends once. A timer belongs to the state that set it: the runner drops it, and what `HOLDS` does not name, when
@@ -22,43 +22,31 @@ from typing import TYPE_CHECKING, Any
 
 from rshagent.session import start
 from rshagent.session import transitions as do
-from rshagent.session.events import (
-    Acknowledged,
-    ExitRecovered,
-    On,
-    PassSignal,
-    Reaped,
-    Resume,
-    State,
-    Stop,
-    StreamEnded,
-    WorkerEnded,
-)
+from rshagent.session.events import ExitRecovered, On, PassSignal, Reaped, Resume, State, Stop, StreamEnded, WorkerEnded
+from rshagent.stream.streams import Acknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rshagent.session.events import Effect, Event
-    from rshagent.session.facts import Facts, Observed
+    from rshagent.session.facts import Facts
+    from rshagent.session.view import View
 
-    Action = Callable[[Facts, Any, Observed], tuple[State, tuple[Effect, ...]]]
+    Action = Callable[[Facts, Any, View], tuple[State, tuple[Effect, ...]]]
 
 (
     QUEUED, WAITING, BACKOFF, STARTING, FINDING, RUNNING, STALLED, FLUSHING, RECOVERING, GRACE, REAPING, RECHECK,
     DRAINING, ENDED,
 ) = State  # fmt: skip
 
-NOT_REQUESTED = do.NOT_REQUESTED
+NOT_REQUESTED, ENDING = do.NOT_REQUESTED, do.ENDING
 WITH_COMMAND = (RUNNING, STALLED, FLUSHING)
-ENDING = (GRACE, REAPING, RECHECK)
 OVER = (DRAINING, ENDED)
 
 STREAM, RECOVERY, REAPER, SLOT = "stream", "exit recovery", "reaper", "start slot"
 
 HOLDS: dict[State, tuple[str, ...]] = {
     QUEUED: (SLOT,),  # or a place in the queue for one
-    WAITING: (),
-    BACKOFF: (),
     STARTING: (SLOT, STREAM),
     FINDING: (RECOVERY,),
     RUNNING: (STREAM,),
@@ -68,31 +56,20 @@ HOLDS: dict[State, tuple[str, ...]] = {
     GRACE: (STREAM,),  # exit recovery starts again, if the session was in it
     REAPING: (STREAM, RECOVERY, REAPER),
     RECHECK: (STREAM, RECOVERY),
-    DRAINING: (),
-    ENDED: (),
 }
-"""What a session keeps when it comes to a state. The runner closes everything else, and cancels the timer."""
+"""What a session keeps when it comes to a state, if anything. The runner closes the rest, and cancels the timer."""
 
 
 def _each(*rows: tuple[Action, tuple[State, ...]]) -> dict[State, Action]:
     pairs = [(state, action) for action, states in rows for state in states]
-    assert sorted(state.value for state, _ in pairs) == sorted(state.value for state in State), "each state once"
+    assert len(dict(pairs)) == len(pairs), "a state in two rows"
     return dict(pairs)
 
 
 TRANSITIONS: Mapping[On | type[Event], Mapping[State, Action]] = {
-    On.BEGIN: _each(
-        (start.queue, (QUEUED,)),
-        (do.never, (WAITING, BACKOFF, STARTING, FINDING, *WITH_COMMAND, RECOVERING, *ENDING, *OVER)),
-    ),
-    Resume: _each(
-        (do.resume, (QUEUED,)),
-        (do.never, (WAITING, BACKOFF, STARTING, FINDING, *WITH_COMMAND, RECOVERING, *ENDING, *OVER)),
-    ),
-    On.SLOT_GRANTED: _each(
-        (start.begin_try, (QUEUED,)),
-        (do.never, (WAITING, BACKOFF, STARTING, FINDING, *WITH_COMMAND, RECOVERING, *ENDING, *OVER)),
-    ),
+    On.BEGIN: {QUEUED: start.queue},
+    Resume: {QUEUED: do.resume},
+    On.SLOT_GRANTED: {QUEUED: start.begin_try},
     On.WORKER_READY: _each(
         (start.queue, (WAITING,)),
         (do.stay, (QUEUED, BACKOFF, STARTING, FINDING, *WITH_COMMAND, RECOVERING, *ENDING, *OVER)),
@@ -112,45 +89,35 @@ TRANSITIONS: Mapping[On | type[Event], Mapping[State, Action]] = {
         (do.tell_pid, (RUNNING,)),
         (do.flushed, (FLUSHING,)),
         (do.reap, (GRACE, RECHECK)),
-        (do.never, (QUEUED, STALLED, RECOVERING, REAPING, *OVER)),
     ),
     Acknowledged: _each(
         (do.acknowledged, (STARTING,)),
         (do.acknowledged_late, ENDING),
-        (do.never, (*NOT_REQUESTED, FINDING, *WITH_COMMAND, RECOVERING, *OVER)),
     ),
     On.OUTPUT: _each(
         (do.expect_more, (FLUSHING,)),
         (do.stay, (STARTING, RUNNING, STALLED, *ENDING)),
-        (do.never, (*NOT_REQUESTED, FINDING, RECOVERING, *OVER)),
     ),
     On.STALLED: _each(
         (do.stall, (RUNNING,)),
         (do.stay, (STARTING, STALLED, FLUSHING, *ENDING)),
-        (do.never, (*NOT_REQUESTED, FINDING, RECOVERING, *OVER)),
     ),
     StreamEnded: _each(
         (start.start_ended, (STARTING,)),
         (do.stream_ended, WITH_COMMAND),
         (do.ending_stream_ended, ENDING),
-        (do.never, (*NOT_REQUESTED, FINDING, RECOVERING, *OVER)),
     ),
     On.ALIVE: _each(
         (start.found, (FINDING,)),
         (do.stay, (STALLED, RECOVERING, *ENDING)),
-        (do.never, (*NOT_REQUESTED, STARTING, RUNNING, FLUSHING, *OVER)),
     ),
     ExitRecovered: _each(
         (start.found_ended, (FINDING,)),
         (do.recovered, (RECOVERING,)),
         (do.recovered_at_stall, (STALLED,)),
         (do.recovered_at_end, ENDING),
-        (do.never, (*NOT_REQUESTED, STARTING, RUNNING, FLUSHING, *OVER)),
     ),
-    Reaped: _each(
-        (do.reaped, (REAPING,)),
-        (do.never, (*NOT_REQUESTED, STARTING, FINDING, *WITH_COMMAND, RECOVERING, GRACE, RECHECK, *OVER)),
-    ),
+    Reaped: {REAPING: do.reaped},
     On.DRAINED: _each(
         (do.resume_stream, (STARTING, RUNNING, STALLED, *ENDING)),
         (do.expect_more, (FLUSHING,)),
@@ -184,8 +151,8 @@ TRANSITIONS: Mapping[On | type[Event], Mapping[State, Action]] = {
 }
 
 
-def step(facts: Facts, event: Event, seen: Observed) -> tuple[Effect, ...]:
+def step(facts: Facts, event: Event, seen: View) -> tuple[Effect, ...]:
     """Take an event: change the facts, the state among them, and return what to do, in order."""
     kind = event if isinstance(event, On) else type(event)
-    facts.state, effects = TRANSITIONS[kind][facts.state](facts, event, seen)
+    facts.state, effects = TRANSITIONS[kind].get(facts.state, do.never)(facts, event, seen)
     return effects

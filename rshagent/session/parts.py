@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.common.loop import NO_TIMER
 from rshagent.session.events import Reaped
 from rshagent.session.exit_recovery import ExitRecovery
 from rshagent.session.reaper import Reaper, SignalSender
@@ -11,7 +12,6 @@ from rshagent.session.reaper import Reaper, SignalSender
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agents.common.loop import Timer
     from rshagent.call.bootstrap import Mark
     from rshagent.session.engine import Engine
     from rshagent.session.events import Event
@@ -25,7 +25,7 @@ class Parts:
 
     def __init__(self, engine: Engine, target: ExecTarget, mark: Mark, feed: Callable[[Event], None]) -> None:
         self._engine, self._target, self._mark, self._feed = engine, target, mark, feed
-        self._timer: Timer | None = None
+        self._timer = NO_TIMER
         self._recovery: ExitRecovery | None = None
         self._reaper: Reaper | None = None
         self._senders: tuple[SignalSender, ...] = ()
@@ -37,7 +37,7 @@ class Parts:
 
     def set_timer(self, seconds: float, call: Callable[[], None]) -> None:
         """Call `call()` then, and nothing that was to be called before."""
-        self._cancel()
+        self._timer.cancel()
         self._timer = self._engine.loop.call_later(seconds, call)
 
     def ask_worker(self, pid: int | None) -> None:
@@ -51,7 +51,7 @@ class Parts:
 
     def send_signal(self, name: str) -> None:
         """Send the command's processes one signal."""
-        self._senders = tuple(sender for sender in self._senders if not sender.is_done)
+        self._senders = tuple(sender for sender in self._senders if not sender.is_closed)
         for sender in self._senders:
             if sender.name == name:  # signals are a set, as in the kernel, and each sender is a request
                 sender.repeat()
@@ -60,7 +60,7 @@ class Parts:
 
     def release(self, *, keeps_recovery: bool) -> None:
         """Cancel the timer, close the reaper, and exit recovery unless that is kept."""
-        self._cancel()
+        self._timer.cancel()
         if not keeps_recovery:
             self._end_recovery()
         if self._reaper is not None:
@@ -68,8 +68,7 @@ class Parts:
             self._reaper = None
 
     def close(self) -> None:
-        """Close everything."""
-        self.release(keeps_recovery=False)
+        """Close what `release` leaves: the signals on their way."""
         for sender in self._senders:
             sender.close()
 
@@ -80,8 +79,3 @@ class Parts:
         if self._recovery is not None:
             self._recovery.close()
             self._recovery = None
-
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -10,27 +10,22 @@ from rshagent.session.decisions import ENDING, KILL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agents.common.loop import Timer
     from rshagent.call.bootstrap import Mark
     from rshagent.session.engine import Engine
     from rshagent.session.target import ExecTarget
     from rshagent.stream.status import Failure
 
 KILL_AFTER_S = 5.0
-_COUNT_FIRST_S, _COUNT_LONGEST_S = 0.05, 0.5
 
 
-class Reaper:
+class Reaper(Control):
     """Ends all processes that carry a session's mark: first `signal_name`, KILL after 5 s if nothing else is said.
 
     `on_done(reason)`: reason "" where none is left, else what is known of those that are. A refusal is believed after
     a while (`Failure.patience_s`) where it `believes_refusals`, else it is tried on as long as any other trouble.
     """
 
-    __slots__ = (
-        "_believes_refusals", "_control", "_deadline", "_delay_s", "_engine", "_kill_after_s", "_kill_at", "_on_done",
-        "_refused_at", "_signal", "_timer",
-    )  # fmt: skip
+    __slots__ = ("_believes_refusals", "_kill_after_s", "_kill_at", "_on_done", "_refused_at", "_signal")
 
     def __init__(
         self,
@@ -43,54 +38,28 @@ class Reaper:
         *,
         believes_refusals: bool = False,
     ) -> None:
-        self._engine, self._signal, self._on_done = engine, signal_name, on_done
+        super().__init__(engine, target, mark)
+        self._signal, self._on_done = signal_name, on_done
         self._kill_after_s, self._believes_refusals = kill_after_s, believes_refusals
         self._refused_at: float | None = None
-        self._delay_s = _COUNT_FIRST_S
         self._kill_at: float | None = None
-        self._timer: Timer | None = None
-        self._deadline = engine.loop.call_later(engine.limits["reap"], self._too_late)
-        self._control: Control | None = Control(
-            engine, target, mark, None,
-            on_ready=self._begin, on_answer=self._take, on_gone=self._gone, is_worth_it=self._is_worth_it,
-        )  # fmt: skip
+        self._give_up_after(engine.limits["reap"], self._too_late)
 
     @property
     def sent(self) -> tuple[int, ...]:
         """The signals by which the processes may have ended that were sent from here."""
         return (*ENDING, KILL) if self._signal == "KILL" else (*ENDING,)
 
-    @property
-    def why(self) -> str:
-        """Say, to be added to a line, what has gone wrong since the last answer."""
-        return self._control.why if self._control is not None else ""
-
-    def close(self) -> None:
-        """Stop, whatever is left."""
-        self._deadline.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-
-    def _begin(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _ready(self) -> None:
         if self._kill_at is None:
             self._kill_at = self._engine.loop.now() + self._kill_after_s
         self._say(f"signal {self._signal}")
 
-    def _take(self, answer: str) -> None:
-        if not answer.startswith("left "):
-            return
+    def _answered(self, answer: str) -> None:
         if answer == "left 0 0":
             self._finish("")
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._engine.loop.call_later(self._delay_s, self._look_again)
-        self._delay_s = min(self._delay_s * 2, _COUNT_LONGEST_S)
+        elif answer.startswith("left "):
+            self._after_pause(self._look_again)
 
     def _look_again(self) -> None:
         assert self._kill_at is not None
@@ -100,10 +69,6 @@ class Reaper:
             self._say("signal KILL")
         else:
             self._say("count")
-
-    def _say(self, line: str) -> None:
-        if self._control is not None:
-            self._control.say(line)
 
     def _is_worth_it(self, failure: Failure) -> bool:
         if _is_absent(failure):
@@ -116,8 +81,7 @@ class Reaper:
         return now < self._refused_at + failure.patience_s
 
     def _gone(self, failure: Failure) -> None:
-        reason = "" if _is_absent(failure) else f"its processes could not be ended: {failure.message}"
-        self._finish(reason)
+        self._finish("" if _is_absent(failure) else f"its processes could not be ended: {failure.message}")
 
     def _too_late(self) -> None:
         reap_s = self._engine.limits["reap"]
@@ -136,45 +100,34 @@ def _is_absent(failure: Failure) -> bool:
     return failure.http_status == 404 or "container not found" in failure.message
 
 
-class SignalSender:
+class SignalSender(Control):
     """Sends one signal to a session's processes, then closes. Waits up to 5 s for a command that has not started."""
 
-    __slots__ = ("_control", "_delay_s", "_gives_up_at", "_loop", "_repeats", "_timer", "is_done", "name")
+    __slots__ = ("_gives_up_at", "_repeats", "name")
 
     def __init__(self, engine: Engine, target: ExecTarget, mark: Mark, signal_name: str) -> None:
-        self.is_done = self._repeats = False
-        self.name, self._loop, self._delay_s = signal_name, engine.loop, _COUNT_FIRST_S
-        self._timer: Timer | None = None
+        super().__init__(engine, target, mark)
+        self.name, self._repeats = signal_name, False
         self._gives_up_at: float | None = None
-        self._control = Control(
-            engine, target, mark, None, on_ready=self._say, on_answer=self._take, on_gone=lambda _: self.close()
-        )
-
-    def close(self) -> None:
-        """Give up."""
-        self.is_done = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._control.close()
 
     def repeat(self) -> None:
         """Pass it on once more, unless it has not been sent yet."""
         self._repeats = True
 
-    def _say(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _ready(self) -> None:
         self._repeats = False
-        self._control.say(f"signal {self.name}")
+        self._say(f"signal {self.name}")
 
-    def _take(self, answer: str) -> None:
-        now = self._loop.now()
+    def _answered(self, answer: str) -> None:
+        now = self._engine.loop.now()
         self._gives_up_at = now + KILL_AFTER_S if self._gives_up_at is None else self._gives_up_at
         is_alone = answer.endswith(" 0") and answer != "left 0 0"  # its bootstrap, of one that hides its mark for ever
         if is_alone and now < self._gives_up_at:
-            self._timer = self._loop.call_later(self._delay_s, self._say)
-            self._delay_s = min(self._delay_s * 2, _COUNT_LONGEST_S)
+            self._after_pause(self._ready)
         elif self._repeats:
-            self._say()
+            self._ready()
         else:
             self.close()
+
+    def _gone(self, _failure: Failure) -> None:
+        self.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agents.common.loop import NO_TIMER
 from rshagent.call import bootstrap
 from rshagent.session import machine
 from rshagent.session.decisions import PASSED_ON
@@ -23,16 +24,15 @@ from rshagent.session.events import (
     UseContainer,
     WorkerEnded,
 )
-from rshagent.session.facts import Facts, Observed
-from rshagent.session.machine import ENDING, HOLDS, NOT_REQUESTED, OVER, RECOVERY, SLOT, STREAM
+from rshagent.session.facts import Facts
+from rshagent.session.machine import HOLDS, NOT_REQUESTED, OVER, RECOVERY, SLOT, STREAM
 from rshagent.session.parts import Parts
+from rshagent.session.view import View
 from rshagent.session.wire import Wire
-from rshagent.session.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agents.common.loop import Timer
     from rshagent.call.bootstrap import Mark
     from rshagent.net.stdio import Stdio
     from rshagent.session.engine import Engine
@@ -52,7 +52,7 @@ class Session:
 
     __slots__ = (
         "_events", "_is_busy", "_on_end", "_worker_timer", "command", "engine", "facts", "mark", "on_requested",
-        "options", "parts", "stdio", "target", "wire", "worker",
+        "options", "parts", "stdio", "target", "view", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -72,8 +72,8 @@ class Session:
         self.facts = Facts(engine.loop.now(), engine.limits, has_output=options.has_output)
         self.wire = Wire(stdio, self.facts, self.feed)
         self.parts = Parts(engine, target, mark, self.feed)
-        self.worker = Worker(engine, target)
-        self._worker_timer: Timer | None = None
+        self.view = View(engine, target, mark, self.wire, self.parts)
+        self._worker_timer = NO_TIMER
         self._events: list[Event] = []
         self._is_busy = False
         engine.enter(self, mark)
@@ -87,7 +87,7 @@ class Session:
 
     def resume(self, pid: int | None) -> None:
         """Take over a session that another hub started, whose stream is lost; `pid` is its process id, if known."""
-        self.worker.remember()
+        self.view.remember()
         self.feed(Resume(pid))
 
     def signal(self, number: int) -> None:
@@ -113,14 +113,14 @@ class Session:
 
     def pod_changed(self) -> None:
         """Look at the worker's pod again."""
-        if self.facts.state is State.WAITING and self.worker.is_ready:
+        if self.facts.state is State.WAITING and self.view.is_ready:
             self.feed(On.WORKER_READY)
-        elif self._is_requested and self._worker_timer is None and self.worker.end() is not None:
+        elif self._is_requested and self._worker_timer is NO_TIMER and self.view.worker_end() is not None:
             self._worker_timer = self.engine.loop.call_later(_WORKER_END_S, self._look_at_worker)
 
     def _look_at_worker(self) -> None:
-        self._worker_timer = None
-        ended = self.worker.end() if self._is_requested else None
+        self._worker_timer = NO_TIMER
+        ended = self.view.worker_end() if self._is_requested else None
         if ended is not None:
             self.feed(WorkerEnded(*ended))
 
@@ -141,41 +141,17 @@ class Session:
             self._is_busy = False
 
     def _take(self, event: Event) -> None:
-        seen, before = self._observe(), self.facts.state
-        if isinstance(event, StreamEnded):
+        before = self.facts.state
+        effects = machine.step(self.facts, event, self.view)
+        held = HOLDS.get(self.facts.state, ())
+        if isinstance(event, StreamEnded) or STREAM not in held:
             self.wire.close_stream()
-        effects = machine.step(self.facts, event, seen)
         if self.facts.state is not before:
-            held = HOLDS[self.facts.state]
             self.parts.release(keeps_recovery=RECOVERY in held)
-            if STREAM not in held:
-                self.wire.close_stream()
         for effect in effects:
             _PERFORM[effect if isinstance(effect, Do) else type(effect)](self, effect)
-        if SLOT in HOLDS[before] and SLOT not in HOLDS[self.facts.state]:
+        if SLOT in HOLDS.get(before, ()) and SLOT not in held:
             self.engine.limiter.leave(self)
-
-    def _observe(self) -> Observed:
-        engine, stream, stdio, pod = self.engine, self.wire.stream, self.wire.stdio, self.worker.pod
-        ended = self.worker.end() if self.facts.state in ENDING else None
-        return Observed(
-            now=engine.loop.now(),
-            pod=pod,
-            is_ready=pod.ready if pod is not None else not self.worker.is_watched,
-            is_in_danger=engine.is_in_danger(self.target.pod, self.mark.instance),
-            finds_workers=engine.finds_workers,
-            worker_end=ended[0] if ended is not None else "",
-            reads_stdin=stdio.reads_stdin,
-            is_behind=stdio.is_behind,
-            is_broken=stdio.is_broken,
-            names_container=self.target.container is not None,
-            has_stream=stream is not None,
-            may_run=stream is not None and stream.may_run,
-            has_command=self.wire.has_command,
-            is_confirmed=stream is not None and stream.is_confirmed,
-            is_silent=stream is not None and stream.is_silent,
-            sent=self.parts.sent,
-        )
 
     def granted(self) -> None:
         """Take the start slot."""
@@ -197,7 +173,7 @@ class Session:
             forwards_stdin=self.stdio.reads_stdin,
             text_by_stdin=self.options.text_by_stdin or self.engine.text_by_stdin,
         )
-        pod = self.worker.remember()
+        pod = self.view.remember()
         if self.target.container is None and pod is not None:
             self.target.container = pod.main_container or None
         events = len(self._events)
@@ -228,8 +204,7 @@ class Session:
     def close(self) -> None:
         """Close everything, and report the end."""
         self.parts.close()
-        if self._worker_timer is not None:
-            self._worker_timer.cancel()
+        self._worker_timer.cancel()
         self.stdio.close()
         self.engine.end_cleanup(self, self.target.pod)
         self.engine.leave(self, self.mark)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-")
-_NAME_MAX = 253  # Kubernetes: DNS subdomain names
+_NAME = re.compile(r"[a-z0-9.-]{1,253}")  # Kubernetes: DNS subdomain names
 
 
 class ExecTarget:
@@ -18,7 +18,7 @@ class ExecTarget:
 
     def __init__(self, namespace: str, pod: str, container: str | None) -> None:
         for name in (namespace, pod, "x" if container is None else container):
-            if not name or len(name) > _NAME_MAX or not _ALLOWED.issuperset(name):
+            if not _NAME.fullmatch(name):
                 raise ValueError(f"{name[:40]!a} is no name of a namespace, pod or container")
         self.namespace, self.pod, self.container = namespace, pod, container
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rshagent.session.events import Acknowledged, On, State, StreamEnded
+from rshagent.session.events import On, State, StreamEnded
 from rshagent.session.exec_request import ExecRequest, Listener
-from rshagent.stream.streams import Acknowledged as AcknowledgedLine
-from rshagent.stream.streams import Opened, Output
+from rshagent.stream.streams import Acknowledged, Opened, Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +33,24 @@ class Wire(Listener):
         stdio.attach(on_data=self._read, on_drained=self._drained, on_broken=self._broken)
 
     @property
+    def may_run(self) -> bool:
+        """Say whether the server has all that it starts the bootstrap by."""
+        return self.stream is not None and self.stream.may_run
+
+    @property
     def has_command(self) -> bool:
         """Say whether the stream has been sent what its bootstrap is to start."""
         return not self._stdin
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Say whether the command itself said that it ended with 0."""
+        return self.stream is not None and self.stream.is_confirmed
+
+    @property
+    def is_silent(self) -> bool:
+        """Say whether nothing has come for longer than an answer to a ping may take."""
+        return self.stream is not None and self.stream.is_silent
 
     def open(self, engine: Engine, target: ExecTarget, request: Request, acknowledgement: bytes) -> None:
         """Send an exec request."""
@@ -68,8 +82,8 @@ class Wire(Listener):
             text, self._stdin = self._stdin, b""
             if text and self.stream is not None:
                 self.stream.send(text)
-        elif isinstance(event, AcknowledgedLine):
-            self._feed(Acknowledged(event.pid))
+        elif isinstance(event, Acknowledged):
+            self._feed(event)
 
     def exec_drained(self) -> None:
         """Read on from stdin."""

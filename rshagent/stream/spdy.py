@@ -142,7 +142,7 @@ class SpdyStream(ExecStream):
 
     def _leave(self, events: list[Event]) -> None:
         self._is_over = True
-        self._end(1000, events)
+        self._end(events)
 
 
 def _frame_length(seen: bytes) -> int:

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ class Failure(NamedTuple):
         return _ABSENT_S if "container not found" in self.message else _PATIENCE_S.get(self.http_status)
 
 
+@functools.lru_cache(8)  # most commands end in one of a few ways
 def from_error_channel(data: bytes) -> Exited | Failure:
     """Read what came on the error channel: a `Status` in JSON."""
     status = _load(data)

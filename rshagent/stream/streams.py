@@ -13,6 +13,7 @@ its locale), is not the command's; it comes out only where no acknowledgement do
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from rshagent.call.bootstrap import success
@@ -45,7 +46,7 @@ class Output(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """The bootstrap runs, with this process id in its container's namespace."""
+    """The bootstrap says that the command starts; `pid`: its process id in the container, 0 if that can't be read."""
 
     pid: int
 
@@ -64,7 +65,6 @@ class Ended(NamedTuple):
     """The stream is over; `status` is all that came on the error channel, None where nothing did."""
 
     status: bytes | None
-    code: int
 
 
 Event = Opened | Refused | Output | Acknowledged | Owed | Ponged | Ended
@@ -136,7 +136,7 @@ class ExecStream:
         if self._refused is not None and self._body is not None:
             events.append(Refused(self._refused, bytes(self._body[1])))
         else:
-            self._end(1006, events)
+            self._end(events)
         return events
 
     def _switched(self, head: Head, events: list[Event]) -> None:
@@ -219,17 +219,14 @@ class ExecStream:
             at = data.rfind(line[:1])
             if at >= 0 and line.startswith(data[at:]):
                 data, self._held = data[:at], data[at:]
-        self._pass_on(data, events)
-
-    def _pass_on(self, data: bytes, events: list[Event]) -> None:
         if data:
             events.append(Output(STDERR, memoryview(data)))
 
-    def _end(self, code: int, events: list[Event]) -> None:
+    def _end(self, events: list[Event]) -> None:
         if self._held:
             events.append(Output(STDERR, memoryview(self._held)))
             self._held = b""
-        events.append(Ended(None if self._status is None else bytes(self._status), code))
+        events.append(Ended(None if self._status is None else bytes(self._status)))
 
 
 def upgrade_request(method: str, target: str, host: str, authorization: str | None, upgrade: tuple[str, ...]) -> bytes:
@@ -241,20 +238,36 @@ def upgrade_request(method: str, target: str, host: str, authorization: str | No
     return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
-def target(namespace: str, pod: str, container: str | None, command: list[bytes], *, stdin: bool) -> str:
-    """Return path and query of the exec request; every byte that could mean something else is escaped."""
-    query = "".join(f"command={quote(argument)}&" for argument in command)
-    where = f"container={quote(container.encode())}&" if container else ""
+def target(
+    namespace: str, pod: str, container: str | None, command: list[bytes], *, stdin: bool, session: bytes = b""
+) -> str:
+    """Return path and query of the exec request; every byte that could mean something else is escaped.
+
+    What is not a user's, and has no `session` in it, is the same in most requests: it is quoted once.
+    """
+    words = [_quote_ours(word, session or b" ") for word in command[:_OURS]] + [quote(word) for word in command[_OURS:]]
+    query = "".join([f"command={word}&" for word in words])
+    where = f"container={_quote_once(container.encode())}&" if container else ""
     asked = "stdin=true&" if stdin else ""
     return f"/api/v1/namespaces/{namespace}/pods/{pod}/exec?{query}{where}{asked}stdout=true&stderr=true"
 
 
-_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/%")
+_OURS = 4  # arguments of a command before TEXT: `/bin/sh -c SCRIPT sh`
+_PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/%"
+_ESCAPES = [f"%{byte:02X}" for byte in range(256)]
 
 
 def quote(data: bytes) -> str:
     """Percent-encode for a query (RFC 3986 §3.4), by one search for each character that needs it."""
     text = data.decode("latin-1").replace("%", "%25")
-    for char in set(text) - _PLAIN:
-        text = text.replace(char, f"%{ord(char):02X}")
+    for byte in set(data.translate(None, _PLAIN)):
+        text = text.replace(chr(byte), _ESCAPES[byte])
     return text
+
+
+_quote_once = functools.lru_cache(512)(quote)
+
+
+def _quote_ours(argument: bytes, between: bytes) -> str:
+    parts = argument.split(between)
+    return _quote_once(parts[0]) if len(parts) == 1 else quote(between).join(map(_quote_once, parts))

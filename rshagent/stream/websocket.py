@@ -23,9 +23,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 §1.3
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
-# RFC 6455 §5.5: control frames carry at most 125 bytes; §7.1.5: a close frame starts with a two-byte code.
-_CONTROL_MAX = 125
-_NO_STATUS_CODE = 1005
+_CONTROL_MAX = 125  # bytes that control frames carry at most (RFC 6455 §5.5)
 
 
 class ProtocolError(Exception):
@@ -160,13 +158,6 @@ def _mask(payload: bytes, key: bytes) -> bytes:
     return (int.from_bytes(payload, "little") ^ int.from_bytes(keys, "little")).to_bytes(length, "little")
 
 
-def close_reason(payload: memoryview) -> tuple[int, str]:
-    """Return the code and the text of a close frame; 1005 where it has none (RFC 6455 §7.1.5)."""
-    if len(payload) < 2:
-        return _NO_STATUS_CODE, ""
-    return int.from_bytes(payload[:2], "big"), bytes(payload[2:]).decode("utf-8", "replace")
-
-
 class WebSocketStream(ExecStream):
     """An exec by WebSocket, whose messages begin with a channel's number."""
 
@@ -233,7 +224,7 @@ class WebSocketStream(ExecStream):
         elif opcode == PONG:
             events.append(Ponged())
         elif opcode == CLOSE:
-            self._end(close_reason(payload)[0], events)
+            self._end(events)
         else:
             if piece.begins:
                 self._channel = None

@@ -109,7 +109,9 @@ def test_only_the_hubs_own_container_can_end_the_job(
         session = start(agent, "worker-0", "read line; exit 4")
         cluster.until(lambda stats: stats["running"] >= 1)
         for grace_s in (1, 30, 7 * 86400, 0xFFFFFFFF):
-            answer = tell("hub.sock", protocol.ending_message(grace_s), 65534 if is_user else None)
+            answer = tell(
+                "hub.sock", protocol.encode(protocol.ENDING, grace_s.to_bytes(4, "big")), 65534 if is_user else None
+            )
             assert answer is not None
             assert answer.kind == protocol.FAIL
         assert tell("hub.sock", protocol.encode(protocol.CHECK), 65534 if is_user else None) is not None
@@ -127,7 +129,7 @@ def test_a_session_that_tells_the_hub_to_end_is_ended_itself(cluster: Cluster, c
             sock.connect(agent.environ["MPI_AGENT_SOCKET"])
             socket.send_fds(sock, [protocol.encode(protocol.START, payload)], [null.fileno()] * protocol.FDS)
             until(lambda: cluster.leftovers("worker-0"), "the command runs")
-            sock.sendall(protocol.ending_message(30))
+            sock.sendall(protocol.encode(protocol.ENDING, (30).to_bytes(4, "big")))
             while sock.recv(4096):
                 pass
         until(lambda: not cluster.leftovers("worker-0"), "the command is ended")

@@ -18,7 +18,7 @@ import pytest
 from rshagent.call.arguments import parse
 from rshagent.call.bootstrap import success
 from rshagent.call.explain import describe
-from rshagent.call.hosts import Resolver
+from rshagent.call.hosts import Entry, Resolver
 
 CALLS = Path(__file__).with_name("launcher_calls")
 VALUED = {"-o", "-p", "-i", "--container", "--namespace"}
@@ -90,12 +90,12 @@ def test_recorded_call(call: dict[str, Any], root: Path) -> None:
     argv = [ROOTS.sub(lambda found: f"{root}{found[0]}", word) for word in call["argv"]]
     options, text = expected(argv, call["host"])
     parsed = parse([os.fsencode(word) for word in argv])
-    worker = Resolver(None, {}, "default", frozenset()).resolve(parsed.host, parsed.namespace)
-    explained: Any = describe(parsed, worker, {})
-
     host = call["host"].removeprefix("mpiuser@")
     pod, _, domain = host.partition(".")
     is_address = host.replace(".", "").isdigit()
+    known = [Entry(host if is_address else pod)]
+    worker = Resolver(known, {}, "default").resolve(parsed.host, parsed.namespace)
+    explained: Any = describe(parsed, worker, {})
     asked = options[options.index("--namespace") + 1] if "--namespace" in options else "default"
     assert explained["pod"] == (host if is_address else pod)
     assert explained["namespace"] == ("team-a" if ".team-a.svc" in domain else asked)

@@ -387,4 +387,4 @@ def beginning(*dialects: str) -> dict[str, Any]:
 
 # To shrink a failure takes longer than to read it.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
-SETTINGS = settings(max_examples=125, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False)
+SETTINGS = settings(max_examples=50, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False)

@@ -118,8 +118,7 @@ def test_shebang_options_are_one_word() -> None:
 
 
 def test_user() -> None:
-    assert parse([b"ssh", b"me@w-0", b"true"]).user == "me"
-    assert parse([b"ssh", b"w-0", b"true"]).user is None
+    assert parse([b"ssh", b"me@w-0", b"true"]).host == "w-0"
 
 
 @pytest.mark.parametrize(

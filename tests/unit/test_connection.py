@@ -221,7 +221,7 @@ def test_out_of_descriptors_is_a_lost_connection(authority: Authority, monkeypat
     def refuse(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("socket.socket", refuse)
+    monkeypatch.setattr("rshagent.net.connection.Socket", refuse)
     assert lost_of(cluster_at(443, authority.path)).reason.endswith("can't be reached: Too many open files")
 
 

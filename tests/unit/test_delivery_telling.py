@@ -58,8 +58,7 @@ def test_live_line_is_drawn_over_and_lines_that_stay_go_above_it() -> None:
     assert progress.next_s(ONE, 0.0) == 1.0
     progress.line("copied")
     progress.show(ONE, "x" * 500, 1.0)
-    progress.end()
-    assert out.getvalue() == "0/8 ready" + "\r\x1b[K" + "copied\n" + "x" * 78 + "…" + "\r\x1b[K"
+    assert out.getvalue() == "0/8 ready" + "\r\x1b[K" + "copied\n" + "x" * 78 + "…"
 
 
 def test_reader_that_has_gone_away_does_not_end_the_wait() -> None:

@@ -14,7 +14,7 @@ from rshagent.call.hosts import Resolver, parse_hostfile
 if TYPE_CHECKING:
     from agents.common.pods import Pod
 
-OWN = Resolver(None, {}, "training", frozenset(("pi-launcher", "pi-launcher-x7k2p", "10.0.0.9")))
+OWN = Resolver([], {}, "training", frozenset(("pi-launcher", "pi-launcher-x7k2p", "10.0.0.9")))
 
 
 def pod(name: str, *, ready: bool = True, deleting: bool = False, ip: str = "", phase: str = "Running") -> Pod:

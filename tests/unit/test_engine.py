@@ -12,6 +12,7 @@ from scripted_api import Authority, cluster_at
 from agents.common.loop import Loop
 from rshagent.net.cluster import ConfigError
 from rshagent.session.engine import DEFAULT_LIMITS, Engine, StartLimiter, limits
+from rshagent.session.target import ExecTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,15 +130,18 @@ def engine(tmp_path: Path) -> Engine:
 
 def test_what_an_engine_knows(engine: Engine) -> None:
     assert engine.limits["start"] == 7
-    assert not engine.is_watched("default"), "there is no watch yet"
+    assert engine.watched("default") is None, "there is no watch yet"
     engine.pods = {}
-    assert engine.is_watched("default")
-    assert not engine.is_watched("elsewhere")
+    assert engine.watched("default") == {}
+    assert engine.watched("elsewhere") is None
 
 
 def test_a_worker_is_swept_once_for_each_run_of_the_launcher(engine: Engine) -> None:
-    assert engine.needs_sweep("worker-0", "run-1")
+    def is_swept(pod: str, run: str) -> bool:
+        return engine.begin_cleanup("a session", ExecTarget("default", pod, None), run, "") is not None
+
+    assert is_swept("worker-0", "run-1")
     engine.swept("worker-0", "run-1")
-    assert not engine.needs_sweep("worker-0", "run-1")
-    assert engine.needs_sweep("worker-0", "run-2")
-    assert engine.needs_sweep("worker-1", "run-1")
+    assert not is_swept("worker-0", "run-1")
+    assert is_swept("worker-0", "run-2")
+    assert is_swept("worker-1", "run-1")

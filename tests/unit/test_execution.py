@@ -35,7 +35,6 @@ def test_a_good_one(serving: Serving) -> None:
         execution = bench.execute(hearer)
         assert hearer.heard == []
         bench.until(lambda: b"out" in hearer.heard)
-        assert execution.protocol == "v5.channel.k8s.io"
         execution.send(b"typed")
         execution.close_stdin()
         bench.until(lambda: hearer.is_over)

@@ -24,7 +24,7 @@ def test_an_option_wins_over_its_variable() -> None:
     assert (parse([], environ).slots, parse([], environ).selector) == (2, "a=b")
     found = parse(["--slots", "4", "--selector", "c=d"], environ)
     assert (found.slots, found.selector) == (4, "c=d")
-    assert (parse([], {}).slots, parse([], {}).selector) == (None, None)
+    assert (parse([], {}).slots, parse([], {}).selector) == (None, "")
 
 
 @pytest.mark.parametrize("slots", ["0", "-1", "two"])

@@ -92,7 +92,10 @@ def test_fields(version: str, changes: dict[str, Any], expected: str) -> None:
         ({"spec/ssh/port": "22"}, "spec.ssh.port: must be a whole number, not text"),
         ({"spec/ssh/keyType": "rsa"}, 'spec.ssh.keyType: must be ed25519 or ecdsa, not "rsa"'),
         ({"spec/ssh/passwd": "mine"}, 'spec.ssh.passwd: must be image or generated, not "mine"'),
-        (annotated(ssh_port="99999"), "metadata.annotations[mpi-agents/ssh-port]: must be at most 65535"),
+        (
+            annotated(ssh_port="99999"),
+            'metadata.annotations[mpi-agents/ssh-port]: must be a whole number, 1 to 65535, not "99999"',
+        ),
     ],
 )
 def test_settings_that_all_dialects_share(version: str, changes: dict[str, Any], expected: str) -> None:

@@ -38,6 +38,7 @@ def test_json_is_what_it_says(value: Any) -> None:
     assert decode(json.dumps(value).encode()) == value
 
 
+@settings(max_examples=20)
 @given(VALUES, VALUES)
 def test_what_is_beside_the_depths_is_kept(before: Any, after: Any) -> None:
     text = f'{{"before":{json.dumps(before)},"deep":{nested(9000)},"after":{json.dumps(after)}}}'
@@ -62,7 +63,7 @@ def parts(data: bytes, size: int) -> Iterator[bytes]:
     return (data[at : at + size] for at in range(0, len(data), size))
 
 
-@settings(max_examples=50)  # a hundred took a minute and more on a slow machine
+@settings(max_examples=20)  # a hundred took a minute and more on a slow machine
 @given(st.dictionaries(st.text(), VALUES), st.lists(VALUES), st.integers(1, 50))
 def test_a_list_is_what_it_says_whatever_pieces_it_comes_in(more: dict[str, Any], items: list[Any], size: int) -> None:
     whole = {"kind": "List", "items": items, **{f"x{name}": value for name, value in more.items()}}

@@ -109,7 +109,7 @@ def test_a_list_that_makes_no_sense_is_asked_for_again(api: Api, body: bytes) ->
     watch = api.start(plain(body), page(pod("a")), watching())
     api.until(lambda: len(api.troubles) == 1)
     assert api.troubles[0].message == "the list of pods can't be read"
-    assert not watch.is_synced
+    assert not api.changes
     api.clock.now += 1
     api.until_asked(3)
     assert sorted(watch.pods) == ["a"]
@@ -163,7 +163,7 @@ def test_a_server_that_is_not_trusted_is_final_but_for_a_ca_that_is_renewed(
             assert api.troubles[-1].is_final
             (tmp_path / "ca.crt").write_bytes(right)
             api.clock.now += 1
-        api.until(lambda: watch.is_synced)
+        api.until(lambda: api.changes == [None])
         watch.close()
 
 

@@ -164,11 +164,3 @@ def test_our_frames_are_what_a_server_reads(size: int, first: int | None) -> Non
 
 def test_each_frame_has_a_key_of_its_own() -> None:
     assert len({websocket.frame(BINARY, b"")[2:6] for _ in range(50)}) > 45
-
-
-def test_close_frames() -> None:
-    opcode, payload, _ = decode(websocket.frame(CLOSE, (1001).to_bytes(2, "big")))
-    assert (opcode, websocket.close_reason(memoryview(payload))) == (CLOSE, (1001, ""))
-    assert websocket.close_reason(memoryview(b"\x03\xf3gone\xff")) == (1011, "gone\N{REPLACEMENT CHARACTER}")
-    assert websocket.close_reason(memoryview(b"")) == (1005, "")
-    assert websocket.close_reason(memoryview(b"\x03")) == (1005, "")
