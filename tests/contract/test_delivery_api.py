@@ -70,17 +70,6 @@ def test_watch_that_breaks_is_taken_up_again(launcher: Launcher, what: str) -> N
     assert launcher.cluster.stats()["requests"]["watch"] <= 3  # taken up again, not asked for in a loop
 
 
-def test_garbage_in_the_watch_is_survived(launcher: Launcher) -> None:
-    (only,) = launcher.workers(1, state="pulling")
-    launcher.start()
-    launcher.cluster.until(lambda stats: stats["requests"].get("watch"))
-    launcher.until_told("pulling image")
-    launcher.cluster.watches("raw", b"{{{ this is no event\n")
-    launcher.until_told("trying again")
-    launcher.cluster.set_state(only, "ready")
-    assert launcher.end() == exits.READY
-
-
 def test_api_server_that_is_down_is_told_and_waited_for(tmp_path: Path) -> None:
     port = free_port()
     with Cluster(tmp_path / "cluster", port=port) as cluster:

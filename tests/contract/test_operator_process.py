@@ -274,37 +274,6 @@ def test_a_namespace_that_is_gone_with_our_rights_holds_up_no_other(tmp_path: Pa
         api.wait(lambda objects: "Succeeded" in conditions(objects.at(("mpijobs", "gone", "there"))))
 
 
-def test_an_object_of_another_is_not_touched_and_waited_for(tmp_path: Path, api: ObjectsApi) -> None:
-    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "job-0-config"}, "data": {"a": "b"}}
-    with api.objects.changed:
-        kept = api.objects.add("configmaps", "team", theirs)
-    with Operator(tmp_path, api.port):
-        submit(api, *JOBS)
-        api.wait(all_succeeded(JOBS[1:]))
-        api.wait(
-            lambda objects: any(each["reason"] == "ErrResourceExists" for each in objects.select("events", "", ""))
-        )
-        assert api.objects.at(("configmaps", "team", "job-0-config")) == kept
-        assert not [place for place in api.objects.created if place[0] == "pods" and place[2].startswith("job-0-")]
-
-
-def test_a_job_made_anew_under_its_name_waits_for_what_is_left_of_the_former(tmp_path: Path, api: ObjectsApi) -> None:
-    """Garbage collection takes its time: the old job's pods are no reason to give up the new job."""
-    owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "job-0", "uid": "earlier", "controller": True}
-    metadata = {"name": "job-0-worker-0", "labels": {"mpi-agents/job-uid": "earlier"}, "ownerReferences": [owner]}
-    earlier = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "mpi"}]}}
-    with api.objects.changed:
-        api.objects.add("pods", "team", earlier)
-        place = ("pods", "team", "job-0-worker-0")
-    with Operator(tmp_path, api.port) as operator:
-        submit(api, "job-0")
-        operator.wait_until_said("of an earlier job is still being deleted")
-        with api.objects.changed:
-            api.objects.remove(place)
-        api.wait(all_succeeded(["job-0"]))
-    assert not [each for each in api.objects.select("events", "", "") if each["reason"] == "ErrResourceExists"]
-
-
 @pytest.mark.parametrize("how", ["gone", "hangs"])
 def test_it_ends_before_the_kubelet_kills_it_although_no_request_is_answered(
     tmp_path: Path, api: ObjectsApi, how: str
