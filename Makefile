@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-steady test-core test-cluster test-release cluster-up cluster-down lint format bench \
-	bench-cluster bench-operator bench-start bench-virtual-cluster install-yaml lock base-digests venv clean
+	bench-cluster bench-operator bench-start bench-virtual-cluster install-yaml lock venv clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -67,9 +67,6 @@ install-yaml: $(VENV)/.cluster  ## render install.yaml from the chart (Go, for H
 
 lock: $(VENV)/.lock  ## lock the images' Python packages by version and hash (uv)
 	@$(BIN)/python -m images.lock
-
-base-digests: $(VENV)/.images  ## pin the base images to what their tags are today (a Docker engine that reaches the registry)
-	@$(BIN)/python -m images.bases
 
 venv: $(VENV)/.dev  ## the virtual environment with all tools, in .venv
 

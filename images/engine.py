@@ -109,13 +109,6 @@ class Engine:
         push = partial(self._api.push, repository, version, stream=True, decode=True)
         self._follow(push, progress, f"{tag} can't be pushed")
 
-    def digest(self, image: str) -> str:
-        """The digest that an image's tag has in its registry now: of all architectures. Raises EngineError."""
-        try:
-            return str(self._api.inspect_distribution(image)["Descriptor"]["digest"])
-        except (docker.errors.DockerException, requests.RequestException) as error:
-            raise EngineError(f"the registry's digest of {image} can't be had: {error}") from None
-
     def inspect(self, tag: str) -> Mapping[str, Any]:
         """What the engine knows of an image."""
         return self._api.inspect_image(tag)  # type: ignore[no-any-return]

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import shutil
 import socketserver
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from images import bases, catalog, kubectl, lock, sbom
+from images import catalog, kubectl, lock, sbom
 from tests.bills import names
 
 if TYPE_CHECKING:
@@ -46,28 +45,6 @@ def test_every_base_of_a_registry_is_pinned_by_digest(image: catalog.Image) -> N
     assert len({pinned for one in catalog.IMAGES.values() for pinned in one.bases().values()}) == 3
 
 
-class FakeEngine(BaseHTTPRequestHandler):
-    """As much of a Docker engine as says what digest a tag has in its registry."""
-
-    digests: dict[str, str]
-
-    def do_GET(self) -> None:
-        found = re.search(r"/distribution/(.+)/json$", self.path)
-        digest = self.digests.get(found[1], "") if found else ""
-        body: object = {"ApiVersion": "1.43", "Arch": "amd64"}
-        if found:
-            body = {"Descriptor": {"digest": digest}} if digest else {"message": "toomanyrequests"}
-        data = json.dumps(body).encode()
-        self.send_response(200 if digest or not found else 429)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve so, and give the address."""
@@ -75,49 +52,6 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()
-
-
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeEngine]]:
-    with serving(FakeEngine) as address:
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://{address}")
-        yield FakeEngine
-
-
-@pytest.fixture
-def dockerfiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Copies of two Dockerfiles, as all that there are."""
-    found = {}
-    for name, image in (("mpich", catalog.IMAGES["mpich"]), ("openmpi5-ssh", catalog.IMAGES["openmpi5-ssh"])):
-        found[name] = tmp_path / name
-        shutil.copy(os.path.join(image.context, image.dockerfile), found[name])
-    copies = {name: catalog.Image(name, name, name, str(tmp_path)) for name in found}
-    monkeypatch.setattr(catalog, "IMAGES", copies)
-    return found
-
-
-def test_digests_are_renewed_in_the_dockerfiles(engine: type[FakeEngine], dockerfiles: dict[str, Path]) -> None:
-    first, second = (f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in ("a", "b"))
-    engine.digests = {"debian:bookworm-slim": first, "debian:trixie-slim": second}
-    before = {name: path.read_text() for name, path in dockerfiles.items()}
-    assert bases.main() == 0
-    after = {name: path.read_text() for name, path in dockerfiles.items()}
-    assert f"ARG BASE=debian:bookworm-slim@{first}\n" in after["mpich"]
-    assert f"ARG TRIXIE=debian:trixie-slim@{second}\n" in after["openmpi5-ssh"]
-    for name, text in after.items():
-        assert re.sub("sha256:.*", "", text) == re.sub("sha256:.*", "", before[name])
-
-
-def test_a_registry_that_does_not_answer_changes_nothing(
-    engine: type[FakeEngine], dockerfiles: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    engine.digests = {}
-    before = {name: path.read_text() for name, path in dockerfiles.items()}
-    assert bases.main() == 1
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "toomanyrequests" in said.err
-    assert {name: path.read_text() for name, path in dockerfiles.items()} == before
 
 
 @pytest.mark.parametrize("words", [["--unpinned"], ["--base", "debian:bookworm-slim"]])
