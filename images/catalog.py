@@ -32,7 +32,10 @@ class Image:
     def bases(self) -> dict[str, str]:
         """The images of others that it is built from, by the build arguments that name them: pinned by digest."""
         with open(os.path.join(self.context, self.dockerfile), encoding="utf-8") as file:
-            return bases_in(file.read())
+            text = file.read()
+        used = set(re.findall(r"^FROM \$\{(\w+)\}", text, re.MULTILINE))
+        found = re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE)
+        return {name: image for name, image in found if name in used and not image.startswith(AGENTS.repository)}
 
     def by_tag(self) -> dict[str, str]:
         """The same by their tags alone, for an engine that has its own."""
@@ -117,13 +120,6 @@ def _files(path: str) -> list[str]:
         return [path]
     found = [os.path.join(top, name) for top, _, names in os.walk(path) for name in names]
     return sorted(one for one in found if "__pycache__" not in one)
-
-
-def bases_in(dockerfile: str) -> dict[str, str]:
-    """Return the images of others that a Dockerfile builds on, by their build arguments."""
-    used = set(re.findall(r"^FROM \$\{(\w+)\}", dockerfile, re.MULTILINE))
-    found = dict(re.findall(r"^ARG (\w+)=(\S+)$", dockerfile, re.MULTILINE))
-    return {name: image for name, image in found.items() if name in used and not image.startswith(AGENTS.repository)}
 
 
 def in_order(names: tuple[str, ...]) -> list[Image]:
