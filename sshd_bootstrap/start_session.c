@@ -86,7 +86,7 @@ void run_session(void) {
     snprintf(login, sizeof login, "-%s", name);
     if (command && *command) execl(shell, name, "-c", command, (char *)NULL);
     else execl(shell, login, (char *)NULL);
-    int failed = errno; /* of this session: the container goes on */
+    int failed = errno; /* of this session: the container keeps running */
     dprintf(STDERR_FILENO, "sshd-start: %s can't be run: %s\n", shell, strerror(failed));
     exit(failed == ENOENT ? MISSING : NOT_EXECUTABLE);
 }

@@ -96,7 +96,7 @@ def parse(raw: dict[str, Any]) -> Pod:
 def why_ended(before: Pod, now: Pod | None, container: str | None) -> tuple[str, int] | None:
     """Say why a session that began in `before` can't be running any more, and with which exit code; None if it may.
 
-    A stream can't tell: the API server goes on answering its pings when the pod behind it is gone
+    A stream can't tell: the API server keeps answering its pings when the pod behind it is gone
     (kubernetes/kubernetes#129144).
     """
     if now is None:

@@ -302,7 +302,7 @@ def _verb(request: Request, target: Target) -> str:
 
 
 def _is_dry(request: Request, options: Object | None = None) -> bool:
-    """Whether nothing is to be written: `kubectl --dry-run=server`."""
+    """Whether to write nothing: `kubectl --dry-run=server`."""
     return bool(request.first("dryRun") or (options or {}).get("dryRun"))
 
 

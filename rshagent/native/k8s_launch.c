@@ -62,8 +62,8 @@ static const char *beside(const char *name) {
 
 /* The agent and its own arguments, with room for more words: of `ssh -x : rsh` those up to the colon. */
 static char **agent_words(const char *given, size_t *count, size_t room) {
-    const char *former = set_or(getenv("PRTE_MCA_plm_rsh_agent"), beside("kubexec.sh"));
-    char *text = strdup(set_or(given, set_or(getenv("PRTE_MCA_plm_ssh_agent"), former))), *rest = NULL;
+    const char *older = set_or(getenv("PRTE_MCA_plm_rsh_agent"), beside("kubexec.sh"));
+    char *text = strdup(set_or(given, set_or(getenv("PRTE_MCA_plm_ssh_agent"), older))), *rest = NULL;
     char **words = calloc(AGENT_WORDS + room, sizeof *words);
     *count = 0;
     if (!words || !text) return NULL;

@@ -5,7 +5,7 @@
  * its own, the session, which reads START, starts the program and reports its exit. What a peer sends can therefore hurt
  * its own session only. A session is a child subreaper: all that its program starts stays below it, however it
  * daemonizes, so a session can end it all and knows when nothing is left. What a program leaves behind when it exits by
- * itself goes on, as after ssh, and is reaped by the runner.
+ * itself keeps running, as after ssh, and is reaped by the runner.
  *
  * In a container of podman (mpi-wrap --podman) it has one connection from its start, and ends with that session.
  */
@@ -40,7 +40,7 @@ struct session {
     int files[FILES];             /* the program's stdin, stdout and stderr; -1: none */
     int failed;                   /* a pipe: errno, if the program could not be executed */
     pid_t program;                /* 0: none runs */
-    bool is_ending;               /* the client ended the program: nothing that it started goes on */
+    bool is_ending;               /* the client ended the program: nothing that it started keeps running */
     struct { struct header header; uint32_t number; } partial; /* a message that has not all come */
     size_t received;              /* bytes of it */
 };

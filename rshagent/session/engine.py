@@ -74,7 +74,7 @@ class StartLimiter:
         """Make room; harmless for who is not there."""
         self._waiting.pop(who, None)
         self.inside.discard(who)
-        if self._is_opening:  # one that was just let in leaves at once: the loop below goes on, a call deeper would not
+        if self._is_opening:  # one that was just let in leaves: the loop below continues, a call deeper would not
             return
         self._is_opening = True
         try:

@@ -8,7 +8,7 @@ from agents.common.pods import ContainerState, Pod
 
 
 def container(name: str = "mpi", **fields: Any) -> ContainerState:
-    """A container that waits for its node to begin, but for the fields given."""
+    """A container that waits for its node to begin, except the fields given."""
     values: dict[str, Any] = {
         "name": name,
         "init": False,
@@ -25,7 +25,7 @@ def container(name: str = "mpi", **fields: Any) -> ContainerState:
 
 
 def pod(name: str = "pi-worker-0", **fields: Any) -> Pod:
-    """A pod on a node, not begun yet, but for the fields given."""
+    """A pod on a node, not begun yet, except the fields given."""
     values: dict[str, Any] = {
         "name": name,
         "uid": f"uid of {name}",

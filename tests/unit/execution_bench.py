@@ -126,7 +126,7 @@ class Serving(Protocol):
 
 @pytest.fixture
 def serving(tmp_path: Path, authority: Authority, certificate: tuple[Path, Path]) -> Serving:
-    """Servers with a certificate of the cluster's CA, but for a test that brings another."""
+    """Servers with a certificate of the cluster's CA, except a test that brings another."""
     usual = certificate
 
     @contextmanager

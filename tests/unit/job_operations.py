@@ -1,4 +1,4 @@
-"""The operator on a simulated cluster, whatever comes in between: crashes, late caches, a former leader, users, faults.
+"""The operator on a simulated cluster, whatever comes in between: crashes, late caches, an old leader, users, faults.
 
 Whenever the disturbances stop, everything settles in few steps, and then the job is what its spec asks for. The
 operators plan only when they have cause to, so a job that is forgotten does not settle. The tests are of one kind of
@@ -51,7 +51,7 @@ MEANWHILE: dict[str, Callable[[Any, int], object]] = {
     "the launcher ends": lambda run, _: run.end_launchers(0, lingers=False),
     "a pod is evicted": lambda run, which: run.a_pod_is_evicted(which),
     "an object is deleted": lambda run, which: run.user_deletes_an_object(PLURALS[which], 0),
-    "another plans": lambda run, _: run.former.reconcile(),
+    "another plans": lambda run, _: run.old_leader.reconcile(),
 }
 FOREIGN = {
     "configmaps": "pi-config",
@@ -263,11 +263,11 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
 
     @rule(plural=st.sampled_from(WATCHED), most=st.integers(1, 3), leads=st.booleans())
     def events_come(self, plural: str, most: int, leads: bool) -> None:
-        (self.leader if leads else self.former).deliver(plural, most)
+        (self.leader if leads else self.old_leader).deliver(plural, most)
 
     @rule()
     def the_past_is_forgotten(self) -> None:
-        """Whoever watches has to list anew."""
+        """Whoever watches has to list again."""
         self.api.objects.forget()
 
     @rule(lost=st.lists(st.sampled_from(["", "request", "answer"]), max_size=6))
@@ -318,7 +318,7 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
 
     @rule()
     def a_former_leader_plans(self) -> None:
-        self.former.reconcile()
+        self.old_leader.reconcile()
 
     # What always holds.
 
@@ -328,7 +328,7 @@ class Operations(SimulatedRun, RuleBasedStateMachine):
 
     @invariant()
     def never_two_launchers(self) -> None:
-        """Of one job: one of the same name may be made while the pods of a former one end."""
+        """Of one job: one of the same name may be made while the pods of an earlier one end."""
         jobs = [pod["metadata"]["labels"][JOB_UID] for pod in self.cluster.pods("launcher", "Pending", "Running")]
         assert len(jobs) == len(set(jobs))
 

@@ -63,7 +63,7 @@ END = b"0\r\n\r\n"
 
 
 def watching(*lines: bytes) -> bytes:
-    """Begin a watch that goes on."""
+    """Begin a watch that does not end."""
     return WATCHING + b"".join(chunk(each) for each in lines)
 
 

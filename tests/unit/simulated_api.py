@@ -31,7 +31,7 @@ NAMESPACE = "default"
 
 
 class KilledError(BaseException):
-    """The operator is killed: nothing of it goes on."""
+    """The operator is killed: nothing of it keeps running."""
 
 
 class SimulatedApi:
@@ -45,9 +45,9 @@ class SimulatedApi:
         self.objects = Objects(lambda: self.now)
         self.quota = 10**6  # how many objects may still be made before creations of pods and Jobs are refused
         self.refusal = 'pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3'
-        self.requests: list[tuple[str, str]] = []  # but for lists and watches
+        self.requests: list[tuple[str, str]] = []  # except lists and watches
         self.kills_in: int | None = None  # after so many requests
-        self.lost: list[str] = []  # what becomes of the next requests: "", "request" or "answer"
+        self.lost: list[str] = []  # what happens to the next requests: "", "request" or "answer"
         self.most = 10**6  # events that a watch tells before it ends
         self.meanwhile: dict[int, Callable[[], object]] = {}  # what happens in so many half requests
 

@@ -25,7 +25,7 @@ RETRY_S = 60.0  # what fails is tried again within this time
 
 
 class SimulatedRun:
-    """One job, by its name, and two operators: the second is a former leader with caches of its own."""
+    """One job, by its name, and two operators: the second is an old leader with caches of its own."""
 
     def __init__(self) -> None:
         self.api = SimulatedApi()
@@ -41,7 +41,7 @@ class SimulatedRun:
         self.jobs = plural_of(wish)
         self.api.add(self.jobs, copy.deepcopy(wish))
         self.leader = SteppedOperator(self.api, pod_settings)
-        self.former = SteppedOperator(self.api, pod_settings)
+        self.old_leader = SteppedOperator(self.api, pod_settings)
 
     def job(self) -> Body | None:
         return self.api.find(self.jobs, NAME)
@@ -88,7 +88,7 @@ class SimulatedRun:
         job = self.job()
         uid = job["metadata"]["uid"] if job is not None else ""
         for pod in self.cluster.pods("launcher", "Running"):
-            # On a dead node, a former job's may still be there.
+            # On a dead node, an earlier job's may still be there.
             is_its_own = pod["metadata"]["labels"][JOB_UID] == uid
             is_won = code == 0 and is_its_own and job is not None and not is_being_stopped(job, pod)
             if is_won and job is not None and not is_virtual(job):
@@ -147,6 +147,6 @@ class SimulatedRun:
     def check_settled(self) -> None:
         body = self.job()
         has_ended = body is not None and body["metadata"]["uid"] in self.ends
-        is_mistaken = self.leader.is_mistaken or self.former.is_mistaken
+        is_mistaken = self.leader.is_mistaken or self.old_leader.is_mistaken
         has_foreign = bool(self.foreign)
         check(self.leader, self.jobs, has_ended=has_ended, has_foreign=has_foreign, is_mistaken=is_mistaken)

@@ -64,7 +64,7 @@ def test_any_job(command: list[str], changes: list[Object]) -> None:
 
 
 def check(job: Job, runtime: Object, made_: Object) -> None:
-    """Its size, and its templates but for the main container's name and sshd."""
+    """Its size, and its templates except the main container's name and sshd."""
     roles = replicated(runtime)
     workers = job.worker.replicas
     policy = runtime["mlPolicy"]

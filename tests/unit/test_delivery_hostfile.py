@@ -161,7 +161,7 @@ def test_workers_are_called_by_the_shortest_name_that_tells_them_apart(hosts: li
 
 
 def look_after(folder: Path, *texts: str | None) -> list[list[str] | None]:
-    """What is told of a hostfile that names PAIR, after each of these contents (None: there is no file)."""
+    """What is reported of a hostfile that names PAIR, after each of these contents (None: there is no file)."""
     path = folder / "hostfile"
     path.write_text("pi-worker-0\npi-worker-1\n")
     changes = Changes(str(path), "default", OWN, PAIR)

@@ -33,7 +33,7 @@ OWN = (
 
 
 def common(name: str) -> list[str]:
-    """An example's lines but for what is its launcher's own, with the first one's names."""
+    """An example's lines except what is its launcher's own, with the first one's names."""
     with open(os.path.join(FOLDER, "exec", f"{name}.yaml"), encoding="utf-8") as file:
         text = file.read()
     for part in OWN:

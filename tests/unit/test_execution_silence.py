@@ -1,4 +1,4 @@
-"""One exec request whose server falls silent, is waited for, or goes away: pings, and when they give it up."""
+"""One exec request whose server falls silent, answers again, or goes away: pings, and when they give it up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Borrowed descriptors: real pipes, sockets, terminals, files and devices; never waited for, never changed."""
+"""Borrowed descriptors: real pipes, sockets, terminals, files and devices; never blocked on, never changed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_kinds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", [b"x", b"\n", b"\t", b"line\n", b"a\r\n\tb", "é\n".encode()])
 def test_a_terminal_that_nobody_reads_takes_no_more_than_it_has_room_for(pattern: bytes) -> None:
-    """A terminal makes lines and tabs longer, so that room for a byte is not room for what becomes of it."""
+    """A terminal makes lines and tabs longer, so that room for a byte is not room for what it is turned into."""
     channel = Channel("terminal")
     assert fill(channel.ours, "terminal", pattern) > 1000
     for size in range(1, 300):  # so that room is there in all amounts

@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 class Consumer(threading.Thread):
-    """Reads slowly: small and odd amounts, and half of it not before it is let go on."""
+    """Reads slowly: small and odd amounts, and half of it not before it may continue."""
 
     def __init__(self, fd: int, total: int) -> None:
         super().__init__(daemon=True)
@@ -145,7 +145,7 @@ def test_a_regular_file_gets_all_at_its_own_place(tmp_path: Path) -> None:
 
 
 def test_a_file_that_takes_a_part_is_broken(tmp_path: Path) -> None:
-    """The disk is full, or a limit is met; as a file can't be waited for, the rest can go nowhere."""
+    """The disk is full, or a limit is met; as a file has no event for it, the rest can go nowhere."""
     small = os.memfd_create("small", os.MFD_ALLOW_SEALING)
     os.ftruncate(small, 1000)
     fcntl.fcntl(small, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)

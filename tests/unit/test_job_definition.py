@@ -1,6 +1,6 @@
 """The definitions: the fields that are read, their defaults and choices, what kubectl shows, and what is refused.
 
-Kubeflow's has two versions, the same but for their defaults; T9k's MPIJobs and VirtualClusters have one each.
+Kubeflow's has two versions, the same except their defaults; T9k's MPIJobs and VirtualClusters have one each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job's pods run where it is debugged, or goes on after a pause."""
+"""What a job's pods run where it is debugged, or continues after a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A converted job means the same to our operator, but for what is named as lost."""
+"""A converted job means the same to our operator, except what is named as lost."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def test_the_output_that_is_shown_is_of_the_container_that_failed_first() -> Non
 
 
 def test_events_of_a_worker_that_has_been_replaced_are_asked_for() -> None:
-    """It is ready, and the one that was evicted in its place is told of by events alone."""
+    """It is ready, and the one that was evicted in its place is known by events alone."""
     launcher, *found = pod(LAUNCHER, "failed"), *workers("ready", "ready")
     found[1]["metadata"]["creationTimestamp"] = at(50)
     assert event_names(facts(job("v1", "Failed"), launcher, *found)) == ["pi", LAUNCHER, "pi-worker-1"]

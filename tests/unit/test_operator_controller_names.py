@@ -61,8 +61,8 @@ def test_what_lost_its_label_gets_it_again_or_plan_is_told_why_not() -> None:
 def test_what_an_earlier_job_of_this_name_left_is_waited_for() -> None:
     loop = Loop(steps(create("pi-worker-0"), create("never")))
     loop.api.answers["create", "pi-worker-0"] = AlreadyExistsError("a", 409, "AlreadyExists")
-    former = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": "former"}
-    loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=former)
+    earlier = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": "earlier"}
+    loop.api.answers["get", "/api/v1/namespaces/team/pods/pi-worker-0"] = made("pi-worker-0", owner=earlier)
     loop.run()
     assert ("create", "never") not in loop.api.asked
     assert errors(loop, "Conflict") == 1
@@ -74,8 +74,8 @@ def test_the_end_of_what_an_earlier_job_of_this_name_left_has_the_later_one_plan
     """Its last pods may take their grace period, and retries are half a minute apart by then."""
     loop = Loop()
     loop.on_job = loop.queue.add
-    former = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "pi", "uid": "former"}
-    left, ours = made("pi-worker-0", owner=former), made("pi-worker-1", uid="2")
+    earlier = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "pi", "uid": "earlier"}
+    left, ours = made("pi-worker-0", owner=earlier), made("pi-worker-1", uid="2")
     for one in (left, ours):
         loop.caches.store(POD).event("ADDED", one)
     while (key := loop.queue.get(0)) is not None:

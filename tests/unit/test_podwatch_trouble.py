@@ -1,4 +1,4 @@
-"""The watch over pods when it is cut, refused, too old or makes no sense: what is told, and how it goes on."""
+"""The watch over pods when it is cut, refused, too old or makes no sense: what it logs, and how it continues."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def imported(module: str) -> set[str]:
 
 @pytest.mark.parametrize("module", modules("agents/common", "rshagent"))
 def test_the_rsh_agent_and_what_all_share_need_no_package(module: str) -> None:
-    """import-linter knows packages that it is told of; this knows all."""
+    """import-linter knows packages that are listed; this knows all."""
     assert imported(module) <= sys.stdlib_module_names | {"agents", "rshagent"}
 
 

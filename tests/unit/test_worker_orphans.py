@@ -107,7 +107,7 @@ def test_who_was_seen_in_a_session_is_known_when_its_environment_is_closed() -> 
     assert ProcessTree([PAUSE, SSHD, orphan]).orphans(remembered) == [orphan]
     assert ProcessTree([PAUSE, SSHD, orphan]).orphans(()) == []
     another = orphan._replace(started=99.0)
-    assert ProcessTree([PAUSE, SSHD, another]).orphans(remembered) == [], "its process id was given anew"
+    assert ProcessTree([PAUSE, SSHD, another]).orphans(remembered) == [], "its process id was reused"
 
 
 def test_which_sshd_listens() -> None:
@@ -173,7 +173,7 @@ def test_who_ends_within_the_grace_is_not_counted() -> None:
     told.at(0, LEFT)
     assert told.at(59) == []
     assert told.cleaner.ended == 0
-    assert told.at(61, LEFT) == [], "the grace begins anew"
+    assert told.at(61, LEFT) == [], "the grace begins again"
 
 
 def test_debug_leaves_them_alone_and_the_grace_begins_after_it() -> None:

@@ -96,13 +96,13 @@ def test_what_the_users_container_puts_there_holds_nobody_up(job: Job, name: str
     assert job.in_force() == job.wanted()
 
 
-def test_the_former_keys_after_broken_ones_are_told(job: Job) -> None:
+def test_the_old_keys_after_broken_ones_are_told(job: Job) -> None:
     private = job.keys / "ssh-privatekey"
-    former = private.read_bytes()
+    old = private.read_bytes()
     private.write_bytes(b"broken")
     job.rotation.look()
     job.rotation.look()
-    private.write_bytes(former)
+    private.write_bytes(old)
     job.rotation.look()
     job.rotation.look()
     assert job.said[1:] == ["the keys in the Secret are the previous ones again"]

@@ -1,7 +1,7 @@
 """Training that outlives its workers: `horovodrun --min-np N … python3 train_elastic.py [STEPS [SECONDS]]`.
 
 The same as train.py, with a state that is committed after each step of at least SECONDS. When workers are added or
-lost, the ranks that are left go on from the last commit with those that have come.
+lost, the ranks that are left continue from the last commit with those that have come.
 """
 
 import socket
