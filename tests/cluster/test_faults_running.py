@@ -68,10 +68,11 @@ def test_the_kubelet_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> N
     detached.assert_ended_undisturbed(END_S)
     for ranks in attached:
         code = ranks.running.end(END_S)  # Open MPI 5 exits with 0 whatever happens to its daemons
-        lost = [one["host"] for one in ranks.running.sessions() if one["exit"] == "255"]
-        told = re.findall(r"^rshagent: (\S+): .*its exit status was not kept", ranks.running.output, re.MULTILINE)
-        assert sorted(lost) == sorted(told), f"{ranks.running.output}\n{ranks.running.hub_log()}"
-        assert lost or code == int(ranks.running.job.main["command"][-1]), ranks.running.output
+        # The launcher may end the other daemon's agent as soon as one has failed.
+        lost = {one["host"] for one in ranks.running.sessions() if one["exit"] == "255"}
+        told = set(re.findall(r"^rshagent: (\S+): .*its exit status was not kept", ranks.running.output, re.MULTILINE))
+        assert told <= lost, f"{ranks.running.output}\n{ranks.running.hub_log()}"
+        assert told or code == int(ranks.running.job.main["command"][-1]), ranks.running.output
 
 
 @pytest.mark.alone  # agents wait 10 s for the next hub
