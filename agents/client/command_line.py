@@ -63,13 +63,14 @@ class Line:
 
 def line_of(words: Sequence[str]) -> Line:
     """Read the words after a launcher."""
-    options, rest, is_known = list[tuple[str, ...]](), tuple(words), True
-    while rest and rest[0].startswith("-"):
-        count = 0 if "=" in rest[0] else _values_of(name_of(rest[0]))
-        is_known &= count is not None and len(rest) > count
-        options.append(rest[: (count or 0) + 1])
-        rest = rest[(count or 0) + 1 :]
-    return Line(tuple(options), rest, is_known)
+    options, at, is_known = list[tuple[str, ...]](), 0, True
+    while at < len(words) and words[at].startswith("-"):
+        count = 0 if "=" in words[at] else _values_of(name_of(words[at]))
+        is_known &= count is not None and at + count < len(words)
+        after = at + (count or 0) + 1
+        options.append(tuple(words[at:after]))
+        at = after
+    return Line(tuple(options), tuple(words[at:]), is_known)
 
 
 def name_of(option: str) -> str:
@@ -166,8 +167,8 @@ def _part(words: Sequence[str]) -> Asked:
             in_order &= not value.startswith("rmaps")
         elif name in _PER_HOST or _PLACE.fullmatch(name):
             in_order &= value in _DEFAULTS
-        else:
-            in_order &= _PLACE_FLAGS.fullmatch(name) is None
+        elif name not in _RANKS:  # by `=`, an option that is not known has its value
+            in_order &= (_NO_PLACE.fullmatch(name) or _FLAGS.fullmatch(name)) is not None
     return Asked(total, per_host, in_order)
 
 

@@ -10,7 +10,7 @@ import base64
 import io
 import os
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -42,21 +42,22 @@ def packed(folder: str) -> bytes:
     if not os.path.isdir(folder):
         raise ManifestError(f"{folder} is no folder")
     buffer, size, count = io.BytesIO(), 0, 0
-
-    def take(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        nonlocal size, count
-        is_known = entry.isreg() or entry.islnk() or entry.isdir() or entry.issym()  # no pipe, no device
-        if not is_known or os.path.basename(entry.name) in _LEFT_OUT:
-            return None
-        size, count = size + entry.size, count + 1
-        if size > _WHOLE_MOST or count > _FILES_MOST or buffer.tell() > MOST:
-            raise _too_large(folder)
-        return entry.replace(uid=0, gid=0, uname="", gname="", deep=False)
-
     try:
         with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-            for name in sorted(os.listdir(folder)):
-                tar.add(os.path.join(folder, name), name, filter=take)
+            for path in _paths(folder):
+                entry = tar.gettarinfo(path, os.path.relpath(path, folder))
+                if entry is None or not (entry.isreg() or entry.islnk() or entry.isdir() or entry.issym()):
+                    continue  # a socket or a device
+                entry.uid = entry.gid = 0
+                entry.uname = entry.gname = ""
+                size, count = size + entry.size, count + 1
+                if size > _WHOLE_MOST or count > _FILES_MOST or buffer.tell() > MOST:
+                    raise _too_large(folder)
+                if entry.isreg():
+                    with open(path, "rb") as file:
+                        tar.addfile(entry, file)
+                else:
+                    tar.addfile(entry)
     except OSError as error:
         raise ManifestError(f"{error.filename or folder} can't be read: {error.strerror or error}") from None
     if buffer.tell() > MOST:
@@ -114,6 +115,17 @@ def _used(manifest: Object) -> str:
     role = part(manifest, "spec", "mpiReplicaSpecs", "Launcher", "template", "spec")
     volumes = {str(one.get("name")): one for one in mappings(role.get("volumes"))}
     return str(part(volumes.get(_PACKED_VOLUME), "configMap").get("name") or "")
+
+
+def _paths(folder: str) -> Iterator[str]:
+    """The files and folders below a folder, in a fixed order. Raises OSError."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for at, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        yield from (os.path.join(at, name) for name in (*folders, *sorted(files)) if name not in _LEFT_OUT)
 
 
 def _with_files(template: Object, job: str, main: str) -> Body:

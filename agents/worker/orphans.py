@@ -130,8 +130,12 @@ class ProcessTree:
         return [process for process in members.values() if self._is_left(process, members)]
 
     def listener(self) -> Process | None:
-        """Return the oldest sshd that no other sshd has started."""
-        found = [process for process in self._by_pid.values() if process.is_sshd and not self._is_sshd(process.ppid)]
+        """Return the oldest running sshd that no other sshd has started."""
+        found = [
+            process
+            for process in self._by_pid.values()
+            if process.name == "sshd" and process.state != ZOMBIE and not self._is_sshd(process.ppid)
+        ]
         return min(found, key=lambda process: process.started, default=None)
 
     def _is_left(self, process: Process, members: Mapping[int, Process]) -> bool:

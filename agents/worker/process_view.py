@@ -71,16 +71,23 @@ def send(process: Process, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return True
     try:
-        # While the descriptor is open the process id is not reused; before, it could have been.
-        if psutil.Process(process.pid).create_time() == process.started:
+        if _is_still(process):
             signal.pidfd_send_signal(pidfd, number)
-    except (psutil.NoSuchProcess, ProcessLookupError):
+    except ProcessLookupError:
         return True
     except PermissionError:
         return False
     finally:
         os.close(pidfd)
     return True
+
+
+def _is_still(process: Process) -> bool:
+    """Whether its process id is still its own. Ask while a pidfd is open: until then it may be reused."""
+    try:
+        return bool(psutil.Process(process.pid).create_time() == process.started)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _facts(pid: int) -> tuple[Traces, str, bool]:
@@ -169,6 +176,9 @@ class ProcessView:
         try:
             pidfd = os.pidfd_open(sshd.pid)
         except OSError:
+            return False
+        if not _is_still(sshd):
+            os.close(pidfd)
             return False
         self._pidfds.append(pidfd)
         self._loop.add(pidfd, READ, lambda _events: self._sshd_ended(pidfd, sshd.pid, ended))

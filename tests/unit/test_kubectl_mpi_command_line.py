@@ -73,6 +73,8 @@ def test_t9ks_line_is_made_of_its_fields() -> None:
         ("mpirun -n 6 -H pi-worker-1:4,pi-worker-0:2 pi", None),
         ("mpirun -n 6 --mca rmaps_base_mapping_policy node pi", None),
         ("mpirun -n 6 --bynode pi", None),
+        ("mpirun -n 6 --unknown=1 pi", None),
+        ("mpirun -n=6 --bind-to=none pi", [(0, 4), (4, 6)]),
         ("mpirun -N 2 pi", None),
         ("mpirun pi", None),
     ],

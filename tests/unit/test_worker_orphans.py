@@ -112,7 +112,9 @@ def test_who_was_seen_in_a_session_is_known_when_its_environment_is_closed() -> 
 
 def test_which_sshd_listens() -> None:
     younger = process(50, 0, 50, "sshd", launch="")
-    assert ProcessTree([younger, MONITOR, SSHD, PAUSE]).listener() == SSHD
+    ended = SSHD._replace(pid=7, started=1.0, state=orphans.ZOMBIE)
+    session = process(8, 1, 1, "sshd-session", launch="")
+    assert ProcessTree([ended, session, younger, MONITOR, SSHD, PAUSE]).listener() == SSHD
     assert ProcessTree([PAUSE]).listener() is None
 
 

@@ -5,6 +5,7 @@ It refuses to start ranks if Gloo was not built, so it is told that it was: rank
 
 if __name__ == "__main__":  # its processes import this file again
     import os
+    import sys
 
     from horovod.runner import launch
     from horovod.runner.common.util import env
@@ -13,3 +14,6 @@ if __name__ == "__main__":  # its processes import this file again
     # It knows /etc/mpi/kubexec.sh alone; where pods can't have that path, the agent is somewhere else.
     env.KUBEFLOW_MPI_EXEC = os.environ["OMPI_MCA_plm_rsh_agent"]  # noqa: SIM112
     launch.run_commandline()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # a thread of its own that still writes would abort Python's shutdown, now and then
