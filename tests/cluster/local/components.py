@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAUSE_IMAGE = "localhost/pause:1"
 ETCD = "http://127.0.0.1:2379"
 OTHER_DOMAIN = "mpi.example"  # names are under this one as well, for who is told that it is the cluster's
-FAIL_CGROUP_V1_SINCE = 31
+VERIFIES_PULLS_SINCE = 35
 
 NAMES = (
     "containerd",
@@ -147,6 +147,7 @@ def _kubelet(places: Places) -> dict[str, object]:
         "cgroupDriver": "cgroupfs",
         "oomScoreAdj": 0,
         "failSwapOn": False,
+        "failCgroupV1": False,
         "makeIPTablesUtilChains": False,
         "nodeStatusUpdateFrequency": "2s",  # the node is Ready 5 s sooner
         "clusterDNS": [GATEWAY],
@@ -157,8 +158,8 @@ def _kubelet(places: Places) -> dict[str, object]:
         "serializeImagePulls": False,
         "maxPods": 250,
     }
-    if places.minor >= FAIL_CGROUP_V1_SINCE:
-        configuration["failCgroupV1"] = False
+    if places.minor >= VERIFIES_PULLS_SINCE:  # else a test's pull of our image keeps all others from using it
+        configuration["imagePullCredentialsVerificationPolicy"] = "NeverVerify"
     return configuration
 
 

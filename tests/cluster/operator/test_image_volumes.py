@@ -139,7 +139,7 @@ def test_a_private_registry_serves_them_with_the_pull_secret(
         "type": "kubernetes.io/dockerconfigjson",
         "stringData": {".dockerconfigjson": config},
     }
-    given = [f"--image={address('mpi-agents')}", "--program-delivery=image"]
+    given = [f"--image={address('mpi-agents', PRIVATE)}", "--program-delivery=image"]
     try:
         with registry("mpi-agents", host=PRIVATE):
             release.upgrade({"operator": {"extraArgs": given}})

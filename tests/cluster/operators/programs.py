@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.cluster.local.build import run
+from tests.cluster.local.build import GO_ENVIRONMENT, GO_OPTIONS, run
 from tests.cluster.local.places import Places, SetupError
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class Program:
         shutil.copytree(self._download(), source)
         run(Places.of(), "chmod", "-R", "u+w", str(source), say=say)
         # In its own module, so that its own replace lines hold.
-        environment = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
+        environment = {**GO_ENVIRONMENT, "GOFLAGS": "-mod=mod"}
         if self.needs:
             run(Places.of(), "go", "get", *self.needs, cwd=source, env=environment, say=say)
         out = self.folder / "building"
-        build = ("go", "build", "-ldflags=-s -w", "-o", str(out), f"./cmd/{self.command}")
+        build = ("go", "build", *GO_OPTIONS, "-o", str(out), f"./cmd/{self.command}")
         run(Places.of(), *build, cwd=source, env=environment, say=say)
         if self.definition:
             found = [file.read_text() for file in sorted(source.glob(self.definition))]
