@@ -38,7 +38,7 @@ IMAGES = ("mpi-agents", "mpi-agents-kubectl", "openmpi4", "openmpi5", "mpich", "
 SLOW_IMAGES = tuple(image.name for image in catalog.IMAGES.values() if image.is_kept)
 # Groups in the order of tests.cluster.turns.
 _PYTEST = (sys.executable, "-m", "pytest", "tests/cluster", "-n3", "--dist=loadgroup", "--no-loadscope-reorder")
-VERSIONS = ("1.31.14", "1.35.4", DEFAULT_VERSION)  # of Kubernetes: the oldest supported, one between, and today's
+VERSIONS = ("1.31.4", "1.35.4", DEFAULT_VERSION)  # of Kubernetes: the oldest supported, one between, and today's
 
 
 @click.group(help=__doc__)

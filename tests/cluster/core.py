@@ -106,7 +106,7 @@ CORE = {
         "test_install_yaml_is_all_that_is_needed",
     ),
     "operator/test_chart.py": ("test_install_yaml_is_what_the_chart_is_rendered_to",),
-    "operators/test_switching.py": ("test_an_example_of_theirs_runs",),
+    "operators/test_switching.py": ("test_an_example_of_theirs_runs[training-operator]",),
     "definition/test_definition.py": ("test_a_patch_through_the_other_version_harms_nothing",),
 }
 

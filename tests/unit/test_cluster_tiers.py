@@ -37,12 +37,12 @@ def test_what_was_found_takes_the_place_of_what_was_found_before(tmp_path: Path)
     report.write_text(REPORT)
     document.write_text("before\n\n<!-- written by make test-release -->\nold\n<!-- end -->\n\nafter\n")
     found = Found.of(report)
-    write({"1.31.14": found, "1.37.2": Found(tests=90, failed=0, skipped=0)}, datetime.date(2026, 11, 28), document)
+    write({"1.31.4": found, "1.37.2": Found(tests=90, failed=0, skipped=0)}, datetime.date(2026, 11, 28), document)
     rows = document.read_text().splitlines()
     assert (rows[0], rows[-1]) == ("before", "after")
     assert "old" not in rows
     assert rows[5:7] == [
-        "| 1.31.14 | 2026-11-28 | 84 passed, 3 failed, 3 skipped |",
+        "| 1.31.4 | 2026-11-28 | 84 passed, 3 failed, 3 skipped |",
         "| 1.37.2 | 2026-11-28 | 90 passed |",
     ]
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from tests.benchmarks.measure import ROOT
+from tests.cluster.definition import defined
 from tests.cluster.local.daemons import until
 from tests.cluster.operators.programs import MPI_OPERATOR_V2
 
@@ -31,14 +29,8 @@ class Peer:
     name: str
     program: tuple[str, ...]
     ready: str
-    definition_file: Path
+    definition: dict[str, Any]  # of its kind
     spec: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """The definition of its kind."""
-        found: dict[str, Any] = yaml.safe_load(self.definition_file.read_text())
-        return found
 
     def command(self, kubeconfig: str | Path) -> tuple[str, ...]:
         """How it is started for a cluster."""
@@ -59,12 +51,9 @@ _LIMITS = (
 def peers(image: str, *, is_raised: bool = True) -> tuple[Peer, Peer]:
     """Return theirs, with its limits raised or as its manifest has it, and ours, with our image where it is ours."""
     ours = (str(Path(sys.executable).with_name("mpi-operator")), f"--image={image}", "--port=0")
-    definitions = (
-        MPI_OPERATOR_V2.folder / "crd.yaml",
-        Path(ROOT, "charts/mpi-agents/definitions/kubeflow.org_mpijobs.yaml"),
-    )
+    (definition,) = MPI_OPERATOR_V2.kinds()
     theirs = (str(MPI_OPERATOR_V2.binary), "-lock-namespace=default", *(_LIMITS if is_raised else ()))
     return (
-        Peer(THEIRS, theirs, "Started workers", definitions[0]),
-        Peer(OURS, (*ours, "--lease-namespace=default"), "caches synced", definitions[1], {"transport": "exec"}),
+        Peer(THEIRS, theirs, "Started workers", definition),
+        Peer(OURS, (*ours, "--lease-namespace=default"), "caches synced", defined.ours(), {"transport": "exec"}),
     )

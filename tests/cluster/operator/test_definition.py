@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 def define(release: Release, program: Program) -> None:
     """Create a definition of kubeflow's, as it is there."""
-    program.build(print)
     (body,) = program.kinds()
     release.api.call("post", DEFINITIONS, body)
     release.mark()

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -17,7 +18,6 @@ from tests.cluster.local.places import Places, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 Object = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Program:
 
     @property
     def folder(self) -> Path:
-        """Where it is kept: its binary by the command's own name, and `crd.yaml`."""
+        """Where it is kept: its binary, by the command's own name."""
         name = re.sub(r"/v\d+$", "", self.module).rpartition("/")[2]
         return Places.of().cache / "operators" / f"{name}-{self.version}"
 
@@ -44,8 +44,9 @@ class Program:
         return self.folder / self.command
 
     def kinds(self) -> list[Object]:
-        """The definitions of its kinds, once it is built."""
-        return [one for one in yaml.safe_load_all((self.folder / "crd.yaml").read_text()) if one]
+        """The definitions of its kinds, which its module has. Raises SetupError."""
+        files = sorted(Path(self._download()).glob(self.definition))
+        return [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
 
     @property
     def can_be_had(self) -> bool:
@@ -75,9 +76,6 @@ class Program:
         out = self.folder / "building"
         build = ("go", "build", *GO_OPTIONS, "-o", str(out), f"./cmd/{self.command}")
         run(Places.of(), *build, cwd=source, env=environment, say=say)
-        if self.definition:
-            found = [file.read_text() for file in sorted(source.glob(self.definition))]
-            (self.folder / "crd.yaml").write_text("".join(found))
         shutil.rmtree(source)
         out.rename(self.binary)
 
