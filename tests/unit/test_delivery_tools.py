@@ -95,20 +95,8 @@ def test_tool_argument(argument: str) -> None:
 @pytest.mark.parametrize(
     "argument",
     [
-        "",
-        ":x",
-        "x:",
-        "direct:x",
-        "kubectl-exec:x",
-        "/a/b:/etc/passwd",
-        "x:../y",
-        "x:a/../../y",
-        "/a/",
-        "x:..",
-        ".",
-        "x:.",
-        "x:a//b",
-        "/..",
+        *("", ":x", "x:", "direct:x", "kubectl-exec:x", "/a/b:/etc/passwd", "x:../y", "x:a/../../y"),
+        *("/a/", "x:..", ".", "x:.", "x:a//b", "/.."),
     ],
 )
 def test_argument_that_names_no_tool_or_leaves_the_target(argument: str) -> None:
