@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 ROUNDS ?= 10
+# Whatever the environment says: without bytecode, each of the hundreds of Pythons that the tests start compiles all.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{ printf "  make %-21s %s\n", $$1, $$2 }' Makefile

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from urllib3.exceptions import ProtocolError
 
 from agents.playground.access import Rule, User, rules_of
@@ -19,6 +18,7 @@ from agents.playground.request import Request
 from agents.playground.resources import BATCH_JOBS, MPI_JOBS, PODS
 from agents.playground.rest import Response
 from agents.playground.writes import RefusedError
+from tests import yamls
 from tests.objects import T9K, Failure, Objects, place_of
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class SimulatedApi:
 def _operator() -> User:
     """What the chart lets the operator do."""
     documents = (Path(__file__).parents[2] / "install.yaml").read_text().split("\n---\n")
-    roles = [yaml.safe_load(one) for one in documents if "\nkind: ClusterRole\n" in one]
+    roles = [yamls.load(one) for one in documents if "\nkind: ClusterRole\n" in one]
     (role,) = [one for one in roles if one["metadata"]["name"] == "mpi-agents"]
     rules = [
         *rules_of(role),

@@ -14,7 +14,7 @@ import pytest
 from shell_places import ENVIRONMENT, LAUNCHER, MARK, Place, place
 
 from rshagent.call import bootstrap
-from rshagent.call.bootstrap import Mark, acknowledgement, control, request
+from rshagent.call.bootstrap import Mark, Marks, acknowledgement, control, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ class Session:
     """A request that runs, with its acknowledged pid; ends with the test."""
 
     def __init__(self, place: Place, mark: Mark, text: bytes, **options: Any) -> None:
+        self.pod = mark.pod
         command = place.placed(request(text, mark, **options).command)
         self.process = subprocess.Popen(
             command,
@@ -117,8 +118,8 @@ class Worker:
 def worker(place: Place) -> Iterator[Worker]:
     worker = Worker(place)
     yield worker
-    for mark in (MARK, EARLIER, OTHER_POD, CURRENT):
-        worker.ask(None, mark)("signal KILL")
+    for pod in {session.pod for session in worker.opened if isinstance(session, Session)}:
+        worker.ask(None, Marks(LAUNCHER, pod))("signal KILL")
     for opened in reversed(worker.opened):
         opened.close()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from agents.client.doctor import rights
 from agents.kube.kinds import MPI_JOB_V1, MPI_JOB_V2BETA1
 from agents.operator.other_operators import NAMESPACES
 from images import catalog
+from tests import yamls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 CHART = Path(catalog.ROOT) / "charts" / "mpi-agents"
-VALUES: Object = yaml.safe_load((CHART / "values.yaml").read_text())
+VALUES: Object = yamls.load((CHART / "values.yaml").read_text())
 SCHEMA: Object = json.loads((CHART / "values.schema.json").read_text())
 INSTALLED: list[Object] = [
-    one for one in yaml.safe_load_all((Path(catalog.ROOT) / "install.yaml").read_text()) if one is not None
+    one for one in yamls.load_all((Path(catalog.ROOT) / "install.yaml").read_text()) if one is not None
 ]
 # These belong to Kubernetes: the chart hands them on as they are, or knows no keys of its own there.
 OPEN = {"resources", "podSecurityContext", "affinity", "nodeSelector", "podAnnotations", "podLabels"}
@@ -56,7 +56,7 @@ def described(path: str) -> Object | None:
 
 
 def test_the_chart_has_the_projects_version() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    chart = yamls.load((CHART / "Chart.yaml").read_text())
     assert {chart["version"], chart["appVersion"]} == {catalog.version()}
 
 
@@ -90,12 +90,12 @@ def test_templates_use_the_values_that_there_are_and_all_of_them() -> None:
 
 @pytest.mark.parametrize("group", ["kubeflow.org", "batch.tensorstack.dev"])
 def test_a_definition_has_no_labels_of_its_own(group: str) -> None:
-    file = yaml.safe_load((CHART / "definitions" / f"{group}_mpijobs.yaml").read_text())
+    file = yamls.load((CHART / "definitions" / f"{group}_mpijobs.yaml").read_text())
     assert file["metadata"] == {"name": f"mpijobs.{group}"}  # the template puts them there, by text
 
 
 def test_the_definition_is_the_file() -> None:
-    file = yaml.safe_load((CHART / "definitions" / "kubeflow.org_mpijobs.yaml").read_text())
+    file = yamls.load((CHART / "definitions" / "kubeflow.org_mpijobs.yaml").read_text())
     assert installed("CustomResourceDefinition", "mpijobs.kubeflow.org")["spec"] == file["spec"]
 
 

@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from mpijobs import ABSENT, annotated, mpijob
@@ -17,11 +16,12 @@ from agents.client.errors import ManifestError
 from agents.job.json_object import part
 from agents.job.model import Implementation, Job
 from agents.playground.definitions import problems, unknown
+from tests import yamls
 
 Object = dict[str, Any]
 
 with open(os.path.join(os.path.dirname(__file__), "trainer.yaml"), encoding="utf-8") as file:
-    SCHEMAS: dict[str, Object] = yaml.safe_load(file)
+    SCHEMAS: dict[str, Object] = yamls.load(file)
 EXEC, KEEPS = "transport exec", "cleanPodPolicy None"  # what a job with defaults loses
 
 

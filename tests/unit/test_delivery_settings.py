@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from delivery.exits import USAGE, DeliveryError
@@ -42,7 +41,6 @@ def test_command_line_of_kubectl_delivery(given_arguments: list[str], kept: list
     assert translate_go_flags(given_arguments) == kept
 
 
-@example_settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(st.text(max_size=12)))
 def test_no_command_line_crashes_and_tools_stay(arguments: list[str]) -> None:
     tools = [f"tool-{position}" for position in range(3)]

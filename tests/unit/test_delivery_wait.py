@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from delivery_pods import failed, pod, ready, waiting
 from hypothesis import given
-from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from delivery import exits
@@ -216,7 +215,6 @@ STATES = st.sampled_from([None, pod(), ready(), failed(), waiting("ImagePullBack
                           ready(uid="another"), ready(deleting=True), pod(phase="Unknown")])  # fmt: skip
 
 
-@example_settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(st.tuples(st.floats(0, 100), st.sampled_from([W0, W1]), STATES)))
 def test_any_history_gives_a_verdict_that_fits_the_present(history: list[tuple[float, str, Pod | None]]) -> None:
     wait, now, present = wait_for(W0, W1), 0.0, dict.fromkeys((W0, W1))

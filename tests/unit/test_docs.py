@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from mpijobs import read_job
 
 from agents.playground import definitions
 from agents.playground.cli import command as playground
 from images.catalog import IMAGES, ROOT, version
+from tests import yamls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def test_images_that_are_to_be_built_are_known(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_values_that_are_to_be_set_are_there(page: str) -> None:
     for path in re.findall(r"--set ([\w.]+)=", content(page)):
-        found = yaml.safe_load(content("charts/mpi-agents/values.yaml"))
+        found = yamls.load(content("charts/mpi-agents/values.yaml"))
         for name in path.split("."):
             found = found[name]
 
@@ -107,14 +107,14 @@ def test_faults_name_tests_that_there_are() -> None:
 def mpijobs() -> Iterator[tuple[str, dict[str, Any]]]:
     """All jobs that users are shown, by where they stand."""
     for name in EXAMPLES:
-        for one in yaml.safe_load_all(content(name)):
+        for one in yamls.load_all(content(name)):
             yield name, one
     for page in PAGES:
         for block in re.findall(r"^```yaml\n(.*?)^```", content(page), re.MULTILINE | re.DOTALL):
-            yield page, yaml.safe_load(block)
+            yield page, yamls.load(block)
     notes = re.sub(r"\{\{ include .*? \}\}", "mpi", content(NOTES)).replace("{{ .Chart.AppVersion }}", version())
     [job] = re.findall(r"<<'END'\n(.*?)^END$", notes, re.MULTILINE | re.DOTALL)
-    yield NOTES, yaml.safe_load(job)
+    yield NOTES, yamls.load(job)
 
 
 JOBS = [(name, one) for name, one in mpijobs() if isinstance(one, dict) and one.get("kind") == "MPIJob"]

@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from test_chart import OPEN, VALUES, installed, paths
 from test_docs import content
 from test_job_definition import OURS, SPECS, T9KS_OURS
@@ -22,6 +21,7 @@ from agents.playground.launchers import LAUNCHERS
 from images.catalog import BARE, IMAGES, ROOT
 from rshagent.hub import cli as hub
 from rshagent.session.engine import DEFAULT_LIMITS
+from tests import yamls
 
 if TYPE_CHECKING:
     import click
@@ -153,7 +153,7 @@ def test_defaults_of_values_are_the_charts() -> None:
                 for part in name.split("."):
                     value = value[part]
                 told += 1
-                assert value == yaml.safe_load(text.strip("`")), name
+                assert value == yamls.load(text.strip("`")), name
     assert told > 20
 
 

@@ -10,12 +10,12 @@ import shlex
 from typing import Any
 
 import pytest
-import yaml
 from mpijobs import read_job
 
 from agents.job.model import LAUNCHER, Job, Transport
 from agents.job.run_mode import effective
 from images.catalog import IMAGES, version
+from tests import yamls
 
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
 NAMES = sorted(
@@ -57,7 +57,7 @@ def test_little_is_left_out_of_that() -> None:
 
 def example(name: str) -> Job:
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
-        resource: dict[str, Any] = yaml.safe_load(file)
+        resource: dict[str, Any] = yamls.load(file)
     resource["metadata"] |= {"namespace": "default", "uid": "1-2"}
     return read_job(resource)
 

@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from mpijobs import mpijob, problems
 
 from agents.job.application import Wrap
@@ -32,6 +31,7 @@ from agents.job.read import dialect_of, read
 from agents.job.run_mode import RoleType
 from agents.job.t9k import API_VERSION
 from images.catalog import ROOT
+from tests import yamls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ FOLDER = os.path.join(ROOT, "charts", "mpi-agents", "definitions")
 
 def load(name: str) -> dict[str, Any]:
     with open(os.path.join(FOLDER, f"{name}.yaml"), encoding="utf-8") as file:
-        return dict(yaml.safe_load(file))
+        return dict(yamls.load(file))
 
 
 DEFINITIONS = {
@@ -382,7 +382,7 @@ def test_what_kubectl_shows_of_t9ks() -> None:
 def test_the_definition_is_in_install_yaml_as_it_is_here() -> None:
     definition, name = DEFINITIONS["virtual"], "virtualclusters.mpi-agents.io"
     with open(os.path.join(ROOT, "install.yaml"), encoding="utf-8") as documents:
-        (found,) = (one for one in yaml.safe_load_all(documents) if one["metadata"]["name"] == name)
+        (found,) = (one for one in yamls.load_all(documents) if one["metadata"]["name"] == name)
     assert found["spec"] == definition["spec"]
     assert definition["metadata"] == {"name": name}  # the chart's template puts labels there, by text
 

@@ -32,17 +32,8 @@ GOLDENS = [*(load(f"{name}.yaml") for name in NAMES), *map(load_t9k, T9KS), VIRT
 KEYS = st.sampled_from(
     [
         *("apiVersion", "metadata", "spec", "status", "name", "uid", "labels", "annotations", "managedFields", "a"),
-        *(
-            "mpiReplicaSpecs",
-            "Launcher",
-            "Worker",
-            "replicas",
-            "restartPolicy",
-            "template",
-            "containers",
-            "env",
-            "limits",
-        ),
+        *("mpiReplicaSpecs", "Launcher", "Worker", "replicas", "restartPolicy", "template", "containers"),
+        *("env", "limits"),
         *("runPolicy", "cleanPodPolicy", "suspend", "schedulingPolicy", "minResources", "slotsPerWorker", "dialect"),
         *("volumes", "volumeMounts", "resources", "command", "mpi-agents/rbac", "mpi-agents/dialect"),
         *("worker", "cmd", "extraMPIArgs", "mca", "mpiHome", "mpiConfig", "script", "replicaSpecs", "type", "ssh"),

@@ -14,10 +14,10 @@ import shlex
 from typing import Any
 
 import pytest
-import yaml
 
 from agents.job.model import Job
 from agents.job.read import read
+from tests import yamls
 
 FOLDER = os.path.join(os.path.dirname(__file__), "jobs")
 NAMES = sorted(name.removesuffix(".yaml") for name in os.listdir(FOLDER) if name.endswith(".yaml"))
@@ -26,7 +26,7 @@ T9KS = sorted(name.removesuffix(".yaml") for name in os.listdir(f"{FOLDER}/t9k")
 
 def load(name: str) -> Any:
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
-        return json.load(file) if name.endswith(".json") else yaml.safe_load(file)
+        return json.load(file) if name.endswith(".json") else yamls.load(file)
 
 
 def load_t9k(name: str) -> Any:

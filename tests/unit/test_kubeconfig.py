@@ -202,7 +202,9 @@ KEYS = [
 ]  # fmt: skip
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["https://a", "c", "AAAA"])
 JSON = st.recursive(
-    VALUES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    VALUES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
 )
 PARTS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6)
 

@@ -131,5 +131,5 @@ def test_objects(value: Any, expected: Any) -> None:
 )
 def test_hostile_texts_take_no_time(part: str) -> None:
     began = time.process_time()
-    redact.text(part * (300_000 // len(part)))
-    assert time.process_time() - began < 8  # a quadratic pattern takes longer by far
+    redact.text(part * (60_000 // len(part)))
+    assert time.process_time() - began < 2  # a quadratic pattern takes longer by far

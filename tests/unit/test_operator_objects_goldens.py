@@ -6,19 +6,19 @@ import os
 from typing import Any
 
 import pytest
-import yaml
 from mpijobs import job, read_job
 
 from agents.job.model import Job
 from agents.operator import objects
 from agents.operator.settings import PodSettings
+from tests import yamls
 
 FOLDER = os.path.join(os.path.dirname(__file__), "objects")
 
 
 def load(name: str) -> Any:
     with open(os.path.join(FOLDER, f"{name}.yaml"), encoding="utf-8") as file:
-        return yaml.safe_load(file)
+        return yamls.load(file)
 
 
 def hashed(body: Any, launcher: str, worker: str) -> Any:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from agents.job.model import GROUP
 from agents.kube.detection import find_operators, is_held
 from agents.kube.errors import ApiError, RejectedError, UnavailableError
 from agents.operator.other_operators import NAMESPACES, Claim, OtherOperators, claims
+from tests import yamls
 
 Body = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC).timestamp()
@@ -102,7 +102,7 @@ def test_a_training_operator_that_has_other_kinds_alone_is_none_for_mpijobs(
 
 def test_a_deployment_of_ours_by_kubeflows_name_is_no_other_operator() -> None:
     """fullnameOverride=mpi-operator, for those who look for it by that name."""
-    (ours,) = [one for one in yaml.safe_load_all(INSTALL_YAML.read_text()) if one and one["kind"] == "Deployment"]
+    (ours,) = [one for one in yamls.load_all(INSTALL_YAML.read_text()) if one and one["kind"] == "Deployment"]
     called = {"metadata": {"namespace": "ours", "name": "mpi-operator"}, "status": {"readyReplicas": 1}}
     assert find_operators([lease(*OWN)], [ours | called], OWN, NOW) == set()
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import plans
 import pytest
-import yaml
 from job_states import pod
 from mpijobs import mpijob
 
 from agents.job.status import Event, conditions_of, seconds
 from agents.operator.actions import Delete, Plan
 from agents.operator.settings import PodSettings
+from tests import yamls
 
 Object = dict[str, Any]
 
@@ -25,7 +25,7 @@ GENERATIONS = pytest.mark.parametrize("generation", ["t9k", "t9k-3"])
 
 def example(name: str) -> Object:
     """What the document has."""
-    found: Object = yaml.safe_load((STATUSES / f"{name}.yaml").read_text())
+    found: Object = yamls.load((STATUSES / f"{name}.yaml").read_text())
     return found
 
 

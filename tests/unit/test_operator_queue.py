@@ -80,7 +80,7 @@ class AgainstModel(RuleBasedStateMachine):
 
 
 TestAgainstModel = AgainstModel.TestCase
-TestAgainstModel.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestAgainstModel.settings = settings(max_examples=200, stateful_step_count=30)
 
 
 def test_failures_wait_longer_each_time_up_to_a_minute() -> None:

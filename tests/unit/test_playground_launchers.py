@@ -6,6 +6,7 @@ import dataclasses
 import fcntl
 import os
 import sys
+import sysconfig
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,6 +77,11 @@ def test_what_is_installed_is_found_again(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_what_failed_half_way_is_not_taken_for_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    python = tmp_path / "python"  # this one's pip will do: to install another takes seconds
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" --without-pip\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PYTHONPATH", sysconfig.get_path("purelib"))
     launcher = dataclasses.replace(LAUNCHERS["mpich"], name="none", packages=("./nowhere-1-py3-none-any.whl",))
     with pytest.raises(SetupError) as failure:
         wheels.installed(launcher, lambda _text: None)

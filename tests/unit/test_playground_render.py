@@ -17,6 +17,7 @@ from agents.playground import documents
 from agents.playground.cli import main
 from agents.playground.documents import DocumentError
 from agents.playground.render import render as rendered
+from tests import yamls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def render(files: list[str], **how: Any) -> str:
 
 
 def kinds(text: str) -> list[str]:
-    return [f"{one['kind']}/{one['metadata']['name']}" for one in yaml.safe_load_all(text)]
+    return [f"{one['kind']}/{one['metadata']['name']}" for one in yamls.load_all(text)]
 
 
 def test_objects_of_a_t9k_job_under_its_line() -> None:
@@ -47,7 +48,7 @@ def test_objects_of_a_t9k_job_under_its_line() -> None:
         *("ConfigMap/mpi-example-config", "Secret/mpi-example-ssh", "Service/mpi-example"),
         *("Pod/mpi-example-worker-0", "Pod/mpi-example-launcher"),
     ]
-    secret, launcher = list(yaml.safe_load_all(text))[1], list(yaml.safe_load_all(text))[-1]
+    secret, launcher = list(yamls.load_all(text))[1], list(yamls.load_all(text))[-1]
     assert not {"data", "stringData"} & secret.keys()
     starter = ["/run/mpi-agents/ssh/sshd-start", "--when-ready"]
     assert launcher["spec"]["containers"][0]["command"] == [*starter, *shlex.split(line.removeprefix("# "))]
@@ -65,9 +66,9 @@ def test_objects_of_kubeflows_jobs(tmp_path: Path, version: str, kind: str) -> N
 
 
 def test_what_a_job_names_is_kept_and_the_rest_made_up(tmp_path: Path) -> None:
-    named = next(yaml.safe_load_all(render([written(tmp_path, mpijob(*PLAIN))])))["metadata"]
+    named = next(yamls.load_all(render([written(tmp_path, mpijob(*PLAIN))])))["metadata"]
     assert (named["namespace"], named["ownerReferences"][0]["uid"]) == ("mine", "9-9")
-    made = next(yaml.safe_load_all(render([os.path.join(JOBS, "manual-pause.yaml")], namespace="x")))["metadata"]
+    made = next(yamls.load_all(render([os.path.join(JOBS, "manual-pause.yaml")], namespace="x")))["metadata"]
     assert (made["namespace"], len(made["ownerReferences"][0]["uid"])) == ("x", 36)
 
 
@@ -113,7 +114,7 @@ def test_problems_are_a_line_each(tmp_path: Path) -> None:
     [
         ("a: [", "is no YAML: "),
         ("\xff", "can't be read: 'utf-8' codec"),
-        ("[" * 5000, "is nested too deeply"),
+        ("[" * 1000, "is nested too deeply"),
         ("kind: MPIJob\napiVersion: kubeflow.org/v1\nspec: &a {b: *a}", "is YAML that JSON can't say: Circular"),
         ("- 1", "a manifest is a mapping"),
         ("{kind: ConfigMap, metadata: 7}", "a manifest is a mapping"),

@@ -166,7 +166,9 @@ KEYS = [
 ]  # fmt: skip
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["True", "Running", "Failed", ""])
 INNER = st.recursive(
-    VALUES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    VALUES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=12,
 )
 ANY = st.dictionaries(st.sampled_from(KEYS), INNER, max_size=5)
 PODS = st.fixed_dictionaries({"metadata": ANY, "spec": ANY, "status": ANY}) | ANY
