@@ -32,7 +32,7 @@ class Control(Listener):
     """A conversation with the control script; it connects again by itself when its stream is lost.
 
     A kind of conversation says something in `_ready`, whenever the script can be spoken to, and takes the answers in
-    `_answered` and the end in `_gone`: the pod is gone, the refusal is final, or `_is_worth_it` says so.
+    `_answered` and the end in `_gone`: the pod is gone, the refusal is final, or `_is_worth_it` denies it.
     """
 
     __slots__ = (

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tests.cluster.kube import Namespace
 
 NODES = ["hpc-cn-0", "hpc-cn-1"]
-# MPI's ranks wait for each other. One that ended at once would keep prterun waiting now and then (docs/rshagent.md).
+# MPI's ranks wait for each other. One that ended immediately would keep prterun waiting now and then
+# (docs/rshagent.md).
 PI = ["--personality", "ompi", "--map-by", "ppr:1:node", "pi"]
 DEADLINE_S = 240.0  # on a busy machine
 

@@ -34,7 +34,7 @@ def test_many_jobs_run_in_one_dvm(login: Login) -> None:
     login.start_dvm()
     for _ in range(3):
         assert login.ranks() == dict(enumerate(sorted(login.workers * 2)))
-    # A rank that ended at once would keep prun waiting now and then (docs/rshagent.md).
+    # A rank that ended immediately would keep prun waiting now and then (docs/rshagent.md).
     assert login.type("prun -n 1 sh -c 'pi || exit 99; exit 7'").code == 7
     login.end_dvm()
     assert login.type("prun -n 1 true").code != 0

@@ -31,7 +31,7 @@ def test_a_virtual_cluster_from_outside(cluster: Callable[[VirtualCluster], Runn
     said = kubectl_mpi(namespace, "cluster", "prun", "vc", "-n", "4", "--", "--map-by", "ppr:2:node", "pi")
     assert "pi is approximately 3.14159265" in said
     assert said.count("on vc-node-1") == 2
-    # A rank that ended at once would keep prun waiting now and then (docs/rshagent.md).
+    # A rank that ended immediately would keep prun waiting now and then (docs/rshagent.md).
     kubectl_mpi(namespace, "cluster", "prun", "vc", "-n", "1", "sh", "-c", "pi >/dev/null || exit 99; exit 7", code=7)
     _check_that_interrupting_ends_it(running)
     assert "pi is approx" in kubectl_mpi(namespace, "cluster", "prun", "vc", "-n", "4", "pi")

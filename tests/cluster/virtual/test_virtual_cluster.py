@@ -35,7 +35,7 @@ def nodes(many: int) -> list[str]:
 def until_hostfiles(running: Running, many: int) -> None:
     """Wait in the login container until all hostfiles name these nodes.
 
-    The kubelet renews mounted files every minute and a half, and at once where a pod's annotations change.
+    The kubelet renews mounted files every minute and a half, and immediately where a pod's annotations change.
     """
     config = f"{running.job.name}-config"
 
