@@ -3,13 +3,13 @@
 The request is `/bin/sh -c BOOTSTRAP sh TEXT`. BOOTSTRAP travels in a URL with every launch and stands in the worker's
 process table, so it is short; it uses sh's builtins alone, as a worker's image need have no more than `/bin/sh`. TEXT
 runs in a shell of its own, so that its `$0`, `$@`, variables, traps and options are those of `/bin/sh -c TEXT`; what
-it can see of us is MPI_AGENT_MARK, one more process above it, and that it leads no process group.
+it can see of us is MPI_AGENT_MARK, two more processes above it, and that it leads no process group.
 
 The mark, `<launcher>:<pod>:<instance>:<session>:` in MPI_AGENT_MARK, is inherited by all that TEXT starts, daemons
 too, and is read back from /proc/PID/environ. Out of its reach are processes of other users, those that were started
-with, or wrote themselves, another environment, and those in a UTS namespace of their own. The bootstrap's own process
-has the mark in its command line instead: it outlives the tree that is signalled, and so can keep and return the
-status.
+with, or wrote themselves, another environment, and those in a UTS namespace of their own. The bootstrap's own processes
+have the mark in their command line instead: they outlive the tree that is signalled, and so can keep and return the
+status. They are two, as a container runtime may kill the one that it started (`_bootstrap`).
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ def request(
     others = Marks(mark.launcher, mark.pod, spared=(f"{mark.instance}:", *spared)).arms if sweep else ""
     swept = _sweep(mark, others, attempt=attempt) if attempt or sweep else ""
     if not text_by_stdin and len(text) <= SHORT_TEXT and _is_utf8(text):
-        script = _bootstrap(mark, swept + _acknowledge(mark, "$$", 9))
+        script = _bootstrap(mark, swept, _acknowledge(mark, "$_i", 9))
         return Request(_command(script, text), b"", needs_stdin=forwards_stdin)
     read = _read(text.count(b"\n") + 1)
     source = "" if forwards_stdin else "</dev/null"
     if len(text) <= MAX_ARGUMENT:
-        script = _bootstrap(mark, swept + read + 'set -- "$_t$_c";' + _acknowledge(mark, "$$", 9), source)
+        script = _bootstrap(mark, swept, read + 'set -- "$_t$_c";' + _acknowledge(mark, "$_i", 9), source)
         command = _command(script)
     else:
         evaluate = (f"exec {source};" if source else "") + 'eval "unset _n _t _l _c\n$_t$_c"'
@@ -187,10 +187,13 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _bootstrap(mark: Mark, before: str, source: str = "") -> str:
+def _bootstrap(mark: Mark, swept: str, before: str = "", source: str = "") -> str:
     return (
         # Shells report a child's death by signal on stderr, `/bin/sh -c TEXT` alone doesn't: ours leads nowhere.
-        "exec 9>&2 2>/dev/null;"
+        f"exec 9>&2 2>/dev/null;{swept}"
+        # containerd 2 kills what it was asked to exec when its client is lost, and not the children: the one that waits
+        # for TEXT and stores its status is a child. $$ is not its process id, its only task is.
+        + "(for _i in /proc/self/task/*;do _i=${_i##*/};done;"
         + before
         # bash, ksh, zsh and busybox count in SHLVL how deep they are nested. They, and not dash, have RANDOM.
         + '([ "$RANDOM" ]&&SHLVL=$((SHLVL-1));'
@@ -199,9 +202,10 @@ def _bootstrap(mark: Mark, before: str, source: str = "") -> str:
         # ksh says 256+N of a death by signal.
         + "s=$?;[ $s -gt 256 ]&&s=$((s-128));"
         + f"for d in {STATUS_FOLDERS};do f=$d/{STATUS_FILE};"
-        + f'[ ! -h "$f" ]&&echo {mark.session} $$ $s>>"$f"&&break;done;'
+        + f'[ ! -h "$f" ]&&echo {mark.session} $_i $s>>"$f"&&break;done;'
         # `success`. A stderr that its reader has closed is no reason to die.
-        + f"trap '' PIPE;[ $s = 0 ]&&echo '{success(acknowledgement(mark.session)).decode().rstrip()}'>&9;exit $s"
+        + f"trap '' PIPE;[ $s = 0 ]&&echo '{success(acknowledgement(mark.session)).decode().rstrip()}'>&9;exit $s);"
+        + "exit $?"
     )
 
 

@@ -59,20 +59,12 @@ def test_jobs_end_while_the_api_server_is_away(node: Node, jobs: list[Ranks]) ->
 
 
 def test_the_kubelet_is_killed_and_restarted(node: Node, jobs: list[Ranks]) -> None:
-    # The API server reports success for an exec that is lost with its kubelet, and containerd 2 may kill what it ran:
-    # nothing may take that for the daemon's own exit.
+    # The API server reports success for an exec that is lost with its kubelet, and containerd 2 kills what it ran.
     node.restart_kubelet()
     for ranks in jobs:
         ranks.go_on()
-    detached, *attached = jobs
-    detached.assert_ended_undisturbed(END_S)
-    for ranks in attached:
-        code = ranks.running.end(END_S)  # Open MPI 5 exits with 0 whatever happens to its daemons
-        # The launcher may end the other daemon's agent as soon as one has failed.
-        lost = {one["host"] for one in ranks.running.sessions() if one["exit"] == "255"}
-        told = set(re.findall(r"^rshagent: (\S+): .*its exit status was not kept", ranks.running.output, re.MULTILINE))
-        assert told <= lost, f"{ranks.running.output}\n{ranks.running.hub_log()}"
-        assert told or code == int(ranks.running.job.main["command"][-1]), ranks.running.output
+    for ranks in jobs:
+        ranks.assert_ended_undisturbed(END_S)
 
 
 @pytest.mark.alone  # agents wait 10 s for the next hub

@@ -163,9 +163,9 @@ def test_where_text_goes() -> None:
 
 def test_short_enough_for_a_url() -> None:
     mark = Mark("l" * 40, "w" * 40, "1234567890-4026531841", "s" * 24)
-    assert sum(map(len, request(b"", mark).command)) < 600
-    assert sum(map(len, request(b"", mark, text_by_stdin=True).command)) < 750
-    assert sum(map(len, request(b"", mark, attempt=1, sweep=True).command)) < 1300
+    assert sum(map(len, request(b"", mark).command)) < 620
+    assert sum(map(len, request(b"", mark, text_by_stdin=True).command)) < 800
+    assert sum(map(len, request(b"", mark, attempt=1, sweep=True).command)) < 1350
 
 
 @pytest.mark.parametrize("size", [100, MAX_ARGUMENT + 100])
