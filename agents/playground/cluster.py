@@ -255,7 +255,7 @@ class Cluster:
 
     def fault(self, kind: str, **fields: Any) -> None:
         """Set a fault: kinds and fields are those of faults.py (`on`, `pod`, `times`, `status`, …)."""
-        self._ask("fault", kind=kind, **fields)
+        self._ask("api.faults.add", kind=kind, **fields)
 
     def clear_faults(self) -> None:
         """No more faults."""
@@ -279,7 +279,7 @@ class Cluster:
 
     def listen(self, *, on: bool) -> None:
         """Refuse new connections (off), as when the API server restarts, or take them again on the same port (on)."""
-        self._ask("listen", on=on)
+        self._ask("listener.open" if on else "listener.close")
 
     def cut(self) -> int:
         """Reset every connection, whatever happens on it; with `listen(on=False)`, an outage. Returns how many."""
