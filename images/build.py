@@ -164,7 +164,7 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
         except EngineError:
             progress.done(f"{image.name} failed after {progress.seconds:.0f} s")
             raise
-    progress.done(f"{tag} built in {progress.seconds:.0f} s, {engine.size_mib(tag):.0f} MiB")
+    progress.done(f"{tag} built in {progress.seconds:.0f} s, {engine.inspect(tag)['Size'] / _MIB:.0f} MiB")
     _write_bill(engine, tag, options.sbom)
     return tag
 
