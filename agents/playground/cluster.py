@@ -58,7 +58,8 @@ class Cluster:
         self.pid = 0
         """The server's process; its CPU time is its own, commands' not among it."""
         self._behaviour: Object = {"address": address, "runs_pods": runs_pods}
-        self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
+        own = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
+        self._behaviour["environ"] = dict(own if environ is None else environ)
         self._behaviour["images"] = dict(images or {})
         self._behaviour["engine"] = None if engine is None else dict(engine)
         self._server: ServerProcess | None = None
@@ -325,10 +326,6 @@ class Cluster:
         if self._server is None:
             raise ClusterError("the stand-in is not running")
         return self._server.send({"do": what, **fields}, fds)
-
-
-def _default_environ() -> dict[str, str]:
-    return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
 
 
 __all__ = ["Cluster", "ClusterError"]
