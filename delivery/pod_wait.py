@@ -6,7 +6,7 @@ The wait ends when all workers are Ready, when its verdict says so, or when the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from agents.common import durations, pods
@@ -201,14 +201,10 @@ class PodWait:
             self._progress.line(line)
 
 
-def selector_of(labels: Mapping[str, str]) -> str | None:
-    """Return a label selector for the job's pods, as this pod's own labels name the job; None if they don't."""
-    return next((f"{key}={labels[key]}" for key in _JOB_LABELS if labels.get(key)), None)
-
-
 def selector_in(body: bytes) -> str | None:
-    """Return the same of a pod as the API server wrote it; None if it can't be read."""
+    """Return a label selector for the job's pods, as this pod's labels name the job; None if they don't."""
     try:
-        return selector_of(dict(pods.parse(json.loads(body)).labels))
+        labels = dict(pods.parse(json.loads(body)).labels)
     except (ValueError, AttributeError, RecursionError):
         return None
+    return next((f"{key}={labels[key]}" for key in _JOB_LABELS if labels.get(key)), None)

@@ -94,7 +94,7 @@ def reason(error: OSError, folder: str) -> str:
     return _WORDS.get(error.errno or 0) or error.strerror or "the system gives no reason"
 
 
-_VERSION = "VERSION"
+_VERSION, _VERSION_MAX = "VERSION", 4096  # bytes
 _FOLDER_MODE = 0o755
 
 
@@ -103,8 +103,8 @@ def copy_tree(source: str, path: str) -> bool:
 
     Raises DeliveryError if the target can't take it, or the source can't be read or has links that lead out of it.
     """
-    version = _version_of(source)
-    if version and version == _version_of(path):
+    version, there = (files.content(os.path.join(at, _VERSION), _VERSION_MAX) for at in (source, path))
+    if version and version == there:
         return False
     folder, name = os.path.split(path)
     part, old = os.path.join(folder, f".{name}.part"), os.path.join(folder, f".{name}.old")
@@ -174,15 +174,6 @@ def _link(path: str, root: str) -> str:
     if os.path.isabs(to) or os.path.commonpath([root, end]) != root:
         raise DeliveryError(TOOL_MISSING, f"{path} is a link that leads out of {root}, and is not followed")
     return to
-
-
-def _version_of(folder: str) -> bytes:
-    try:
-        fd = os.open(os.path.join(folder, _VERSION), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    with os.fdopen(fd, "rb") as file:
-        return file.read(4096)
 
 
 def _remove(path: str) -> None:

@@ -33,10 +33,6 @@ class Options:
     sbom: str
     network: str | None
 
-    def given(self, image: catalog.Image) -> str:
-        """Path of the file that an image is built from and the user provides; "" if it needs none."""
-        return (self.npb or "") if image.given else ""
-
     def arguments(self, image: catalog.Image) -> dict[str, str]:
         """Build arguments of an image: its bases, where they are not its Dockerfile's, and the index."""
         given = image.by_tag() if self.unpinned else {}
@@ -95,7 +91,7 @@ def main(names: tuple[str, ...], save: str | None, *, push: bool, **given: Any) 
     given["sbom"] = given["sbom"] or folder
     chosen, images = Options(**given), catalog.in_order(names)
     for image in images:
-        if image.given and not chosen.given(image):
+        if image.given and not chosen.npb:
             raise click.UsageError(f"{image.name} is built from a file that you provide: --npb NPB3.4.2.tar.gz")
     if push and not chosen.repository:
         raise click.UsageError("--push needs --repository: where to")
@@ -122,7 +118,7 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
     version = catalog.version()
     tag = image.tag(version, options.repository)
     progress = Progress(image.name, sys.stderr)
-    given = options.given(image)
+    given = (options.npb or "") if image.given else ""
     built_by = (options.arguments(image), options.platform, options.unpinned)
     content = image.content(*built_by, given=given) if image.is_kept else ""
     if content and engine.keep(tag, content):
@@ -164,7 +160,7 @@ def _build(engine: Engine, image: catalog.Image, options: Options) -> str:
         except EngineError:
             progress.done(f"{image.name} failed after {progress.seconds:.0f} s")
             raise
-    progress.done(f"{tag} built in {progress.seconds:.0f} s, {engine.size_mib(tag):.0f} MiB")
+    progress.done(f"{tag} built in {progress.seconds:.0f} s, {engine.inspect(tag)['Size'] / _MIB:.0f} MiB")
     _write_bill(engine, tag, options.sbom)
     return tag
 

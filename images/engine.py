@@ -127,10 +127,6 @@ class Engine:
         except (docker.errors.DockerException, requests.RequestException, tarfile.TarError) as error:
             raise EngineError(f"the files of {tag} can't be read: {error}") from None
 
-    def size_mib(self, tag: str) -> float:
-        """The image's size, uncompressed."""
-        return float(self._api.inspect_image(tag)["Size"]) / _MIB
-
     def save(self, tags: Sequence[str], path: str, report: Callable[[str], None]) -> None:
         """Write images into one archive, compressed if `path` ends in gz. Raises EngineError."""
         part = f"{path}.part"

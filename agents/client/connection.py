@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 from agents.client.errors import AccessError, from_api
-from agents.kube import access
 from agents.kube.api import Api
 from agents.kube.errors import ApiError
 from rshagent import __version__
@@ -21,6 +20,8 @@ class Connection(Api):
     @classmethod
     def load(cls, kubeconfig: str | None, context: str | None) -> Self:
         """Connect as kubectl would. Raises AccessError."""
+        from agents.kube import access  # noqa: PLC0415 (`kubernetes` takes long, and --help and completion don't need it)
+
         try:
             found = access.load(kubeconfig, _CONNECTIONS, context)
         except access.AccessError as error:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import urllib3
-from kubernetes.client import Configuration
 from websocket import (
     ABNF,
     WebSocket,
@@ -29,6 +28,9 @@ from agents.job.json_object import mappings, part
 from agents.kube.decode import decoded
 from agents.kube.errors import UnavailableError, from_status
 from agents.kube.kinds import POD
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
 
 _PROTOCOLS = ["v5.channel.k8s.io"]
 _STDOUT, _STDERR, _STATUS = 1, 2, 3

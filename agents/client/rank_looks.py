@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.client import ranks
 from agents.client.each_pod import each_pod, ignore
@@ -74,7 +74,8 @@ class RankLooks:
         pids = {pod: [one.pid for one in found if one.pod == pod] for pod in {one.pod for one in found}}
         pods = [pod for pod in self._pods if pod.name in pids]
         frames, notes = each_pod(pods, lambda pod: self._py_spy(pod, pids[pod.name]), progress)
-        return RankReport(ranks.with_frames(found, frames), (*seen.notes, *notes))
+        stacked = (replace(one, frames=frames.get(one.pod, {}).get(one.pid, ())) for one in found)
+        return RankReport(tuple(stacked), (*seen.notes, *notes))
 
     def _sample(self, pod: PodFacts) -> Sample:
         agent = ranks.agent_of(pod)

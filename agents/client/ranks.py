@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.client.facts import Facts, PodFacts
@@ -157,13 +157,6 @@ def python_stacks(output: bytes) -> dict[int, tuple[str, ...]]:
                 frames = mappings(thread.get("frames"))[:_FRAMES_MAX]
                 found[pid] = tuple(map(_frame, frames))
     return found
-
-
-def with_frames(
-    ranks: Iterable[RankProcess], frames: Mapping[str, Mapping[int, tuple[str, ...]]]
-) -> tuple[RankProcess, ...]:
-    """Return the ranks with their Python stacks, by pod and process id."""
-    return tuple(replace(one, frames=frames.get(one.pod, {}).get(one.pid, ())) for one in ranks)
 
 
 def groups(ranks: Sequence[RankProcess]) -> list[Group]:

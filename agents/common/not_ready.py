@@ -158,16 +158,12 @@ def _failure(container: ContainerState, pod: Pod) -> NotReady | None:
         if not container.init and pod.phase == "Running":
             return _crash(f"{name} ended by itself (exit 0)", "")
         # Of a sidecar that ended with 0 the kubelet says no CrashLoopBackOff: so end ours whose postStart hook failed.
-        if container.sidecar and not _has_ended(pod):
+        # When one of the pod's own containers has ended, sidecars may end, too.
+        if container.sidecar and not any(one.state == "terminated" for one in pod.containers if not one.init):
             return _crash(f"{name} does not stay up", container.message or container.last_message)
     elif container.restarts and not container.ready:
         return _crash(f"{name} was restarted{_last(container)}, not ready again yet", container.last_message)
     return None
-
-
-def _has_ended(pod: Pod) -> bool:
-    """Whether one of the pod's own containers has ended, and with them all its sidecars may."""
-    return any(one.state == "terminated" for one in pod.containers if not one.init)
 
 
 def _waiting_failure(container: ContainerState, name: str) -> NotReady:

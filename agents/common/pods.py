@@ -107,7 +107,8 @@ def why_ended(before: Pod, now: Pod | None, container: str | None) -> tuple[str,
         words = f": {now.reason}" if now.reason else ""
         state = now.container(container)
         code = _failure_code(state.exit_code if state is not None else None)
-        return f"the pod has ended ({now.phase}{words}{_oom(state)})", code
+        oom = ", OOMKilled" if state is not None and state.reason == "OOMKilled" else ""
+        return f"the pod has ended ({now.phase}{words}{oom})", code
     old, new = before.container(container), now.container(container)
     if old is None or new is None:
         return None
@@ -137,10 +138,6 @@ def exited(name: str, exit_code: int | None, reason: str) -> str:
 def _failure_code(code: int | None) -> int:
     """Return a container's exit code as a session's; its success is none of the session's."""
     return code if code is not None and 0 < code <= 255 else 255
-
-
-def _oom(state: ContainerState | None) -> str:
-    return ", OOMKilled" if state is not None and state.reason == "OOMKilled" else ""
 
 
 def _container(raw: dict[str, Any], *, init: bool, sidecar: bool = False) -> ContainerState:

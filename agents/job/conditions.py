@@ -134,11 +134,6 @@ def stated(old: Condition | None, kind: str, status: str, reason: str, message: 
     }
 
 
-def remove_condition(conditions: Iterable[Condition], unwanted: Type) -> list[Condition]:
-    """Return the conditions without the one of this type."""
-    return ordered([one for one in conditions if one.get("type") != unwanted])
-
-
 def ordered(conditions: Sequence[Condition]) -> list[Condition]:
     """Return them in order: ours, kubeflow's as they were stated, what holds up the job; none that is False last."""
     ours = [one for one in conditions if _rank(one) == 0]

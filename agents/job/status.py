@@ -91,7 +91,7 @@ class StatusBuilder:
         if is_new or self._messages.initialized is None:
             self._report(Type.CREATED, self._messages.created, status=self._messages.initialized is None)
         if starts and not self.status.get("startTime"):
-            self._set("startTime", self._now if since is None else format_time(since))
+            self.fields({"startTime": self._now if since is None else format_time(since)}, Urgency.AT_ONCE)
 
     def initialized(self) -> None:
         """Report that all objects of the job were created: T9k has a condition for it."""
@@ -119,15 +119,13 @@ class StatusBuilder:
         if was_running or not self._is_v1:
             text = self._messages.not_running
             self._put(NewCondition(Type.RUNNING, False, text.reason, self._format(text.message)))
-        if "startTime" in self.status:
-            del self.status["startTime"]
-            self.urgency = Urgency.AT_ONCE
+        self.remove_fields(["startTime"])
 
     def resumed(self) -> None:
         """Report that a suspended job is resumed; its startTime is reset."""
         if conditions.is_true(self.status["conditions"], Type.SUSPENDED):
             self._report(Type.SUSPENDED, self._messages.resumed, status=False)
-            self._set("startTime", self._now)
+            self.fields({"startTime": self._now}, Urgency.AT_ONCE)
 
     def succeeded(self, at: float, doubt: str = "") -> None:
         """Report that the launcher ended with success at this time. `doubt`: why that may be wrong."""
@@ -168,14 +166,14 @@ class StatusBuilder:
         self.fields(t9k_status.tasks(self._resource, tasks))
 
     def fields(self, stated: Object, urgency: Urgency = Urgency.LOW) -> None:
-        """State fields that are one dialect's own."""
+        """State fields of the status."""
         for field, value in stated.items():
             if self.status.get(field) != value:
                 self.status[field] = value
                 self._at_least(urgency)
 
     def remove_fields(self, fields: Iterable[str]) -> None:
-        """Remove fields that are one dialect's own."""
+        """Remove fields of the status."""
         for field in fields:
             if field in self.status:
                 del self.status[field]
@@ -213,8 +211,9 @@ class StatusBuilder:
     def remove_conditions(self, types: Iterable[Type]) -> None:
         """Remove conditions of our own that no longer hold."""
         for one in types:
-            if conditions.find(self.status["conditions"], one) is not None:
-                self.status["conditions"] = conditions.remove_condition(self.status["conditions"], one)
+            kept = [each for each in self.status["conditions"] if each.get("type") != one]
+            if len(kept) < len(self.status["conditions"]):
+                self.status["conditions"] = conditions.ordered(kept)
                 self._at_least(Urgency.AT_ONCE if one in conditions.BLOCKING else Urgency.LOW)
 
     def build(self) -> Body:
@@ -248,7 +247,7 @@ class StatusBuilder:
 
     def _end(self, stated: NewCondition, at: float) -> None:
         self._put(stated)
-        self._set("completionTime", format_time(at))
+        self.fields({"completionTime": format_time(at)}, Urgency.AT_ONCE)
         self.remove_conditions((Type.WORKERS_READY, Type.LAUNCHER_WAITING, Type.WORKERS_OUTDATED))
         self.remove_conditions((Type.CREATION_REFUSED, Type.DEBUGGING, *conditions.BLOCKING, *conditions.NOT_READY))
         running = conditions.find(self.status["conditions"], Type.RUNNING)
@@ -256,10 +255,6 @@ class StatusBuilder:
         if was_paused or (running is None and not self._is_v1):
             text = self._messages.never_ran
             self._put(NewCondition(Type.RUNNING, False, text.reason, self._format(text.message)))
-
-    def _set(self, field: str, text: str) -> None:
-        self.status[field] = text
-        self.urgency = Urgency.AT_ONCE
 
     def _at_least(self, urgency: Urgency) -> None:
         self.urgency = max(self.urgency, urgency)

@@ -11,16 +11,18 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import urllib3
 
 from agents.job.json_object import Body, mappings, part
-from agents.kube.access import Access
 from agents.kube.decode import decode_list, decoded
 from agents.kube.errors import ApiError, UnavailableError, from_status
 from agents.kube.kinds import Kind
+
+if TYPE_CHECKING:  # the `kubernetes` package takes long
+    from agents.kube.access import Access
 
 _CONNECT_S = 10.0
 _WATCH_SLACK_S = 30.0  # how long to wait for a silent watch after its own timeout

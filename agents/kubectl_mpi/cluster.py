@@ -11,7 +11,7 @@ import click
 from agents.client import MpiClient, prun
 from agents.client.clusters import ClusterStatus, ClusterSummary
 from agents.kubectl_mpi import tables
-from agents.kubectl_mpi.executing import SHELL, become_kubectl, call_kubectl, kubectl_options, terminal
+from agents.kubectl_mpi.executing import call_kubectl, enter, kubectl_options
 from agents.kubectl_mpi.group import Commands
 from agents.kubectl_mpi.options import (
     INTERRUPTED,
@@ -66,8 +66,7 @@ def status(client: MpiClient, *, name: str, output: str | None) -> None:
 def login(*, name: str, command: tuple[str, ...], **access: str | None) -> None:
     """Open a shell in the login pod, or run a command there; end with its exit code."""
     with MpiClient(**access) as client:
-        options = kubectl_options(client.namespace, pod := client.clusters.login(name), access)
-    become_kubectl("exec", "-i", *terminal(), *options, pod.name, "--", *(command or SHELL))
+        enter(client.namespace, client.clusters.login(name), access, command)
 
 
 @cluster.command("prun", cls=ProgramCommand)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
@@ -18,7 +19,7 @@ from agents.kubectl_mpi.options import ProgramCommand, connection_options
 _WORKER = click.option(
     "--worker", type=click.IntRange(min=0), metavar="N", help="In a worker; default: in the launcher."
 )
-SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; fi; exec sh")
+_SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; fi; exec sh")
 _NO_TAR = 3
 _CHECK = f'command -v tar >/dev/null || exit {_NO_TAR}; test -e "$1"'
 _CHECK_S = 30.0
@@ -36,9 +37,7 @@ def exec_in(*, job: str, command: tuple[str, ...], worker: int | None, **access:
     In the launcher it has the job's MPI variables: mpirun starts ranks in the workers.
     """
     with MpiClient(**access) as client:
-        pod = _running(client, job, worker)
-        options = kubectl_options(client.namespace, pod, access)
-    become_kubectl("exec", "-i", *terminal(), *options, pod.name, "--", *(command or SHELL))
+        enter(client.namespace, _running(client, job, worker), access, command)
 
 
 @click.command()
@@ -60,7 +59,7 @@ def cp(*, source: str, target: str, worker: int | None, **access: str | None) ->
     if at[0] and os.path.isdir(target):  # kubectl would put what is in a directory there, not the directory
         target = os.path.join(target, os.path.basename(path.rstrip("/")))
     paths = ["--retries=10", there, target] if at[0] else [source, there]
-    become_kubectl("cp", *kubectl_options(namespace, pod, access), *paths)
+    _become_kubectl("cp", *kubectl_options(namespace, pod, access), *paths)
 
 
 def _check_copy(client: MpiClient, pod: PodFacts, path: str) -> None:
@@ -89,12 +88,14 @@ def kubectl_options(namespace: str, pod: PodFacts, access: dict[str, str | None]
     return [f"--namespace={namespace}", f"--container={pod.state.main_container}", *given]
 
 
-def terminal() -> list[str]:
-    """Return kubectl's option for a terminal, if there is one."""
-    return ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []
+def enter(namespace: str, pod: PodFacts, access: dict[str, str | None], command: Sequence[str]) -> NoReturn:
+    """Run a command, by default a shell, in a pod's main container, with our terminal if there is one."""
+    terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []
+    options = kubectl_options(namespace, pod, access)
+    _become_kubectl("exec", "-i", *terminal, *options, pod.name, "--", *(command or _SHELL))
 
 
-def become_kubectl(verb: str, *words: str) -> NoReturn:
+def _become_kubectl(verb: str, *words: str) -> NoReturn:
     """Go on as kubectl."""
     kubectl = _kubectl(verb)
     os.execv(kubectl, [kubectl, verb, *words])

@@ -52,6 +52,8 @@ class JobName(click.types.StringParamType):
 
 
 def _names(access: dict[str, str | None]) -> Sequence[str]:
+    import agents.kube.access  # noqa: F401, PLC0415 (what takes long to load is not to use up the time for the answer)
+
     found: list[str] = []
 
     def ask() -> None:

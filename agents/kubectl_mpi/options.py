@@ -15,7 +15,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, Self
 
 import click
@@ -98,6 +98,11 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 def output_option(*formats: str) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
     """Add -o with these formats."""
     return click.option("-o", "--output", type=click.Choice(formats), help="Format; default: a table or text.")
+
+
+def chosen(values: Mapping[str, object]) -> dict[str, Any]:
+    """Return what makes an option's value one of these, by their names; None if it is not given."""
+    return {"type": click.Choice(list(values)), "callback": lambda _context, _parameter, given: values.get(given)}
 
 
 def duration(_context: click.Context, _parameter: click.Parameter, given: str | None) -> float | None:

@@ -21,6 +21,7 @@ from agents.kubectl_mpi.options import (
     MPI,
     ProgramCommand,
     another,
+    chosen,
     cluster_options,
     connection_options,
     duration,
@@ -80,8 +81,8 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @click.option("--queue", default="", metavar="NAME", help="Kueue's LocalQueue.")
 @click.option("--priority", default="", metavar="NAME", help="PriorityClass of the pods.")
 @click.option("--time", "time_s", callback=duration, metavar="TIME", help="Time limit, as 30m or 4h.")
-@click.option("--transport", type=click.Choice([str(one) for one in Transport]), help="Default: exec.")
-@click.option("--mpi", type=click.Choice(list(MPI)), help="The image's MPI; default: openmpi.")
+@click.option("--transport", **chosen({str(one): one for one in Transport}), help="Default: exec.")
+@click.option("--mpi", "implementation", **chosen(MPI), help="The image's MPI; default: openmpi.")
 @click.option("--no-tag-output", "tags_output", flag_value=False, default=None, help="Lines of output without ranks.")
 @click.option("-f", "--file", default="", metavar="FILE", help="An MPIJob with defaults for all options.")
 @click.option("--sync", "folder", metavar="DIR", help="Give all pods the files of a folder, to start in.")
@@ -94,6 +95,10 @@ def _pairs(separator: str, *, is_swapped: bool = False) -> _Callback:
 @connection_options("--namespace")
 def run(  # noqa: PLR0913 - options
     *,
+    command: tuple[str, ...],
+    name: str,
+    time_s: float | None,
+    file: str,
     folder: str | None,
     removes: bool,
     detach: bool,
@@ -110,7 +115,14 @@ def run(  # noqa: PLR0913 - options
 
     COMMAND is the program, which mpirun starts in each rank, or an mpirun line of your own. The first Ctrl-C detaches.
     """
-    options = _options(**given)
+    suffix = "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(_SUFFIX))
+    options = Options(
+        name=name or manifests.name_of(command[0], suffix),
+        command=command,
+        time_s=None if time_s is None else int(time_s),
+        template=manifests.read(file)[0] if file else None,
+        **given,
+    )
     if is_local and (detach or context or kubeconfig):
         raise click.UsageError("--local can't be combined with --detach, --context or --kubeconfig")
     if dry_run or is_local:
@@ -132,28 +144,6 @@ def run(  # noqa: PLR0913 - options
             return
         note(f"{made.resource} created")
         _follow(client, made.name, removes=removes)
-
-
-def _options(
-    *,
-    command: tuple[str, ...],
-    name: str,
-    time_s: float | None,
-    transport: str | None,
-    mpi: str | None,
-    file: str,
-    **same: Any,
-) -> Options:
-    suffix = "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(_SUFFIX))
-    return Options(
-        name=name or manifests.name_of(command[0], suffix),
-        command=command,
-        time_s=None if time_s is None else int(time_s),
-        transport=None if transport is None else Transport(transport),
-        implementation=None if mpi is None else MPI[mpi],
-        template=manifests.read(file)[0] if file else None,
-        **same,
-    )
 
 
 @click.command()

@@ -58,7 +58,8 @@ class Cluster:
         self.pid = 0
         """The server's process; its CPU time is its own, commands' not among it."""
         self._behaviour: Object = {"address": address, "runs_pods": runs_pods}
-        self._behaviour["environ"] = dict(environ) if environ is not None else _default_environ()
+        own = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
+        self._behaviour["environ"] = dict(own if environ is None else environ)
         self._behaviour["images"] = dict(images or {})
         self._behaviour["engine"] = None if engine is None else dict(engine)
         self._server: ServerProcess | None = None
@@ -255,7 +256,7 @@ class Cluster:
 
     def fault(self, kind: str, **fields: Any) -> None:
         """Set a fault: kinds and fields are those of faults.py (`on`, `pod`, `times`, `status`, …)."""
-        self._ask("fault", kind=kind, **fields)
+        self._ask("api.faults.add", kind=kind, **fields)
 
     def clear_faults(self) -> None:
         """No more faults."""
@@ -279,7 +280,7 @@ class Cluster:
 
     def listen(self, *, on: bool) -> None:
         """Refuse new connections (off), as when the API server restarts, or take them again on the same port (on)."""
-        self._ask("listen", on=on)
+        self._ask("listener.open" if on else "listener.close")
 
     def cut(self) -> int:
         """Reset every connection, whatever happens on it; with `listen(on=False)`, an outage. Returns how many."""
@@ -325,10 +326,6 @@ class Cluster:
         if self._server is None:
             raise ClusterError("the stand-in is not running")
         return self._server.send({"do": what, **fields}, fds)
-
-
-def _default_environ() -> dict[str, str]:
-    return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
 
 
 __all__ = ["Cluster", "ClusterError"]

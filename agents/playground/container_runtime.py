@@ -18,7 +18,6 @@ from .manifest import ManifestError
 from .pipes import STDIN, OutputPipe
 from .processes import Process
 from .runtime import EngineError, PodRuntime, StartError, WaitingError
-from .volumes import MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,10 +40,11 @@ _LOG_MODE = 0o666  # of a termination log, whoever the container's user is
 class ContainerRuntime(PodRuntime):
     """Starts the containers of one pod."""
 
+    _volumes: Volumes
+
     def __init__(self, pod: PodSandbox, thing: Object, volumes: Volumes, engine: Engine) -> None:
-        super().__init__(pod, thing)
+        super().__init__(pod, thing, volumes)
         self._loop = asyncio.get_running_loop()
-        self._volumes = volumes
         self._engine = engine
         self._specs = {one["name"]: one for one in manifest.containers(thing)}
         self._sandbox = ""
@@ -79,12 +79,6 @@ class ContainerRuntime(PodRuntime):
             self._engine.remove(identity)
             raise EngineError("the pod has ended")
         return identity
-
-    def refill(self, config_map: Object) -> None:
-        """Write the files again; containers see the change immediately."""
-        if self._sandbox and self._volumes.shows(config_map):
-            with contextlib.suppress(MissingError, ManifestError):
-                self._volumes.fill(self._issued)
 
     def has_program(self, container: str) -> bool:  # noqa: ARG002
         """Whether it runs anything: its image's program at least."""

@@ -1,4 +1,4 @@
-"""What the handle can ask of the server: methods here, described as `Cluster`'s are, or of the API's parts."""
+"""What the handle can ask of the server: methods here, described as `Cluster`'s are, or of the server's parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from . import access, statuses
-from .faults import Fault, reset
+from .faults import reset
 from .pod_process import Leftover
 from .process_runtime import ProcessRuntime
 from .processes import command_line
@@ -135,9 +135,6 @@ class Control:
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
-    def _fault(self, **fields: Any) -> None:
-        self._api.faults.add(Fault(**fields))
-
     def _cut_streams(self, pod: str) -> int:
         uids = {live.uid for live in self._api.kubelet.all() if live.pod.name == pod}
         chosen = [one for one, uid in self._api.sessions.items() if uid in uids]
@@ -160,12 +157,6 @@ class Control:
             self._api.store.forget()
             self._api.objects.lister.forget_pages()
         return len(chosen)
-
-    async def _listen(self, *, on: bool) -> None:
-        if on:
-            await self._listener.open()
-        else:
-            self._listener.close()
 
     def _cut(self) -> int:
         chosen = self._listener.connections

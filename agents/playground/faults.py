@@ -26,7 +26,7 @@ import asyncio
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -78,8 +78,9 @@ class Faults:
     def __init__(self) -> None:
         self._set: list[Fault] = []
 
-    def add(self, fault: Fault) -> None:
-        """From now on."""
+    def add(self, **fields: Any) -> None:
+        """Set a fault of these fields. Raises ValueError if there is none."""
+        fault = Fault(**fields)
         fault.check()
         self._set.append(fault)
 

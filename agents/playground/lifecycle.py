@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .manifest import ManifestError
 from .pod_status import ContainerState, status
-from .resources import CONFIG_MAPS
+from .resources import CONFIG_MAPS, PODS
 from .runtime import StartError, WaitingError
 from .volumes import MissingError
 
@@ -238,10 +238,11 @@ class PodLifecycle:
     def _write_status(self) -> None:
         if self._is_over:
             return
-        before = self._pod.object()["status"]
+        thing = self._pod.object()
+        before = thing["status"]
         found = status(before, self._inits, self._mains, phase=self._phase, address=self._pod.address)
         if found != before:
-            self._pod.write_status(found)
+            self._pod.node.store.replace(PODS.key, {**thing, "status": found})
 
 
 def _hook(one: ContainerState, kind: str) -> list[str]:

@@ -8,7 +8,6 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from . import manifest
-from .manifest import ManifestError
 from .resources import JOBS
 from .runtime import PodRuntime, StartError
 from .statuses import runtime_error
@@ -28,9 +27,7 @@ class ProcessRuntime(PodRuntime):
     """Starts the processes of one pod."""
 
     def __init__(self, pod: PodSandbox, thing: Object, volumes: Volumes | None) -> None:
-        """Without `volumes`, the pod has neither these nor anything of the cluster's (`Cluster.create_pod`)."""
-        super().__init__(pod, thing)
-        self._volumes = volumes
+        super().__init__(pod, thing, volumes)
         self._calls: dict[str, manifest.Call] = {}
         self._running: dict[str, Process] = {}
 
@@ -75,12 +72,6 @@ class ProcessRuntime(PodRuntime):
                         raise MissingError(marker)
                     return environ
         return None
-
-    def refill(self, config_map: Object) -> None:
-        """Show a config map that has changed."""
-        if self._calls and self._volumes is not None and self._volumes.shows(config_map):
-            with contextlib.suppress(MissingError, ManifestError):
-                self._volumes.fill(self._issued)
 
     def environ(self, container: str) -> dict[bytes, bytes]:
         """A container's environment; without anything of its manifest's as long as that is not known."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from . import logs
+from .manifest import ManifestError
+from .volumes import MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from .pipes import Stdio
     from .processes import Process
     from .sandbox import PodSandbox
+    from .volumes import Volumes
 
 Object = dict[str, Any]
 
@@ -40,18 +44,22 @@ class WaitingError(Exception):
 class PodRuntime(ABC):
     """One pod's. Containers are given by their names."""
 
-    def __init__(self, pod: PodSandbox, thing: Object) -> None:
+    def __init__(self, pod: PodSandbox, thing: Object, volumes: Volumes | None) -> None:
+        """Without `volumes`, the pod has neither these nor anything of the cluster's (`Cluster.create_pod`)."""
         self._pod = pod
         self._thing = thing
+        self._volumes = volumes
         self._token = ""
 
     @abstractmethod
     async def prepare(self) -> None:
         """Make what the containers share. Raises MissingError, to be called again, and ManifestError."""
 
-    @abstractmethod
     def refill(self, config_map: Object) -> None:
-        """Show a config map that has changed."""
+        """Show a config map that has changed. Containers see it immediately."""
+        if self._volumes is not None and self._volumes.shows(config_map):
+            with contextlib.suppress(MissingError, ManifestError):
+                self._volumes.fill(self._issued)
 
     @abstractmethod
     def has_program(self, container: str) -> bool:

@@ -94,10 +94,6 @@ class PodSandbox:
             raise KeyError(self.pod.name)
         return thing
 
-    def write_status(self, status: Object) -> None:
-        """Write the status of the API object. Raises KeyError if it is gone."""
-        self.node.store.replace(PODS.key, {**self.object(), "status": status})
-
     def set_address(self, address: str) -> None:
         """Set the podIP."""
         self.address = address

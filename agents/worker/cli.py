@@ -9,10 +9,9 @@ import os
 import sys
 import time
 
-from agents.common.text import printable
 from agents.worker import report
 from agents.worker import settings as worker_settings
-from agents.worker.agent import Agent, ServeError
+from agents.worker.agent import Agent, ServeError, say
 from agents.worker.settings import SettingsError
 
 USAGE, CANNOT_SERVE = 2, 3
@@ -36,13 +35,13 @@ def main() -> int:
     if arguments == ["ranks"]:
         return _ranks()
     if arguments:
-        return _failed(f"{arguments[0]!a} is unknown (mpi-worker --help)", USAGE)
+        say(f"{arguments[0]!a} is unknown (mpi-worker --help)")
+        return USAGE
     try:
         agent = Agent(worker_settings.read(os.environ), os.environ)
-    except SettingsError as error:
-        return _failed(str(error), USAGE)
-    except ServeError as error:
-        return _failed(str(error), CANNOT_SERVE)
+    except (SettingsError, ServeError) as error:
+        say(str(error))
+        return USAGE if isinstance(error, SettingsError) else CANNOT_SERVE
     agent.run()
     return 0
 
@@ -54,8 +53,3 @@ def _ranks() -> int:
 
     sys.stdout.write(report.rank_view(Scan().processes(time.time()), waits, time.monotonic()))
     return 0
-
-
-def _failed(line: str, code: int) -> int:
-    sys.stderr.write(f"mpi-worker: {printable(line)}\n")
-    return code

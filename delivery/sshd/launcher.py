@@ -97,6 +97,7 @@ def _failures() -> Iterator[None]:
 LOGGED_AFTER_S = 2.0  # a longer wait for the hook is logged
 _PREPARING_S = 0.02
 LOOK_S = 1.0
+_WORD_MAX = 64  # bytes that are read of a file of the gate
 
 
 class StartGate:
@@ -140,11 +141,7 @@ class StartGate:
                 time.sleep(LOOK_S)
 
     def _read(self, name: str) -> str:
-        try:
-            with open(self._path(name), encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except FileNotFoundError:
-            return ""
+        return (files.content(self._path(name), _WORD_MAX) or b"").decode(errors="replace")
 
     def _write(self, name: str, text: str, *, instead_of: str) -> bool:
         if self.is_taken:  # meanwhile, because an earlier delivery opened the gate: the next start asks again

@@ -26,23 +26,6 @@ _CONNECT_FIRST_S, _CONNECT_LONGEST_S = 0.5, 4.0
 _ADDRESS_FIRST_S, _ADDRESS_LONGEST_S = 2.0, 10.0
 
 
-def probe_interval_s(waited_s: float, waiting: int, *, has_address: bool) -> float:
-    """Return how long to wait before the next probe of a worker that is not ready, for one reason, since `waited_s`.
-
-    `waiting`: how many workers are not ready. `has_address`: the probe is a connection, otherwise a DNS lookup.
-    """
-    rate = _CONNECTIONS_A_SECOND if has_address else _LOOK_UPS_A_SECOND
-    return max(min(max(_FIRST_S, waited_s * _GROWTH), _LONGEST_S), waiting / rate)
-
-
-def connect_s(waited_s: float) -> float:
-    """Return how long a connection may take: short at first, as a new pod's address may not be routed yet.
-
-    The kernel itself would try again after a second, and then at growing intervals.
-    """
-    return min(max(_CONNECT_FIRST_S, waited_s / 4), _CONNECT_LONGEST_S)
-
-
 def check_again_s(workers: int) -> float:
     """Return how old an answer may be when the last of so many workers answers: names come and go while pods start.
 
@@ -50,11 +33,6 @@ def check_again_s(workers: int) -> float:
     All can be looked up once more in half of that time.
     """
     return max(CHECK_AGAIN_S, 2 * workers / _LOOK_UPS_A_SECOND)
-
-
-def address_s(waited_s: float, waiting: int) -> float:
-    """Return how old an address without an answer may be: a replaced pod has another."""
-    return max(min(max(_ADDRESS_FIRST_S, waited_s / 8), _ADDRESS_LONGEST_S), waiting / _LOOK_UPS_A_SECOND)
 
 
 SOON_S = 5.0  # a name appears within this time if nothing is wrong
@@ -142,7 +120,8 @@ class Worker:
     def wants_look_up(self, now: float, waiting: int) -> bool:
         """Whether its address is unknown, or may have changed."""
         has_moved = self._answer is not None and self._answer.outcome in _MOVED
-        is_old = now - self._looked_up_at >= address_s(now - self._since, waiting)
+        longest_s = min(max(_ADDRESS_FIRST_S, (now - self._since) / 8), _ADDRESS_LONGEST_S)  # a new pod has another one
+        is_old = now - self._looked_up_at >= max(longest_s, waiting / _LOOK_UPS_A_SECOND)
         return not self.addresses or has_moved or is_old or self._is_doubted
 
     def wants_address(self, now: float) -> bool:
@@ -167,8 +146,11 @@ class Worker:
         return self.is_missing(now)
 
     def connect_s(self, now: float) -> float:
-        """Return how long a connection may take."""
-        return connect_s(now - self._since)
+        """Return how long a connection may take: short at first, as a new pod's address may not be routed yet.
+
+        The kernel itself would try again after a second, and then at growing intervals.
+        """
+        return min(max(_CONNECT_FIRST_S, (now - self._since) / 4), _CONNECT_LONGEST_S)
 
     def answered(self, answer: Result, ports: Sequence[int], now: float) -> NotReady | None:
         """Take a probe's result; None: an sshd is there."""
@@ -184,8 +166,9 @@ class Worker:
             self._kind, self._since = kind, now
 
     def pause_s(self, now: float, waiting: int) -> float:
-        """Return how long to wait before the next probe."""
-        return probe_interval_s(now - self._since, waiting, has_address=bool(self.addresses))
+        """Return how long to wait before the next probe: a connection, or a DNS lookup where there is no address."""
+        rate = _CONNECTIONS_A_SECOND if self.addresses else _LOOK_UPS_A_SECOND
+        return max(min(max(_FIRST_S, (now - self._since) * _GROWTH), _LONGEST_S), waiting / rate)
 
     def is_doubted(self, now: float, workers: int) -> bool:
         """Whether it answered so long ago that its sshd or its name may be gone: then it is looked up again."""

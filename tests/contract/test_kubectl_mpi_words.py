@@ -121,6 +121,29 @@ def test_completion_does_not_wait_for_a_server_that_says_nothing(tmp_path: Path)
         silent.accept()[0].close()  # it was asked
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["list", "--help"], ["list", "--wrong"], ["nothing"]])
+def test_what_asks_no_cluster_does_not_load_what_cluster_access_takes(arguments: list[str]) -> None:
+    """The package `kubernetes` takes nearly half of the start."""
+    script = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+        f"sys.argv[1:] = {arguments}; from agents.kubectl_mpi.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    modules = done.stderr.split()
+    assert "agents.kubectl_mpi.cli" in modules
+    assert "kubernetes" not in modules
+
+
+def test_completing_a_command_does_not_load_it_either() -> None:
+    script = (
+        "import sys; sys.argv[1:] = ['stat']; from agents.kubectl_mpi.completing import main; main();"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("status\t")
+    assert "kubernetes" not in done.stderr.split()
+
+
 def test_kubectl_completes_its_plugin(user: Shell, tmp_path: Path) -> None:
     for name, module in (
         ("kubectl-mpi", "agents.kubectl_mpi"),

@@ -11,7 +11,8 @@ from agents.common.ssh_probe import Outcome, Result
 from delivery.exits import DeliveryError
 from delivery.hostfile import hosts_in
 from delivery.sshd import worker
-from delivery.sshd.dns import look_up
+from delivery.sshd.dns import Address, Found, look_up
+from delivery.sshd.worker import Worker
 from rshagent.call.hosts import Entry
 
 REASONS: dict[str, tuple[NotReady | None, str, Tolerance]] = {
@@ -84,20 +85,34 @@ def test_every_answer_has_its_words_and_a_ready_one_none() -> None:
     assert lacking == set(Outcome) - {Outcome.READY}
 
 
+def one(*, has_address: bool) -> Worker:
+    """A worker that is not ready since 0 s."""
+    made = Worker("pi-worker-0.pi", 0.0)
+    made.found(Found((Address(2, "10.0.0.7"),) if has_address else ()), 0.0)
+    return made
+
+
 def test_few_workers_are_seen_within_a_tenth_of_a_second_at_first() -> None:
-    assert worker.probe_interval_s(0, 2, has_address=True) == 0.05
-    assert worker.probe_interval_s(3, 2, has_address=True) < 0.1
-    assert worker.probe_interval_s(3, 64, has_address=True) < 0.1
+    assert one(has_address=True).pause_s(0, 2) == 0.05
+    assert one(has_address=True).pause_s(3, 2) < 0.1
+    assert one(has_address=True).pause_s(3, 64) < 0.1
 
 
 @given(st.floats(0, 1e6), st.integers(1, 5000), st.booleans())
 def test_pauses_grow_and_are_bounded(waited_s: float, waiting: int, has_address: bool) -> None:
-    pause = worker.probe_interval_s(waited_s, waiting, has_address=has_address)
+    made = one(has_address=has_address)
+    pause = made.pause_s(waited_s, waiting)
     assert 0.05 <= pause <= max(1.0, waiting / 300)
-    assert pause <= worker.probe_interval_s(waited_s + 1, waiting, has_address=has_address)
+    assert pause <= made.pause_s(waited_s + 1, waiting)
     assert waiting / pause <= 1500.1
-    assert 0.5 <= worker.connect_s(waited_s) <= 4
-    assert 2 <= worker.address_s(waited_s, waiting) <= max(10, waiting / 300)
+    assert 0.5 <= made.connect_s(waited_s) <= 4
+
+
+@given(st.floats(0, 1e6), st.integers(1, 5000))
+def test_an_address_is_looked_up_again_in_time(age_s: float, waiting: int) -> None:
+    is_due = one(has_address=True).wants_look_up(age_s, waiting)
+    assert not is_due or age_s >= 2
+    assert is_due or age_s < max(10, waiting / 300)
 
 
 def test_looking_up() -> None:

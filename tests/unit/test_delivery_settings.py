@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery.exits import USAGE, DeliveryError
-from delivery.pod_wait import selector_of
+from delivery.pod_wait import selector_in
 from delivery.settings import Options, Settings, checked_namespace, settings, translate_go_flags
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def test_missing_etc_hosts_is_no_reason_to_fail(tmp_path: Path) -> None:
     ],
 )
 def test_selector_comes_from_the_own_labels(labels: dict[str, str], selector: str | None) -> None:
-    assert selector_of(labels) == selector
+    assert selector_in(json.dumps({"metadata": {"labels": labels}}).encode()) == selector
 
 
 def test_ssh_brings_no_tools_and_writes_hosts_only_where_told_to() -> None:
