@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 OPERATOR = os.path.join(os.path.dirname(sys.executable), "mpi-operator")
 PATIENCE_S = 60.0
-# The operator that looks for T9k's jobs and for other operators all the time, and leaves jobs to these immediately.
-LOOKING_OFTEN = (
-    sys.executable,
-    "-c",
-    "from agents.operator import cli, other_operators, plan, process;"
-    "process._OPTIONAL_WAIT_S = other_operators._CHECK_BUSY_S = plan._LEAVES_AFTER_S = 0.05; cli.main()",
-)
+
+
+def operator_with(settings: str) -> Sequence[str]:
+    """The operator with other times than its own."""
+    modules = "cli, other_operators, plan, process, queue"
+    return (sys.executable, "-c", f"from agents.operator import {modules}; {settings}; cli.main()")
+
+
+# Looks for T9k's jobs and for other operators all the time, and leaves jobs to these immediately.
+LOOKING_OFTEN = operator_with("process._OPTIONAL_WAIT_S = other_operators._CHECK_BUSY_S = plan._LEAVES_AFTER_S = 0.05")
 
 
 class Operator:

@@ -52,6 +52,9 @@ def agent(cluster: Cluster, workers: list[str], client: str, tmp_path: Path, lim
     assert "internal error" not in agent.log()
 
 
+# Where nothing heals, so that the end of all tries is waited for.
+GIVES_UP_SOON = LIMITS.replace("start=20", "start=2").replace("settle=10", "settle=1").replace("reap=8", "reap=1")
+
 # A fault that may heal: the command runs once, and nobody notices but the log.
 HEALING: list[dict[str, Any]] = [
     {"kind": "drop-before-upgrade"},
@@ -125,7 +128,7 @@ FINAL: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("limits", [LIMITS.replace("start=20", "start=3")], ids=[""])
+@pytest.mark.parametrize("limits", [GIVES_UP_SOON], ids=[""])
 @pytest.mark.parametrize(
     ("fault", "words"), FINAL, ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else ""
 )
@@ -148,7 +151,7 @@ def test_a_signal_ends_the_remote_tree_and_becomes_an_exit_code(
     cluster: Cluster, agent: Agent, number: signal.Signals
 ) -> None:
     stubborn = "trap '' TERM; " if number == signal.SIGTERM else ""  # ends by KILL, 5 s later
-    process = start(agent, "-n", "worker-0", f"sleep 1000 & ({stubborn}while :; do sleep 1; done)")
+    process = start(agent, "-n", "worker-0", f"sleep 1000 | ({stubborn}while :; do sleep 1; done)")
     until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
     process.send_signal(number)
     assert process.wait(90) == 128 + number
@@ -297,8 +300,8 @@ def test_at_most_n_starts_are_under_way(cluster: Cluster, workers: list[str], cl
 
 
 def test_the_command_is_in_no_log(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
-    limits = LIMITS.replace("start=20", "start=1")
-    with WithHub({**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": limits}, client, tmp_path) as agent:
+    environ = {**environment(cluster, tmp_path, workers), "MPI_AGENT_LIMITS": GIVES_UP_SOON}
+    with WithHub(environ, client, tmp_path) as agent:
         run(agent, "-n", "worker-0", ": s3cret; exit 1")
         cluster.fault(
             "status",

@@ -91,8 +91,8 @@ def test_many_at_once(pods: Pods) -> None:
     pod = pods.new()
     pod.serve()
     words = pod.words(*LAUNCHED_BY, HERE, "exit 5")
-    calls = [subprocess.Popen(words, stdin=subprocess.DEVNULL) for _ in range(64)]
-    assert [call.wait(PATIENCE_S) for call in calls] == [5] * 64
+    calls = [subprocess.Popen(words, stdin=subprocess.DEVNULL) for _ in range(32)]
+    assert [call.wait(PATIENCE_S) for call in calls] == [5] * 32
 
 
 def test_the_users_own_configuration_of_ssh_serves_the_jobs_hosts_alone(pods: Pods) -> None:
