@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-_SEED, _FAILED = (
-    "TEST_STEADY_SEED",
-    "TEST_STEADY_FAILED",
-)  # variables: a round's seed; the file for the tests that failed
+_SEED, _FAILED = "TEST_STEADY_SEED", "TEST_STEADY_FAILED"  # variables: a round's seed; the file for what failed
 _BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"  # also ends after a SIGKILL of this command
 
 

@@ -121,26 +121,18 @@ def test_completion_does_not_wait_for_a_server_that_says_nothing(tmp_path: Path)
         silent.accept()[0].close()  # it was asked
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list", "--help"], ["list", "--wrong"], ["nothing"]])
-def test_what_asks_no_cluster_does_not_load_what_cluster_access_takes(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("cli", ["--help"]), ("cli", ["list", "--wrong"]), ("cli", ["nothing"]), ("completing", ["stat"])],
+)
+def test_what_asks_no_cluster_does_not_load_what_cluster_access_takes(module: str, arguments: list[str]) -> None:
     """The package `kubernetes` takes nearly half of the start."""
     script = (
         "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
-        f"sys.argv[1:] = {arguments}; from agents.kubectl_mpi.cli import main; main()"
+        f"sys.argv[1:] = {arguments}; from agents.kubectl_mpi.{module} import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    modules = done.stderr.split()
-    assert "agents.kubectl_mpi.cli" in modules
-    assert "kubernetes" not in modules
-
-
-def test_completing_a_command_does_not_load_it_either() -> None:
-    script = (
-        "import sys; sys.argv[1:] = ['stat']; from agents.kubectl_mpi.completing import main; main();"
-        "print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("status\t")
+    assert f"agents.kubectl_mpi.{module}" in done.stderr.split()
     assert "kubernetes" not in done.stderr.split()
 
 

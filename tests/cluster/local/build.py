@@ -98,8 +98,9 @@ def _build_kubernetes(places: Places, say: Callable[[str], None]) -> None:
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(MODULES / "hyperkube", source)
     if places.version != DEFAULT_VERSION:
+        own = downloaded(f"k8s.io/kubernetes@v{places.version}")
         (source / "go.sum").unlink()
-        (source / "go.mod").write_text(go_mod(places.version, _own_go_mod(places.version)))
+        (source / "go.mod").write_text(go_mod(places.version, Path(own["GoMod"]).read_text()))
         _go(places, "mod", "tidy", cwd=source, say=say)
     package = "k8s.io/component-base/version"
     stamp = f"-X {package}.gitVersion=v{places.version} -X {package}.gitMajor=1 -X {package}.gitMinor={places.minor}"
@@ -114,14 +115,13 @@ def _build_kubernetes(places: Places, say: Callable[[str], None]) -> None:
     shutil.rmtree(source)
 
 
-def _own_go_mod(version: str) -> str:
-    """Return the go.mod of a release of Kubernetes. Raises SetupError."""
-    words = ("go", "mod", "download", "-json", f"k8s.io/kubernetes@v{version}")
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    said = json.loads(done.stdout or "{}")
-    if "GoMod" not in said:
-        raise SetupError(f"there is no Kubernetes {version}: {said.get('Error') or done.stderr.strip()}")
-    return Path(said["GoMod"]).read_text()
+def downloaded(module: str) -> dict[str, str]:
+    """Return what Go says of `MODULE@VERSION`, which it has now. Raises SetupError."""
+    done = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, text=True, check=False)
+    said: dict[str, str] = json.loads(done.stdout or "{}")
+    if "Dir" not in said:
+        raise SetupError(f"{module} can't be downloaded: {said.get('Error') or done.stderr.strip()}")
+    return said
 
 
 def go_mod(version: str, own: str) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.cluster.local.build import GO_ENVIRONMENT, GO_OPTIONS, run
+from tests.cluster.local.build import GO_ENVIRONMENT, GO_OPTIONS, downloaded, run
 from tests.cluster.local.places import Places, SetupError
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ class Program:
 
     def kinds(self) -> list[Object]:
         """The definitions of its kinds, which its module has. Raises SetupError."""
-        files = sorted(Path(self._download()).glob(self.definition))
+        files = sorted(self._source.glob(self.definition))
         return [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
 
     @property
@@ -67,7 +65,7 @@ class Program:
         say(f"building {self.module} {self.version}: some minutes, once")
         source = self.folder / "source"
         shutil.rmtree(source, ignore_errors=True)
-        shutil.copytree(self._download(), source)
+        shutil.copytree(self._source, source)
         run(Places.of(), "chmod", "-R", "u+w", str(source), say=say)
         # In its own module, so that its own replace lines hold.
         environment = {**GO_ENVIRONMENT, "GOFLAGS": "-mod=mod"}
@@ -79,16 +77,9 @@ class Program:
         shutil.rmtree(source)
         out.rename(self.binary)
 
-    def _download(self) -> str:
-        command = ["go", "mod", "download", "-json", f"{self.module}@v{self.version}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        try:
-            answer: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
-            answer = {"Error": done.stderr.strip()}
-        if "Dir" not in answer:
-            raise SetupError(f"{self.module} v{self.version} can't be downloaded: {answer.get('Error')}")
-        return str(answer["Dir"])
+    @property
+    def _source(self) -> Path:
+        return Path(downloaded(f"{self.module}@v{self.version}")["Dir"])
 
 
 TRAINING_OPERATOR = Program(
