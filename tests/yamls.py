@@ -5,6 +5,5 @@ from functools import partial
 import yaml
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 load = partial(yaml.load, Loader=_LOADER)
 load_all = partial(yaml.load_all, Loader=_LOADER)

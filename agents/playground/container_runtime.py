@@ -60,6 +60,7 @@ class ContainerRuntime(PodRuntime):
                 self._pod.set_address(await in_thread(self._start_sandbox))
             except (EngineError, ValueError) as error:
                 raise ManifestError(f"failed to create pod sandbox: {error}") from None
+        self._is_prepared = True
 
     def _start_sandbox(self) -> str:
         """Return the pod's address."""

@@ -44,6 +44,7 @@ class ProcessRuntime(PodRuntime):
             self._pod.image = self._image()
         for container in manifest.containers(self._thing):
             self._calls[container["name"]] = self._call(container, rewritten)
+        self._is_prepared = True
 
     def _call(self, container: Object, rewritten: Mapping[str, str]) -> manifest.Call:
         given = self._pod.environ()

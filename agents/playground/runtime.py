@@ -50,6 +50,7 @@ class PodRuntime(ABC):
         self._thing = thing
         self._volumes = volumes
         self._token = ""
+        self._is_prepared = False
 
     @abstractmethod
     async def prepare(self) -> None:
@@ -57,7 +58,7 @@ class PodRuntime(ABC):
 
     def refill(self, config_map: Object) -> None:
         """Show a config map that has changed. Containers see it immediately."""
-        if self._volumes is not None and self._volumes.shows(config_map):
+        if self._is_prepared and self._volumes is not None and self._volumes.shows(config_map):
             with contextlib.suppress(MissingError, ManifestError):
                 self._volumes.fill(self._issued)
 

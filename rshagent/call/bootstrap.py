@@ -108,12 +108,12 @@ def request(
     others = Marks(mark.launcher, mark.pod, spared=(f"{mark.instance}:", *spared)).arms if sweep else ""
     swept = _sweep(mark, others, attempt=attempt) if attempt or sweep else ""
     if not text_by_stdin and len(text) <= SHORT_TEXT and _is_utf8(text):
-        script = _bootstrap(mark, swept, _acknowledge(mark, "$_i", 9))
+        script = _bootstrap(mark, swept, _acknowledge(mark, '"$_i"', 9))
         return Request(_command(script, text), b"", needs_stdin=forwards_stdin)
     read = _read(text.count(b"\n") + 1)
     source = "" if forwards_stdin else "</dev/null"
     if len(text) <= MAX_ARGUMENT:
-        script = _bootstrap(mark, swept, read + 'set -- "$_t$_c";' + _acknowledge(mark, "$_i", 9), source)
+        script = _bootstrap(mark, swept, read + 'set -- "$_t$_c";' + _acknowledge(mark, '"$_i"', 9), source)
         command = _command(script)
     else:
         evaluate = (f"exec {source};" if source else "") + 'eval "unset _n _t _l _c\n$_t$_c"'
@@ -202,7 +202,7 @@ def _bootstrap(mark: Mark, swept: str, before: str = "", source: str = "") -> st
         # ksh says 256+N of a death by signal.
         + "s=$?;[ $s -gt 256 ]&&s=$((s-128));"
         + f"for d in {STATUS_FOLDERS};do f=$d/{STATUS_FILE};"
-        + f'[ ! -h "$f" ]&&echo {mark.session} $_i $s>>"$f"&&break;done;'
+        + f'[ ! -h "$f" ]&&echo {mark.session} "$_i" $s>>"$f"&&break;done;'
         # `success`. A stderr that its reader has closed is no reason to die.
         + f"trap '' PIPE;[ $s = 0 ]&&echo '{success(acknowledgement(mark.session)).decode().rstrip()}'>&9;exit $s);"
         + "exit $?"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tests.objects import Objects
 
-
 OPERATOR = os.path.join(os.path.dirname(sys.executable), "mpi-operator")
 PATIENCE_S = 60.0
 

@@ -152,7 +152,7 @@ def test_a_signal_ends_the_remote_tree_and_becomes_an_exit_code(
 ) -> None:
     stubborn = "trap '' TERM; " if number == signal.SIGTERM else ""  # ends by KILL, 5 s later
     process = start(agent, "-n", "worker-0", f"sleep 1000 | ({stubborn}while :; do sleep 1; done)")
-    until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
+    until(lambda: len(cluster.leftovers("worker-0")) >= 5, "the command runs")
     process.send_signal(number)
     assert process.wait(90) == 128 + number
     process.communicate()
@@ -171,7 +171,7 @@ def test_other_signals_are_passed_on(cluster: Cluster, agent: Agent) -> None:
 def test_a_killed_client_is_a_dead_command(cluster: Cluster, workers: list[str], client: str, tmp_path: Path) -> None:
     with WithHub(environment(cluster, tmp_path, workers), client, tmp_path) as agent:
         process = start(agent, "-n", "worker-0", "setsid sleep 1000 & sleep 1001")
-        until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
+        until(lambda: len(cluster.leftovers("worker-0")) >= 5, "the command runs")
         process.kill()
         until(lambda: not cluster.leftovers("worker-0"), "its daemons are gone too")
         process.communicate()
@@ -205,7 +205,7 @@ def test_a_hub_that_dies_is_followed_by_one_that_settles(
             assert process.stdout is not None
             assert process.stdout.readline() == b"up\n"
         else:
-            until(lambda: len(cluster.leftovers("worker-0")) >= 2, "the command runs")
+            until(lambda: len(cluster.leftovers("worker-0")) >= 3, "the command runs")
         agent.kill()
         agent.start()
         open(cluster.pod_folder("worker-0") + "/home/go", "w").close()

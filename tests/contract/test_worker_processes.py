@@ -67,12 +67,17 @@ def _arguments(pid: str) -> list[str]:
 
 
 def kill_tree(bootstrap: int) -> None:
-    """End a bootstrap and its text's shell, as one that is out of memory, but not what that has started."""
-    with open(f"/proc/{bootstrap}/task/{bootstrap}/children", encoding="ascii") as file:
-        children = [int(pid) for pid in file.read().split()]
-    for pid in (bootstrap, *children):
+    """End both processes of a bootstrap and its text's shell, as without memory, but not what that has started."""
+    (waiting,) = children(bootstrap)
+    tree = (bootstrap, waiting, *children(waiting))
+    for pid in tree:
         os.kill(pid, signal.SIGKILL)
-    until(lambda: not any(map(is_alive, (bootstrap, *children))), "the launch has ended")
+    until(lambda: not any(map(is_alive, tree)), "the launch has ended")
+
+
+def children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
 
 
 def leftovers(worker: Worker) -> list[Any]:
@@ -138,7 +143,7 @@ def test_what_another_uid_forbids_is_said(tmp_path: Path, namespace: Namespace, 
     orders.write(order="debug")
     bootstrap = launch(namespace, "sleep 10006 & echo started; wait", user=OTHER_USER)
     with running(tmp_path, inside=[*namespace.inside(), *NO_CAPABILITIES], MPI_WORKER_GRACE="0s") as worker:
-        until(lambda: worker.processes()["denied"]["environment"] >= 3, "bootstrap, shell and sleep are closed to us")
+        until(lambda: worker.processes()["denied"]["environment"] >= 4, "bootstrap, shell and sleep are closed to us")
         kill_tree(bootstrap)
         orders.write(order="run")
         line = worker.until_said("can't be ended by uid 0")

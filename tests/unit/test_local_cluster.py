@@ -58,10 +58,10 @@ def test_programs_of_another_go_mod_are_in_another_folder(places: Places, monkey
 
 
 def test_a_setting_that_older_kubelets_refuse_is_kept_from_them(places: Places) -> None:
-    for version, is_there in (("1.30.2", False), ("1.31.0", True)):
+    for version, is_there in (("1.34.2", False), ("1.35.0", True)):
         old = Places(places.cache, version)
         components.write_configuration(old)
-        assert ("failCgroupV1" in (old.run / "kubelet.json").read_text()) == is_there
+        assert ("imagePullCredentialsVerificationPolicy" in (old.run / "kubelet.json").read_text()) == is_there
 
 
 def test_a_daemon_outlives_nobody_who_stops_it(tmp_path: Path) -> None:
