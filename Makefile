@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 ROUNDS ?= 10
-# Whatever the environment says: without bytecode, each of the hundreds of Pythons that the tests start compiles all.
+# Whatever the environment says: without bytecode, each of pytest's processes compiles all that it imports, each time.
 export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## this list

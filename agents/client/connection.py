@@ -11,7 +11,7 @@ from rshagent import __version__
 
 _CONNECTIONS = 4
 _READ_S = 60.0
-_PAGE = 500  # as kubectl
+PAGE = 500  # as kubectl
 
 
 class Connection(Api):
@@ -27,7 +27,7 @@ class Connection(Api):
         except access.AccessError as error:
             raise AccessError(f"{error} (see --kubeconfig, --context)") from None
         agent = f"kubectl-mpi/{__version__}"
-        return cls(found, agent=agent, manager="kubectl-mpi", timeout_s=_READ_S, page=_PAGE, is_whole=True)
+        return cls(found, agent=agent, manager="kubectl-mpi", timeout_s=_READ_S, page=PAGE, is_whole=True)
 
     def failure(self, error: ApiError) -> Exception:
         """Return the error with its meaning for a user."""

@@ -22,7 +22,7 @@ from agents.job.json_object import Object, part
 
 _WHAT_MAX = 4096  # bytes
 _NOTES = ("WorkersUnused", "SettingsIgnored")  # conditions of our operator that hold in any state
-_UNSEEN_S = 10.0  # how long an operator may take to write a job's first condition
+UNSEEN_S = 10.0  # how long an operator may take to write a job's first condition
 _QUOTA = re.compile(r"exceeded quota: [^;]*")
 _REFUSED = re.compile(r"(?:is forbidden|is invalid|denied the request|admission webhook).*")
 
@@ -139,7 +139,7 @@ def _unseen(facts: Facts) -> Explanation | None:
         faults = "; ".join(str(one) for one in facts.problems[:3])
         what = f"{facts.name} is not valid: {faults}."
         return Explanation(State.BLOCKED, "Invalid", what, "Correct it and submit it again.")
-    if age_s < _UNSEEN_S:
+    if age_s < UNSEEN_S:
         return Explanation(State.PENDING, "", f"{facts.name} was just created.")
     what = f"No operator has taken up {facts.name} in {durations.words(age_s)}."
     remedy = f"Is an MPI operator installed and running, and does it watch namespace {facts.namespace}?"

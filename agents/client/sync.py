@@ -25,7 +25,7 @@ from agents.kube.kinds import CONFIG_MAP, Kind
 FOLDER = "/workspace"
 """Where the files are, and where programs start, unless the template has a working directory."""
 MOST = 1_000_000  # bytes of the packed files: Kubernetes takes 1 MiB (validation.MaxSecretSize), names included
-_WHOLE_MOST, _FILES_MOST = 64 << 20, 10_000  # before they are packed
+WHOLE_MOST, _FILES_MOST = 64 << 20, 10_000  # before they are packed
 _LEFT_OUT = frozenset({
     ".git", ".hg", ".svn", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache",
     ".tox", ".DS_Store", ".ssh", "id_rsa", "id_ecdsa", "id_ed25519", ".gnupg", ".env", ".netrc", ".git-credentials",
@@ -51,7 +51,7 @@ def packed(folder: str) -> bytes:
                 entry.uid = entry.gid = 0
                 entry.uname = entry.gname = ""
                 size, count = size + entry.size, count + 1
-                if size > _WHOLE_MOST or count > _FILES_MOST or buffer.tell() > MOST:
+                if size > WHOLE_MOST or count > _FILES_MOST or buffer.tell() > MOST:
                     raise _too_large(folder)
                 if entry.isreg():
                     with open(path, "rb") as file:

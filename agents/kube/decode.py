@@ -18,7 +18,7 @@ DEEPEST = 256  # of what is kept where something is nested too deeply; `agents.j
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _SPACE = re.compile(r"[ \t\n\r]*")
-_LEAST = 65536  # characters that are read at a time
+LEAST = 65536  # characters that are read at a time
 _LONG = 65536  # bytes, from which on managedFields are worth leaving out
 _FIELD = ("f:", "k:", "v:")  # how a field's name starts in managedFields
 
@@ -78,7 +78,7 @@ class _Text:
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks, self._decoder = iter(chunks), codecs.getincrementaldecoder("utf-8")()
         self._text, self._at, self._is_whole = "", 0, False
-        self._least = _LEAST
+        self._least = LEAST
 
     def mark(self) -> str:
         """Return the next character that is no space, "" at the end."""
@@ -108,7 +108,7 @@ class _Text:
                 end = self._end()
                 value = json.loads(_without_depths(self._text[self._at : end]), object_hook=_without_fields)
             if end < len(self._text) or not self._read():  # of a number there may be more to come
-                self._least, self._at = max(_LEAST, end - self._at), end
+                self._least, self._at = max(LEAST, end - self._at), end
                 return value
 
     def values(self, keep: Callable[[Any], Any]) -> list[Any]:

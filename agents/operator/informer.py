@@ -22,7 +22,7 @@ from agents.operator.trim import trim
 _LOG = logging.getLogger(__name__)
 _WATCH_S = (300, 600)  # as client-go: the ends are spread
 _FIRST_WAIT_S, _LAST_WAIT_S = 0.2, 15.0
-_LASTING_S = 5.0  # a watch that breaks off sooner, and has brought nothing, is one more failure
+LASTING_S = 5.0  # a watch that breaks off sooner, and has brought nothing, is one more failure
 
 
 class Informer:
@@ -138,7 +138,7 @@ class Informer:
                 del event  # it may be large, and the next one may come in hours
                 self._failures = 0
         finally:
-            if time.monotonic() - began > _LASTING_S:
+            if time.monotonic() - began > LASTING_S:
                 self._failures = 0
         self._restarts("ended")
         if time.monotonic() - began < _FIRST_WAIT_S:  # a server that ends watches at once is not asked without a pause

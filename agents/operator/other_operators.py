@@ -24,7 +24,7 @@ from agents.operator.caches import group_of
 from agents.operator.planning.status import is_written
 
 _LOG = logging.getLogger(__name__)
-_CHECK_S, _CHECK_BUSY_S, _FIRST_CHECK_S = 60.0, 10.0, 2.0  # more often while another operator runs: jobs wait
+_CHECK_S, CHECK_BUSY_S, _FIRST_CHECK_S = 60.0, 10.0, 2.0  # more often while another operator runs: jobs wait
 NAMESPACES = ("mpi-operator", "kubeflow", "kubeflow-system", "mpi-agents")  # of kubeflow's manifests, and of our own
 _OURS_ALONE = (T9K_GROUP, VIRTUAL_GROUP)  # groups that kubeflow's operators don't know
 CLAIM_LABEL = f"{PREFIX}adopt"  # a job's label
@@ -131,7 +131,7 @@ class OtherOperators:
         """How long until the next look: shorter beside another operator, as jobs may wait for its end."""
         if self._seen is None:
             return _FIRST_CHECK_S
-        return _CHECK_BUSY_S if self._seen else _CHECK_S
+        return CHECK_BUSY_S if self._seen else _CHECK_S
 
     def _list(self, kind: Kind, names: Iterable[str]) -> list[Body]:
         """All of these names in namespaces that count, none if RBAC doesn't allow that. Raises ApiError."""

@@ -49,7 +49,7 @@ from agents.operator.settings import PodSettings
 OTHER_OPERATOR_MANAGER = "mpi-agents-leaving"  # the field manager for status writes to jobs that are left to others
 _PROBLEMS_MAX = 16  # in the message: a status of megabytes would be rejected
 _PROBLEM_MAX = 1024  # characters of each
-_LEAVES_AFTER_S = 5  # an operator that takes the job has written its status by then, and nothing needs to be said
+LEAVES_AFTER_S = 5  # an operator that takes the job has written its status by then, and nothing needs to be said
 
 
 def plan(job: Job | tuple[Problem, ...], observed: Observed, settings: PodSettings, now: float) -> Plan:
@@ -91,8 +91,8 @@ def leave_to_others(job: Job | tuple[Problem, ...], resource: Object, others: Co
     if not others or metadata.get("deletionTimestamp") or is_managed_elsewhere(resource) or has_begun(resource):
         return Plan()
     made_at = seconds(metadata.get("creationTimestamp")) or 0.0
-    if 0 <= now - made_at < _LEAVES_AFTER_S:
-        return Plan((), made_at + _LEAVES_AFTER_S)
+    if 0 <= now - made_at < LEAVES_AFTER_S:
+        return Plan((), made_at + LEAVES_AFTER_S)
     seen = (re.sub("(.*) (.*)/(.*)", r"\1 \3 in namespace \2", one) for one in sorted(others))
     managed = "" if is_virtual(resource) else f"with runPolicy.managedBy {PREFIX}operator, or "
     message = (

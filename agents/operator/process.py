@@ -34,13 +34,13 @@ from agents.operator.settings import FIELD_MANAGER, PodSettings
 
 _LOG = logging.getLogger(__name__)
 _REQUEST_S = 30.0
-_LEASE_REQUEST_S = 4.0
+LEASE_REQUEST_S = 4.0
 _START_REQUEST_S = 8.0  # for requests at the start: a process that is stopped meanwhile has 30 s in all
 _CRD_WAIT_S = 2.0
-_OPTIONAL_WAIT_S = 15.0  # between two looks for the optional kinds
+OPTIONAL_WAIT_S = 15.0  # between two looks for the optional kinds
 _OPTIONAL = {MPI_JOB_T9K: "T9k's MPIJobs", VIRTUAL_CLUSTER: "VirtualClusters"}  # kinds that a cluster may not have
-_STEPS_END_S = 6.0  # for requests in progress; then the lease is handed over anyway
-_EVENTS_END_S = 3.0
+STEPS_END_S = 6.0  # for requests in progress; then the lease is handed over anyway
+EVENTS_END_S = 3.0
 
 
 class T9k(StrEnum):
@@ -90,7 +90,7 @@ class Process:
         self._api = self._requests(_REQUEST_S)
         self._quick = self._requests(_START_REQUEST_S)
         self._leader = Leader(
-            self._requests(_LEASE_REQUEST_S),
+            self._requests(LEASE_REQUEST_S),
             options.lease_namespace,
             options.lease_name,
             options.identity,
@@ -173,12 +173,12 @@ class Process:
             self._controller = controller
             controller.start(options.workers)
             self._stop.wait()
-            if not controller.stop(_STEPS_END_S):
-                _LOG.warning("some requests did not finish within %g s", _STEPS_END_S)
+            if not controller.stop(STEPS_END_S):
+                _LOG.warning("some requests did not finish within %g s", STEPS_END_S)
         for informer in self._informers:
             informer.stop()
         if not self._is_lost:
-            recorder.stop(_EVENTS_END_S)
+            recorder.stop(EVENTS_END_S)
 
     def _inform(self, informers: list[Informer]) -> None:
         self._informers += informers
@@ -204,7 +204,7 @@ class Process:
             threading.Thread(target=self._await_optional, args=(missing, caches), name="optional", daemon=True).start()
 
     def _await_optional(self, missing: list[Kind], caches: Caches) -> None:
-        while missing and not self._stop.wait(_OPTIONAL_WAIT_S):
+        while missing and not self._stop.wait(OPTIONAL_WAIT_S):
             for kind in [one for one in missing if self._is_served(one)]:
                 _LOG.info("the API server now serves %s (%s)", _OPTIONAL[kind], kind.resource)
                 self._inform_of_jobs(kind, caches)

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 _FIRST_RETRY_S = 0.05
-_LAST_RETRY_S = 60.0
+LAST_RETRY_S = 60.0
 _LONGEST_WAIT_S = 3600.0  # at a time: a deadline in a thousand years is more than a thread can wait for
 
 
@@ -105,7 +105,7 @@ class Queue(Generic[Key]):
         with self._condition:
             failures = self._failures.get(key, 0)
             self._failures[key] = failures + 1
-        full_s = min(_FIRST_RETRY_S * 2.0 ** min(failures, 32), _LAST_RETRY_S)
+        full_s = min(_FIRST_RETRY_S * 2.0 ** min(failures, 32), LAST_RETRY_S)
         delay_s = max(full_s * (0.5 + self._chance() / 2), at_least_s)
         self.add_after(key, delay_s)
         return delay_s

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _END_S = 20.0
-_SILENT_S = 30.0  # after that it reports what the server is doing, and waits on
+SILENT_S = 30.0  # after that it reports what the server is doing, and waits on
 
 
 def own_environment() -> dict[str, str]:
@@ -71,8 +71,8 @@ class ServerProcess:
 
     def _report_silence(self, message: Mapping[str, Any]) -> None:
         """Say on stderr what the server does, if no answer comes."""
-        if not select.select([self._channel.fd], [], [], _SILENT_S)[0]:
-            sys.stderr.write(f"the stand-in has not answered {message.get('do', 'its start')!r} for {_SILENT_S:g} s\n")
+        if not select.select([self._channel.fd], [], [], SILENT_S)[0]:
+            sys.stderr.write(f"the stand-in has not answered {message.get('do', 'its start')!r} for {SILENT_S:g} s\n")
             if "do" in message:  # it has started, and so dumps its stack
                 self.signal(signal.SIGUSR1)
 

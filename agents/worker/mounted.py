@@ -16,7 +16,7 @@ import watchfiles
 from agents.common.loop import READ, Loop
 
 _STEP_MS = 250
-_ANYWAY_MS = 10_000  # for changes before the watch started, and those that could not be applied immediately
+ANYWAY_MS = 10_000  # for changes before the watch started, and those that could not be applied immediately
 _POLL_S = 5.0
 
 
@@ -51,7 +51,7 @@ class FolderWatch:
                     *self._paths,
                     watch_filter=None,
                     step=_STEP_MS,
-                    rust_timeout=_ANYWAY_MS,
+                    rust_timeout=ANYWAY_MS,
                     yield_on_timeout=True,
                     stop_event=self._stop,
                     recursive=False,

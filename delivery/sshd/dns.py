@@ -79,8 +79,8 @@ def read_answer(data: bytes) -> tuple[int, bool] | None:
     return int.from_bytes(data[:2], "big"), flags & 0xF == _NXDOMAIN
 
 
-_TIMEOUT_S = 0.3  # then the name's address is looked up all the same
-_PORT = 53
+TIMEOUT_S = 0.3  # then the name's address is looked up all the same
+PORT = 53
 _LARGEST = 4096
 
 
@@ -108,7 +108,7 @@ class DnsProbe:
             self._socket.send(query(number, name, self._loop.now()))
         except (OSError, ValueError):
             return False
-        timer = self._loop.call_later(_TIMEOUT_S, lambda: self._end(number, is_missing=False))
+        timer = self._loop.call_later(TIMEOUT_S, lambda: self._end(number, is_missing=False))
         self._asked[number] = on_missing, otherwise, timer
         return True
 
@@ -136,7 +136,7 @@ def _connected(server: str) -> socket.socket | None:
     family = socket.AF_INET6 if ":" in server else socket.AF_INET
     try:
         made = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        made.connect((server, _PORT))
+        made.connect((server, PORT))
     except OSError:
         return None
     return made

@@ -62,7 +62,7 @@ class WorkerProbe:
             self._on_done(self._best)
 
 
-_RESOLV_CONF = "/etc/resolv.conf"
+RESOLV_CONF = "/etc/resolv.conf"
 _AT_ONCE = 128  # workers that are looked up or probed
 
 
@@ -92,7 +92,7 @@ class SshdWait:
         self._wait = Wait((), limits, loop.now())
         self.wait_loop = WaitLoop(loop, self._wait, progress, holds=self._check_again)
         self._answered_at: float | None = None  # when all had answered, as far as is known
-        self._resolver, self._dns_probe = Resolver(loop), DnsProbe(loop, dns.read_resolv_conf(read_text(_RESOLV_CONF)))
+        self._resolver, self._dns_probe = Resolver(loop), DnsProbe(loop, dns.read_resolv_conf(read_text(RESOLV_CONF)))
         self._busy = 0
         self._next_looks: dict[Worker, Timer] = {}
         self._queue: deque[Worker] = deque()

@@ -192,8 +192,9 @@ def _bootstrap(mark: Mark, swept: str, before: str = "", source: str = "") -> st
         # Shells report a child's death by signal on stderr, `/bin/sh -c TEXT` alone doesn't: ours leads nowhere.
         f"exec 9>&2 2>/dev/null;{swept}"
         # containerd 2 kills what it was asked to exec when its client is lost, and not the children: the one that waits
-        # for TEXT and stores its status is a child. $$ is not its process id, its only task is.
-        + "(for _i in /proc/self/task/*;do _i=${_i##*/};done;"
+        # for TEXT and stores its status is a child. $$ is not its process id, its only task is. ksh93 makes a
+        # process of a subshell only when that sets a trap: a stderr that its reader has closed is no reason to die.
+        + "(trap : PIPE;for _i in /proc/self/task/*;do _i=${_i##*/};done;"
         + before
         # bash, ksh, zsh and busybox count in SHLVL how deep they are nested. They, and not dash, have RANDOM.
         + '([ "$RANDOM" ]&&SHLVL=$((SHLVL-1));'
@@ -203,14 +204,13 @@ def _bootstrap(mark: Mark, swept: str, before: str = "", source: str = "") -> st
         + "s=$?;[ $s -gt 256 ]&&s=$((s-128));"
         + f"for d in {STATUS_FOLDERS};do f=$d/{STATUS_FILE};"
         + f'[ ! -h "$f" ]&&echo {mark.session} "$_i" $s>>"$f"&&break;done;'
-        # `success`. A stderr that its reader has closed is no reason to die.
-        + f"trap '' PIPE;[ $s = 0 ]&&echo '{success(acknowledgement(mark.session)).decode().rstrip()}'>&9;exit $s);"
+        + f"[ $s = 0 ]&&echo '{success(acknowledgement(mark.session)).decode().rstrip()}'>&9;exit $s);"
         + "exit $?"
     )
 
 
 def _acknowledge(mark: Mark, pid: str, stderr: int) -> str:
-    return f"echo {acknowledgement(mark.session).decode()} {pid}>&{stderr};"
+    return f"echo {acknowledgement(mark.session).decode()} {pid}>&{stderr}||exit;"
 
 
 def _read(lines: int) -> str:

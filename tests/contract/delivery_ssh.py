@@ -23,9 +23,9 @@ BY_ZONE = """
 import json, os, sys
 from delivery.sshd import dns, wait, worker
 
-wait._RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
-dns._PORT = int(os.environ.get("DNS_PORT", 53))
-dns._TIMEOUT_S = float(os.environ.get("DNS_TIMEOUT_S", dns._TIMEOUT_S))
+wait.RESOLV_CONF = os.environ["ZONE"] + ".resolv.conf"
+dns.PORT = int(os.environ.get("DNS_PORT", 53))
+dns.TIMEOUT_S = float(os.environ.get("DNS_TIMEOUT_S", dns.TIMEOUT_S))
 worker.CHECK_AGAIN_S = float(os.environ.get("CHECK_AGAIN_S", worker.CHECK_AGAIN_S))
 look_up = dns.look_up
 

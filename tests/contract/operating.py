@@ -32,7 +32,7 @@ def operator_with(settings: str) -> Sequence[str]:
 
 
 # Looks for T9k's jobs and for other operators all the time, and leaves jobs to these immediately.
-LOOKING_OFTEN = operator_with("process._OPTIONAL_WAIT_S = other_operators._CHECK_BUSY_S = plan._LEAVES_AFTER_S = 0.05")
+LOOKING_OFTEN = operator_with("process.OPTIONAL_WAIT_S = other_operators.CHECK_BUSY_S = plan.LEAVES_AFTER_S = 0.05")
 
 
 class Operator:

@@ -52,7 +52,7 @@ def agent(cluster: Cluster, workers: list[str], client: str, tmp_path: Path, lim
     assert "internal error" not in agent.log()
 
 
-# Where nothing heals, so that the end of all tries is waited for.
+# Where nothing heals, so that a test waits for the last try.
 GIVES_UP_SOON = LIMITS.replace("start=20", "start=2").replace("settle=10", "settle=1").replace("reap=8", "reap=1")
 
 # A fault that may heal: the command runs once, and nobody notices but the log.

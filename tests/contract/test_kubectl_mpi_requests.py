@@ -184,7 +184,7 @@ def test_a_job_that_is_followed_is_watched(
     cluster: Cluster, client: MpiClient, asked: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pods are not looked at while it is suspended, and otherwise from the API server's memory until it ends."""
-    monkeypatch.setattr("agents.client.diagnosis._UNSEEN_S", 3600.0)
+    monkeypatch.setattr("agents.client.diagnosis.UNSEEN_S", 3600.0)
     submitted(client, "waits", suspend=True)
     asked.at_watches += [
         lambda: change(cluster, "waits", {"metadata": {"annotations": {"a": "b"}}}),
@@ -239,7 +239,7 @@ def test_only_the_first_page_says_how_old_a_list_may_be(
     cluster: Cluster, launcher: str, asked: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An API server refuses the two together: what continues a list has its version."""
-    monkeypatch.setattr("agents.client.connection._PAGE", 1)
+    monkeypatch.setattr("agents.client.connection.PAGE", 1)
     client = MpiClient(kubeconfig=cluster.kubeconfig(), namespace="default")
     pod = cluster.request("GET", f"{PODS}/{launcher}")
     metadata = {key: pod["metadata"][key] for key in ("labels", "ownerReferences")} | {"name": "talks-launcher-2"}

@@ -44,7 +44,7 @@ JOBS = [f"job-{number}" for number in range(12)]
 
 def run_all(folder: Path, api: ObjectsApi) -> None:
     """By an operator whose retries wait for little; that each waits longer is a unit test's matter."""
-    with Operator(folder, api.port, "--no-leader-elect", program=operator_with("queue._LAST_RETRY_S = 0.2")):
+    with Operator(folder, api.port, "--no-leader-elect", program=operator_with("queue.LAST_RETRY_S = 0.2")):
         submit(api, *JOBS)
         api.wait(all_succeeded(JOBS))
         api.wait(workers_gone)
@@ -74,7 +74,7 @@ def test_jobs_run_through(tmp_path: Path, api: ObjectsApi, face: Callable[[str],
 
 
 KUBELET_S = 28  # before a pod's 30 s of grace are over
-OWN_END_S = sum(vars(process)[name] for name in ("_STEPS_END_S", "_EVENTS_END_S", "_LEASE_REQUEST_S"))
+OWN_END_S = process.STEPS_END_S + process.EVENTS_END_S + process.LEASE_REQUEST_S
 WRITES = {"create", "update", "patch", "delete", "deletecollection", "get"}
 
 
@@ -287,7 +287,7 @@ def test_it_ends_before_the_kubelet_kills_it_although_no_request_is_answered(
         return request.plural == "leases"
 
     assert OWN_END_S < KUBELET_S
-    shorter = operator_with("process._STEPS_END_S = process._EVENTS_END_S = 0.2")
+    shorter = operator_with("process.STEPS_END_S = process.EVENTS_END_S = 0.2")
     with Operator(tmp_path, api.port, program=shorter) as operator:
         submit(api, *JOBS[:1])
         api.wait(all_succeeded(JOBS[:1]))

@@ -166,7 +166,7 @@ def test_bootstrap_killed_is_gone(worker: Worker) -> None:
     assert session.line() == b"ready\n"
     known, unknown = worker.ask(session.pid), worker.ask(None)
     os.kill(session.pid, signal.SIGKILL)
-    assert session.process.wait() == 137
+    assert session.process.wait() in (137, 9)  # 9 of ksh93's 265
     assert known("ask") == "gone"
     assert unknown("ask") == "alive"
     assert unknown("signal KILL") in ("left 1 1", "left 2 2")  # its sleep may be just beginning

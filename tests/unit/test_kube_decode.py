@@ -74,7 +74,7 @@ def test_a_list_is_what_it_says_whatever_pieces_it_comes_in(more: dict[str, Any]
         data = text.encode("utf-8", "replace")
         expected = decode(data)
         expected["items"] = [["kept", each] for each in expected["items"]]
-        with patch("agents.kube.decode._LEAST", 1):  # else all is there before it is looked at
+        with patch("agents.kube.decode.LEAST", 1):  # else all is there before it is looked at
             assert decode_list(parts(data, size), lambda value: ["kept", value]) == expected
 
 

@@ -37,7 +37,7 @@ def test_what_can_not_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ManifestError, match="none is no folder"):
         sync.packed(str(tmp_path / "none"))
     (tmp_path / "zeros").write_bytes(bytes(100_000))  # packed they are small
-    monkeypatch.setattr(sync, "_WHOLE_MOST", 50_000)
+    monkeypatch.setattr(sync, "WHOLE_MOST", 50_000)
     with pytest.raises(ManifestError, match="is too large"):
         sync.packed(str(tmp_path))
 

@@ -283,7 +283,7 @@ def test_lists_that_are_too_old_each_time_are_told_and_not_asked_for_at_full_spe
 def test_watches_that_break_off_as_soon_as_they_begin_wait_longer_each_time(
     script: list[Any], monkeypatch: pytest.MonkeyPatch, *, grow: bool
 ) -> None:
-    monkeypatch.setattr("agents.operator.informer._LASTING_S", float("inf"))  # by this machine's clock
+    monkeypatch.setattr("agents.operator.informer.LASTING_S", float("inf"))  # by this machine's clock
     pauses = Pauses()
     informer, _, _ = run(Api(*script, []), pauses=pauses)
     taken = list(pauses.taken)

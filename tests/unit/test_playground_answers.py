@@ -87,7 +87,7 @@ def test_a_server_that_does_not_answer_says_where_it_stands(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Cluster(tmp_path) as cluster:  # its stderr is what capfd reads
-        monkeypatch.setattr(server_process, "_SILENT_S", 0.1)
+        monkeypatch.setattr(server_process, "SILENT_S", 0.1)
         cluster.suspend()
         asking = threading.Thread(target=cluster.stats)
         asking.start()

@@ -116,7 +116,7 @@ def test_the_old_keys_after_broken_ones_are_told(job: Job) -> None:
 
 
 def test_what_no_event_has_told_is_seen_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mounted, "_ANYWAY_MS", 1)
+    monkeypatch.setattr(mounted, "ANYWAY_MS", 1)
     loop, looks = Loop(), list[float]()
 
     def changed() -> None:

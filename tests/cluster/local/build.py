@@ -117,11 +117,17 @@ def _build_kubernetes(places: Places, say: Callable[[str], None]) -> None:
 
 def downloaded(module: str) -> dict[str, str]:
     """Return what Go says of `MODULE@VERSION`, which it has now. Raises SetupError."""
+    _check_go(module)
     done = subprocess.run(["go", "mod", "download", "-json", module], capture_output=True, text=True, check=False)
     said: dict[str, str] = json.loads(done.stdout or "{}")
     if "Dir" not in said:
         raise SetupError(f"{module} can't be downloaded: {said.get('Error') or done.stderr.strip()}")
     return said
+
+
+def _check_go(needed: str) -> None:
+    if shutil.which("go") is None:
+        raise SetupError(f"{needed} comes as Go modules: install Go (https://go.dev), or set KUBECONFIG")
 
 
 def go_mod(version: str, own: str) -> str:
@@ -148,8 +154,7 @@ def _go(
     env: Mapping[str, str] | None = None,
     say: Callable[[str], None],
 ) -> None:
-    if shutil.which("go") is None:
-        raise SetupError("Kubernetes is built from Go modules: install Go (https://go.dev), or set KUBECONFIG")
+    _check_go("Kubernetes")
     run(places, "go", *words, cwd=cwd, env={**GO_ENVIRONMENT, **(env or {})}, say=say)
 
 

@@ -60,8 +60,6 @@ class Program:
                 self._build(say)
 
     def _build(self, say: Callable[[str], None]) -> None:
-        if not self.can_be_had:
-            raise SetupError(f"{self.command} is built from a Go module: install Go (https://go.dev)")
         say(f"building {self.module} {self.version}: some minutes, once")
         source = self.folder / "source"
         shutil.rmtree(source, ignore_errors=True)
