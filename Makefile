@@ -80,7 +80,7 @@ clean:  ## remove what the other targets made in this folder
 $(VENV)/.%: pyproject.toml
 	@.ci/python-venv $(VENV)
 	@echo "installing the packages for '$*' into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[$*]'
 	@touch $@
 
 .PHONY: compiler

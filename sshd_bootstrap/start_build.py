@@ -15,7 +15,6 @@ SOURCES = [
 ]
 
 
-build = partial(client_build.build, sources=SOURCES)
 main = partial(client_build.run, "sshd_bootstrap.start_build", sources=SOURCES, others={})
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ There are no other images here: a container's commands are the machine's. What t
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ from .launchers import PROGRAMS, ROOT, SetupError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_COMMANDS = {"rshagent-hub": "rshagent.hub", "mpi-delivery": "delivery", "mpi-worker": "agents.worker"}
+# The hub needs the standard library alone.
+_COMMANDS = {"rshagent-hub": "-S -m rshagent.hub", "mpi-delivery": "-m delivery", "mpi-worker": "-m agents.worker"}
 _ANY_PORT = "export MPI_WORKER_PORT=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))"
 
 
@@ -29,12 +31,12 @@ def build(folder: str) -> None:
     try:
         for one in (binaries, tools):
             os.makedirs(one, exist_ok=True)
-        for name, module in _COMMANDS.items():
+        for name, words in _COMMANDS.items():
             # Pods share this machine's network. Which port the worker agent has matters to ssh jobs alone.
             more = f"{settings}\n{_ANY_PORT}" if name == "mpi-worker" else settings
-            _script(binaries, name, f'{more}\nexec "{sys.executable}" -m {module} "$@"')
+            _script(binaries, name, f'{more}\nexec "{sys.executable}" {words} "$@"')
         _script(binaries, "pi", f'exec python "{PROGRAMS}/pi.py" "$@"')
-        client_build.build(os.path.join(tools, "rshagent"))
+        shutil.copy(client_build.kept("rshagent"), tools)
     except OSError as error:
         raise SetupError(f"{folder} can't be written to: {error.strerror}; choose another folder") from None
     except client_build.BuildError as error:

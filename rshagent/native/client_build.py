@@ -8,6 +8,9 @@ behaviour sanitizer finds. The other options compile the program of their name i
 
 from __future__ import annotations
 
+import contextlib
+import glob
+import hashlib
 import os
 import shutil
 import subprocess
@@ -46,6 +49,7 @@ _STATIC = ["-static", "-no-pie", "-s"]
 # Signals are blocked before the C library begins (client_signals.c), on the machines that this is written for.
 _ENTRY = ["-DBLOCKED_ENTRY", "-Wl,-e,blocked_start"] if os.uname().machine in ("x86_64", "aarch64") else []
 _SANITIZE = ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class BuildError(Exception):
@@ -53,11 +57,7 @@ class BuildError(Exception):
 
 
 def build(
-    out: str,
-    *,
-    sanitize: bool = False,
-    sources: list[str] = CLIENT,
-    constants: Mapping[str, int] = MappingProxyType({}),
+    out: str, *, sanitize: bool = False, sources: list[str] = CLIENT, constants: Mapping[str, int] = _NONE
 ) -> None:
     """Compile the client, or another program, to the file `out` (mode 0755, replaced atomically). Raises BuildError.
 
@@ -73,6 +73,23 @@ def build(
             os.replace(made, out)
     except OSError as error:
         raise BuildError(f"the client can't be written to {out}: {error.strerror}") from None
+
+
+def kept(
+    name: str, sources: list[str] = CLIENT, *, sanitize: bool = False, constants: Mapping[str, int] = _NONE
+) -> str:
+    """Return a program in ${XDG_CACHE_HOME:-~/.cache}; it is compiled when what makes it changes. Raises BuildError."""
+    makes: list[object] = [os.environ.get("CC"), *map(shutil.which, ("cc", "musl-gcc")), sanitize, dict(constants)]
+    for path in [__file__, *sources, *sorted(glob.glob(os.path.join(os.path.dirname(sources[0]), "*.h")))]:
+        with open(path, "rb") as file:
+            makes.append(file.read())
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    out = os.path.join(cache, "mpi-agents", "programs", hashlib.sha256(repr(makes).encode()).hexdigest()[:16], name)
+    if not os.path.exists(out):
+        with contextlib.suppress(OSError):  # `build` says it
+            os.makedirs(os.path.dirname(out), exist_ok=True)
+        build(out, sanitize=sanitize, sources=sources, constants=constants)
+    return out
 
 
 def _compile(sources: list[str], out: str, flags: list[str]) -> None:

@@ -6,18 +6,18 @@ import contextlib
 import os
 import socket
 import subprocess
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scripted_hub import SANITIZERS, Connection
 
 from rshagent.native import client_build, protocol
-from tests.building import built
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 PATIENCE_S = 60
 CONTAINER_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -172,17 +172,18 @@ class Peer(Connection):
 class Programs:
     """mpi-runner and mpi-wrap of one build: `static`, as in images; `sanitized`; `hasty`, which waits a second."""
 
-    def __init__(self, factory: pytest.TempPathFactory, build: str) -> None:
+    def __init__(self, build: str) -> None:
         is_static = build == "static"
         patience = {"PATIENCE_S": 1} if build == "hasty" else {}
         term = {} if is_static else {"TERM_S": 1}
-        self.wrap = built(factory, "mpi-wrap", client_build.WRAP, sanitize=not is_static, **patience)
-        self.runner = built(factory, "mpi-runner", client_build.RUNNER, sanitize=not is_static, **patience, **term)
+        kept = partial(client_build.kept, sanitize=not is_static)
+        self.wrap = Path(kept("mpi-wrap", client_build.WRAP, constants=patience))
+        self.runner = Path(kept("mpi-runner", client_build.RUNNER, constants=patience | term))
 
 
 @pytest.fixture(scope="session", params=["sanitized"])
-def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    return Programs(tmp_path_factory, request.param)
+def programs(request: pytest.FixtureRequest) -> Programs:
+    return Programs(request.param)
 
 
 @pytest.fixture

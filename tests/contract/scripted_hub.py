@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from rshagent.native import protocol
-from tests.building import built
+from rshagent.native import client_build, protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 PATIENCE_S = 60  # how long a test waits for something that ought to come immediately
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -180,8 +179,8 @@ def build(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def program(build: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory, "rshagent", sanitize=build == "sanitized")
+def program(build: str) -> Path:
+    return Path(client_build.kept("rshagent", sanitize=build == "sanitized"))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ssh_server import NO_SSHD, SSHD
 
+from rshagent.native import client_build
 from sshd_bootstrap import start_build
 from sshd_bootstrap.exits import BootstrapError
 from sshd_bootstrap.prepare import prepare
@@ -251,7 +252,7 @@ def helpers() -> Iterator[dict[str, str]]:
     for name in ("shipped", "sanitized"):
         os.mkdir(os.path.join(folder, name))
         found[name] = os.path.join(folder, name, "sshd-start")
-        start_build.build(found[name], sanitize=name == "sanitized")
+        shutil.copy(client_build.kept("sshd-start", start_build.SOURCES, sanitize=name == "sanitized"), found[name])
     yield found
     shutil.rmtree(folder)
 

@@ -10,18 +10,17 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from scripted_hub import FIXTURES, Clients, Connection, ScriptedHub, ended
 
-from rshagent.native import protocol
-from tests.building import built
+from rshagent.native import client_build, protocol
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
-    from pathlib import Path
 
 build, program, hub, clients = FIXTURES
 
@@ -112,7 +111,7 @@ class Stories:
 
 @pytest.fixture(scope="module")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stories]:
-    hasty = built(tmp_path_factory, "rshagent", sanitize=True, PATIENCE_S=2)
+    hasty = Path(client_build.kept("rshagent", sanitize=True, constants={"PATIENCE_S": 2}))
     stories = Stories(hasty, tmp_path_factory.mktemp("stories"))
     try:
         stories.tell()

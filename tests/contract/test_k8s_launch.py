@@ -14,7 +14,6 @@ import pytest
 from running import WORKERS, WithHub, environment
 
 from rshagent.native import client_build
-from tests.building import built
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ USAGE = "(usage: k8s-launch [-q] [--agent PROGRAM] -f HOSTFILE -- COMMAND...)\n"
 
 
 @pytest.fixture(scope="module", params=["sanitized"])
-def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory, "k8s-launch", client_build.K8S_LAUNCH, sanitize=request.param == "sanitized")
+def program(request: pytest.FixtureRequest) -> Path:
+    return Path(client_build.kept("k8s-launch", client_build.K8S_LAUNCH, sanitize=request.param == "sanitized"))
 
 
 class Launch:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from user_shell import Shell, cells, manifest
 
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.mark.timeout(300)  # it calls the command 17 times
@@ -53,6 +49,15 @@ def test_a_failing_launcher(shell: Shell, version: str) -> None:
     assert f"{name} failed after" in shell.run("attach", name, code=3)
     assert shell.run("rerun", name) == f"mpijob.kubeflow.org/{name}-2 created\n"
     shell.run("wait", f"{name}-2", code=1)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_job_that_used_no_worker(shell: Shell, version: str) -> None:
+    """As an mpirun that reads no hostfile does. Its hub says so at the hub's end, maybe after the job's."""
+    name = f"alone-{version}"
+    shell.run("submit", "-f", "-", stdin=manifest(name, "echo", "rank 0 of 1", version=version))
+    shell.run("wait", name)
+    until(lambda: "exited with 0 and started nothing in the job's" in shell.run("why", name), "the launcher was alone")
 
 
 def test_a_job_is_paused_debugged_and_resumed(shell: Shell) -> None:

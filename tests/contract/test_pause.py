@@ -12,7 +12,6 @@ import pytest
 from running import USER
 
 from rshagent.native import client_build
-from tests.building import built
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module", params=["sanitized"])
-def pause(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return os.fspath(built(tmp_path_factory, "pause", client_build.PAUSE, sanitize=request.param == "sanitized"))
+def pause(request: pytest.FixtureRequest) -> str:
+    return client_build.kept("pause", client_build.PAUSE, sanitize=request.param == "sanitized")
 
 
 def waits(pid: int) -> bool:

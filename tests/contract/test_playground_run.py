@@ -274,16 +274,6 @@ def test_version(playground: Playground) -> None:
     assert playground.output == f"mpi-playground, version {__version__}\n"
 
 
-@pytest.mark.parametrize("example", [PI, NEWER_PI])
-def test_apply_warns_of_a_job_that_used_no_worker(playground: Playground, tmp_path: Path, example: str) -> None:
-    """As an mpirun that reads no hostfile does."""
-    alone = running(tmp_path, '[sh, -c, "echo rank 0 of 1"]', example)
-    assert playground.start("apply", alone).wait(60) == 0, playground.errors
-    said = "condition pi: WorkersUnused: The launcher exited with 0 and started nothing in the job's 2 workers"
-    assert said in playground.errors
-    assert "condition pi: Succeeded: " in playground.errors
-
-
 VIRTUAL_CLUSTER = """
 apiVersion: mpi-agents.io/v1alpha1
 kind: VirtualCluster

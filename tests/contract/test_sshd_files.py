@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ssh_pods import PATH, PATIENCE_S
 
+from rshagent.native import client_build
 from sshd_bootstrap import start_build
 
 if TYPE_CHECKING:
@@ -20,14 +21,12 @@ SESSION = {"PATH": PATH, "SHELL": "/bin/sh", "USER": "me"}  # all of it a sessio
 
 
 @pytest.fixture(scope="module", params=["shipped", "sanitized"])
-def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp(request.param) / "sshd-start"
-    start_build.build(str(made), sanitize=request.param == "sanitized")
-    return made
+def built(request: pytest.FixtureRequest) -> str:
+    return client_build.kept("sshd-start", start_build.SOURCES, sanitize=request.param == "sanitized")
 
 
 @pytest.fixture
-def program(built: Path, tmp_path: Path) -> Path:
+def program(built: str, tmp_path: Path) -> Path:
     return tmp_path / shutil.copy(built, tmp_path)
 
 

@@ -78,11 +78,6 @@ def waits_inside(job: Job, container: Body) -> bool:
     return bool(container.get("command")) and job.debug is None
 
 
-def set_wait_command(container: Body) -> None:
-    """Have a launcher's container begin its command when delivery opens the start gate."""
-    container["command"] = [names.SSHD_START, "--when-ready", *container["command"]]
-
-
 def host_port(job: Job) -> int:
     """Return the port that a job has on the nodes' network; the next one is free for the job, too."""
     digest = hashlib.sha256(job.uid.encode()).digest()

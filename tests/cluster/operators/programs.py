@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.cluster.local.build import GO_ENVIRONMENT, GO_OPTIONS, downloaded, run
-from tests.cluster.local.places import Places, SetupError
+from tests.cluster.local.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
