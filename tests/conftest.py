@@ -39,4 +39,5 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_collection_finish() -> None:
     """Keep thousands of tests out of each garbage collection."""
+    gc.collect()
     gc.freeze()

@@ -97,12 +97,7 @@ class Reader:
         return tuple(events_of(self._objects.events(self.facts(name))))
 
     def logs(
-        self,
-        name: str,
-        *,
-        worker: int | None = None,
-        rank: int | None = None,
-        **which: Unpack[Lines],
+        self, name: str, *, worker: int | None = None, rank: int | None = None, **which: Unpack[Lines]
     ) -> Iterator[str]:
         """Return the lines of the launcher's output, or of a worker's, or of a rank's: those with its tag.
 

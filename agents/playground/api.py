@@ -37,14 +37,7 @@ if TYPE_CHECKING:
 class Api:
     """Answers requests."""
 
-    def __init__(
-        self,
-        store: Store,
-        kubelet: Kubelet,
-        users: Access,
-        faults: Faults,
-        counters: Counters,
-    ) -> None:
+    def __init__(self, store: Store, kubelet: Kubelet, users: Access, faults: Faults, counters: Counters) -> None:
         self.store = store
         self.kubelet = kubelet
         self.access = users

@@ -36,7 +36,8 @@ def build(folder: str) -> None:
             more = f"{settings}\n{_ANY_PORT}" if name == "mpi-worker" else settings
             _script(binaries, name, f'{more}\nexec "{sys.executable}" {words} "$@"')
         _script(binaries, "pi", f'exec python "{PROGRAMS}/pi.py" "$@"')
-        shutil.copy(client_build.kept("rshagent"), tools)
+        made = shutil.copy(client_build.kept("rshagent"), os.path.join(tools, ".rshagent"))
+        os.replace(made, os.path.join(tools, "rshagent"))  # as a pod may run the old one
     except OSError as error:
         raise SetupError(f"{folder} can't be written to: {error.strerror}; choose another folder") from None
     except client_build.BuildError as error:

@@ -193,7 +193,8 @@ def _bootstrap(mark: Mark, swept: str, before: str = "", source: str = "") -> st
         f"exec 9>&2 2>/dev/null;{swept}"
         # containerd 2 kills what it was asked to exec when its client is lost, and not the children: the one that waits
         # for TEXT and stores its status is a child. $$ is not its process id, its only task is. ksh93 makes a
-        # process of a subshell only when that sets a trap: a stderr that its reader has closed is no reason to die.
+        # process of a subshell only when that sets a trap. This one keeps a status whose `success` nobody reads; it is
+        # none of '', which TEXT would inherit.
         + "(trap : PIPE;for _i in /proc/self/task/*;do _i=${_i##*/};done;"
         + before
         # bash, ksh, zsh and busybox count in SHLVL how deep they are nested. They, and not dash, have RANDOM.
@@ -210,7 +211,9 @@ def _bootstrap(mark: Mark, swept: str, before: str = "", source: str = "") -> st
 
 
 def _acknowledge(mark: Mark, pid: str, stderr: int) -> str:
-    return f"echo {acknowledgement(mark.session).decode()} {pid}>&{stderr}||exit;"
+    """Nothing is started that nobody would hear of, and no status of it is kept."""
+    echo = f"echo {acknowledgement(mark.session).decode()} {pid}>&{stderr}||"
+    return f"{echo}exit;" if stderr == 9 else f"trap : PIPE;{echo}{{ kill -9 $PPID;exit;}};trap - PIPE;"
 
 
 def _read(lines: int) -> str:

@@ -8,7 +8,6 @@ behaviour sanitizer finds. The other options compile the program of their name i
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import hashlib
 import os
@@ -79,15 +78,21 @@ def kept(
     name: str, sources: list[str] = CLIENT, *, sanitize: bool = False, constants: Mapping[str, int] = _NONE
 ) -> str:
     """Return a program in ${XDG_CACHE_HOME:-~/.cache}; it is compiled when what makes it changes. Raises BuildError."""
-    makes: list[object] = [os.environ.get("CC"), *map(shutil.which, ("cc", "musl-gcc")), sanitize, dict(constants)]
-    for path in [__file__, *sources, *sorted(glob.glob(os.path.join(os.path.dirname(sources[0]), "*.h")))]:
+    makes: list[object] = [os.uname().machine, os.environ.get("CC"), sanitize, dict(constants)]
+    for compiler in filter(None, map(shutil.which, (*os.environ.get("CC", "").split()[:1], "cc", "musl-gcc"))):
+        makes += [compiler, os.stat(compiler).st_mtime_ns]
+    folder = os.path.dirname(sources[0])
+    for path in [__file__, *sources, *(os.path.join(folder, one) for one in sorted(glob.glob("*.h", root_dir=folder)))]:
         with open(path, "rb") as file:
             makes.append(file.read())
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     out = os.path.join(cache, "mpi-agents", "programs", hashlib.sha256(repr(makes).encode()).hexdigest()[:16], name)
     if not os.path.exists(out):
-        with contextlib.suppress(OSError):  # `build` says it
+        try:
             os.makedirs(os.path.dirname(out), exist_ok=True)
+        except OSError as error:
+            why = f"{error.filename} can't be written: {error.strerror}; XDG_CACHE_HOME says where it goes"
+            raise BuildError(f"{name} can't be kept: {why}") from None
         build(out, sanitize=sanitize, sources=sources, constants=constants)
     return out
 

@@ -47,3 +47,5 @@ def test_one_that_can_not_start(operated: Operated, shell: Shell) -> None:
     operated.cluster.create(made)
     until(lambda: "Suspended" in shell.run("cluster", "list"), "its state is seen")
     assert "ill's login pod is not ready: " in shell.run("cluster", "login", "ill", code=1)
+    shell.run("cluster", "delete", "ill")
+    until(lambda: shell.run("cluster", "list") == "", "it is gone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -128,6 +129,19 @@ def test_long_text(place: Place, size: int, forwards: bool) -> None:
     assert (ours.stdout, ours.stderr, ours.status) == (expected, b"", 7)
     assert ours.acknowledged
     assert place.kept().endswith(" 7\n")
+
+
+@pytest.mark.parametrize("size", [0, SHORT_TEXT, MAX_ARGUMENT])
+def test_nothing_starts_that_nobody_would_hear_of(place: Place, tmp_path: Path, size: int) -> None:
+    asked = request(f": >{tmp_path}/started;".encode() + b":;" * size, MARK)
+    reader, stderr = os.pipe()
+    os.close(reader)
+    done = subprocess.run(place.placed(asked.command), input=asked.stdin, stderr=stderr, check=False, env=ENVIRONMENT)
+    os.close(stderr)
+    assert done.returncode
+    assert not (tmp_path / "started").exists()
+    with pytest.raises(FileNotFoundError):
+        place.kept()
 
 
 # What shells use to mark quoted text inside, halves of UTF-8 characters, and what `read` takes for special.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +45,20 @@ def test_no_compiler_is_one_line(
     assert client_build.main([str(tmp_path / "rshagent")]) == 1
     expected = "client_build: no C compiler: no-such-compiler can't be run; install gcc or clang, or set CC\n"
     assert capsys.readouterr().err == expected
+
+
+def test_a_program_is_kept_until_what_makes_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "one.c").write_text('#include "one.h"\nint main(void) { return ONE; }\n')
+    header, made = tmp_path / "one.h", []
+    for code in (3, 4, 3):
+        header.write_text(f"#define ONE {code}\n")
+        made.append(client_build.kept("one", [str(tmp_path / "one.c")]))
+        assert subprocess.run(made[-1], check=False).returncode == code
+    assert made[0] == made[2] != made[1]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(header))
+    with pytest.raises(client_build.BuildError, match="XDG_CACHE_HOME"):
+        client_build.kept("one", [str(tmp_path / "one.c")])
 
 
 def test_a_target_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,12 +104,7 @@ def _mpich(job: Job) -> dict[str, str]:
     if job.transport is Transport.SSH:  # the last is kubeflow's name for the one before, which MPICH doesn't read
         options = {"HYDRA_LAUNCHER_EXTRA_ARGS": _SSH_OPTIONS, "HYDRA_LAUNCH_EXTRA_ARGS": _SSH_OPTIONS}
         agent = {"HYDRA_LAUNCHER": "ssh", **options}
-    return {
-        **agent,
-        "HYDRA_HOST_FILE": names.HOSTFILE,
-        **_lost_output(job),
-        **_interface(job, "HYDRA_IFACE"),
-    }
+    return {**agent, "HYDRA_HOST_FILE": names.HOSTFILE, **_lost_output(job), **_interface(job, "HYDRA_IFACE")}
 
 
 # Open MPI 5.0 and Intel MPI have options only.

@@ -105,7 +105,7 @@ def _with_ssh(job: Job, settings: PodSettings, spec: Body, config: str) -> list[
     ssh.mount()
     delivery = _delivery(job, settings, spec, ssh.user)
     if sshd.waits_inside(job, main):
-        main["command"] = [names.SSHD_START, "--when-ready", *main["command"]]  # by delivery
+        main["command"] = [names.SSHD_START, "--when-ready", *main["command"]]  # until delivery opens the start gate
         follows = {"MPI_SSH_FOLLOW": "true"} if injected.has_worker_agent(job, settings) else {}
         delivery["env"] += pod.variables({"MPI_AGENT_STAYS": "true", **follows})
         delivery["restartPolicy"] = "Always"

@@ -33,9 +33,7 @@ def pod_group(job: Job, settings: PodSettings) -> Body | None:
     if not _has_group(job, settings):
         return None
     specs = {_VOLCANO: _volcanos, _T9K: _t9ks}
-    timeout = {"scheduleTimeoutSeconds": job.policy.scheduling.timeout_s or 0}
-    spec_of = specs.get(settings.gang_scheduler)
-    spec = {**_members(job), **timeout} if spec_of is None else spec_of(job)
+    spec = specs.get(settings.gang_scheduler, _coschedulings)(job)
     return {**names.new_object(pod_group_kind(settings.gang_scheduler), job, job.name, settings), "spec": spec}
 
 
@@ -85,6 +83,10 @@ def _volcanos(job: Job) -> Body:
     if priority := job.policy.scheduling.priority_class or _priority(job.launcher) or _priority(job.worker):
         spec["priorityClassName"] = priority
     return spec
+
+
+def _coschedulings(job: Job) -> Body:
+    return {**_members(job), "scheduleTimeoutSeconds": job.policy.scheduling.timeout_s or 0}
 
 
 def _t9ks(job: Job) -> Body:

@@ -127,7 +127,7 @@ def downloaded(module: str) -> dict[str, str]:
 
 def _check_go(needed: str) -> None:
     if shutil.which("go") is None:
-        raise SetupError(f"{needed} comes as Go modules: install Go (https://go.dev), or set KUBECONFIG")
+        raise SetupError(f"{needed} is made with Go: install it (https://go.dev)")
 
 
 def go_mod(version: str, own: str) -> str:
@@ -154,7 +154,7 @@ def _go(
     env: Mapping[str, str] | None = None,
     say: Callable[[str], None],
 ) -> None:
-    _check_go("Kubernetes")
+    _check_go("a cluster of our own (KUBECONFIG names another)")
     run(places, "go", *words, cwd=cwd, env={**GO_ENVIRONMENT, **(env or {})}, say=say)
 
 
